@@ -1,0 +1,210 @@
+"""BatchArena: many matches at once, on the CPU or on a GPU, all by the rules in rules.py.
+
+    arena = BatchArena(1024, device="cpu", seed=7)
+    arena.start()
+    events = arena.play_turn(actions)      # [1024, 6] moves in, tensors out
+    arena.start(events.over)               # nothing restarts by itself
+
+B = matches. Tensors handed out belong to the arena and are overwritten by the next call; clone what you keep.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from arena import cpu, match_dict
+from arena.errors import ArenaError
+from arena.jit import announced
+from arena.observe import ENCODERS, Encoder
+from arena.rules import MATCH_BYTES, OVER, SNAKES
+
+_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+
+
+class Events(NamedTuple):
+    """What happened on a turn. A match that was over before stays over and has no events."""
+
+    ate: torch.Tensor  # [B, 6] bool
+    died: torch.Tensor  # [B, 6] bool
+    reward: torch.Tensor  # [B, 6] int16: change of length
+    over: torch.Tensor  # [B] bool
+
+
+class BatchArena:
+    """B matches on one device.
+
+    Match k of seed s is the same on every device and in every batch: arena i of several plays the matches
+    first_match .. first_match + B - 1, and a slot that is started again moves on by `stride` (all slots of all arenas).
+    """
+
+    def __init__(
+        self,
+        matches: int,
+        device: str | torch.device = "cpu",
+        seed: int = 0,
+        first_match: int = 0,
+        stride: int | None = None,
+    ) -> None:
+        if not isinstance(matches, int) or matches < 1:
+            raise ArenaError(f"matches is {matches!r}; allowed: a whole number from 1")
+        if not isinstance(seed, int) or not 0 <= seed < 2**63:
+            raise ArenaError(f"seed is {seed!r}; allowed: 0 to 2**63 - 1")
+        self.matches = matches
+        self.seed = seed
+        self.stride = matches if stride is None else stride
+        self.device = _checked_device(device)
+        self._check_memory()
+        if self.device.type == "cuda":
+            from arena.cuda import CudaLoops
+
+            self._loops: Any = CudaLoops(self.device)
+        else:
+            self._loops = cpu.CpuLoops()
+
+        self.state = self._loops.allocate((matches, MATCH_BYTES), torch.uint8)
+        self.state[:, OVER] = 1  # nothing has been started
+        self.numbers = torch.arange(first_match, first_match + matches, device=self.device) - self.stride
+        self.keys = torch.zeros(matches, dtype=torch.int64, device=self.device)
+        self.events = Events(
+            self._loops.allocate((matches, SNAKES), torch.bool),
+            self._loops.allocate((matches, SNAKES), torch.bool),
+            self._loops.allocate((matches, SNAKES), torch.int16),
+            torch.zeros(matches, dtype=torch.bool, device=self.device),
+        )
+        self._moves = self._loops.allocate((matches, SNAKES), torch.int8)
+        self._everyone = torch.ones(matches, dtype=torch.bool, device=self.device)
+        self._all_seats = torch.arange(matches * SNAKES, dtype=torch.int32, device=self.device)
+        self._loops.bind(self)
+
+    def start(self, mask: torch.Tensor | None = None) -> None:
+        """Start all matches, or those where mask [B] bool is true: each slot goes on to its next match."""
+        if mask is None:
+            mask = self._everyone
+        elif mask.shape != (self.matches,) or mask.dtype != torch.bool or mask.device != self.device:
+            raise ArenaError(f"mask is {_described(mask)}; need bool [{self.matches}] on {self.device}")
+        with announced("the rules"):
+            self._loops.start(mask)
+
+    def play_turn(self, actions: torch.Tensor) -> Events:
+        """Play one turn of every match. actions [B, 6]: any integer type, 0 up, 1 down, 2 left, 3 right.
+
+        Actions outside 0-3 raise on the CPU. On a GPU looking at them would stop the device, so the matches that got
+        them stand still and `check` (which get_match calls) raises.
+        """
+        if not isinstance(actions, torch.Tensor):
+            raise ArenaError(f"actions are {type(actions).__name__}; need an integer tensor [{self.matches}, {SNAKES}]")
+        if (
+            actions.shape != (self.matches, SNAKES)
+            or actions.dtype not in _INTEGERS
+            or actions.device != self.device
+        ):
+            raise ArenaError(
+                f"actions are {_described(actions)}; need an integer tensor [{self.matches}, {SNAKES}] on {self.device}"
+            )
+        if actions.dtype == torch.uint8:
+            actions = actions.clamp(max=4)
+        elif actions.dtype != torch.int8:
+            actions = actions.clamp(-1, 4)  # so that 256 does not become 0
+        self._moves.copy_(actions)
+        with announced("the rules"):
+            self._loops.play()
+        return self.events
+
+    def observe(
+        self, encoder: str = "features", seats: torch.Tensor | None = None, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """What snakes see: [B, 6, width], or [N, width] for `seats`, an int32 tensor of match * 6 + snake.
+
+        Written into `out` if given, else into a new tensor. Seats of one match that stand together are encoded faster.
+        """
+        description = encoder_named(encoder)
+        dtype = torch.int8 if description.dtype is np.int8 else torch.uint8
+        rows = self._all_seats if seats is None else seats
+        if rows.ndim != 1 or rows.dtype != torch.int32 or rows.device != self.device:
+            raise ArenaError(f"seats are {_described(rows)}; need int32 [N] of match * 6 + snake on {self.device}")
+        if seats is not None and self.device.type == "cpu" and len(seats):
+            least, most = int(seats.min()), int(seats.max())
+            if least < 0 or most >= self.matches * SNAKES:
+                raise ArenaError(f"seats run from {least} to {most}; allowed: 0 to {self.matches * SNAKES - 1}")
+        shape = (len(rows), description.width)
+        if out is None:
+            out = torch.empty(shape, dtype=dtype, device=self.device)
+        elif out.numel() != shape[0] * shape[1] or out.dtype != dtype or out.device != self.device or not out.is_contiguous():
+            raise ArenaError(f"out is {_described(out)}; need contiguous {dtype} {list(shape)} on {self.device}")
+        with announced(f"the {encoder} encoder"):
+            self._loops.encode(encoder, rows, out.view(shape))
+        return out.view(self.matches, SNAKES, description.width) if seats is None else out
+
+    def check(self) -> None:
+        """Raise if a GPU turn was given actions outside 0-3 (waits for the device)."""
+        if self._loops.faults():
+            raise ArenaError("actions outside 0-3 were given; the matches that got them did not move")
+
+    def get_match(self, i: int) -> dict[str, Any]:
+        """Match i as a dictionary (waits for the device)."""
+        self._checked_index(i)
+        self.check()
+        return match_dict.to_dict(self.state[i].cpu().numpy())
+
+    def set_match(self, i: int, match: dict[str, Any]) -> None:
+        """Put match i into the state of the dictionary. Its random numbers stay those of its number and turn."""
+        self._checked_index(i)
+        self.state[i] = torch.from_numpy(match_dict.from_dict(match)).to(self.device)
+
+    def _checked_index(self, i: int) -> None:
+        if not 0 <= i < self.matches:
+            raise ArenaError(f"match {i} of {self.matches}; allowed: 0 to {self.matches - 1}")
+
+    def _check_memory(self) -> None:
+        need = self.matches * (MATCH_BYTES + 16 + SNAKES * 9 + 2)
+        if self.device.type == "cuda":
+            free = torch.cuda.mem_get_info(self.device)[0]
+        else:
+            free = _free_memory()
+        if need > free:
+            raise ArenaError(
+                f"{self.matches} matches need {need / 2**30:.1f} GiB on {self.device}, {free / 2**30:.1f} GiB are free; "
+                f"at most {free // (need // self.matches)} fit"
+            )
+
+
+def encoder_named(name: str) -> Encoder:
+    """The description of an encoder."""
+    if name not in ENCODERS:
+        raise ArenaError(f"unknown encoder {name!r}; known: {', '.join(sorted(ENCODERS))}")
+    return ENCODERS[name]
+
+
+def _checked_device(device: str | torch.device) -> torch.device:
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise ArenaError(f"unknown device {device!r}; allowed: cpu, cuda, cuda:0, ...") from None
+    if chosen.type not in ("cpu", "cuda"):
+        raise ArenaError(f"device {device!r} cannot play; allowed: cpu, cuda, cuda:0, ...")
+    if chosen.type == "cuda":
+        count = torch.cuda.device_count()
+        if count == 0:
+            raise ArenaError(f"device {device!r} was asked for, but torch sees no CUDA device; use device='cpu'")
+        index = torch.cuda.current_device() if chosen.index is None else chosen.index
+        if index >= count:
+            raise ArenaError(f"device {device!r} was asked for, but torch sees only {count} CUDA device(s)")
+        return torch.device("cuda", index)
+    return torch.device("cpu")
+
+
+def _free_memory() -> int:
+    """Bytes that can still be had on this machine (everything, where that cannot be read)."""
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 2**63
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} on {tensor.device}"

@@ -1,0 +1,114 @@
+"""The loops over a batch on the CPU: each once in order for small batches and once over all cores for large ones.
+
+The two are separate functions because Numba keeps compiled code by function name: variants of one function would
+overwrite each other in its cache.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numba import prange
+
+from arena import observe, rules
+from arena.errors import ArenaError
+from arena.jit import njit, njit_parallel
+from arena.rng import match_key
+
+if TYPE_CHECKING:
+    from arena.batch import BatchArena
+
+# Measured: below this many matches waking the other cores costs more than they bring.
+PARALLEL_FROM = 192
+# Seats that one core encodes at a stretch: whole matches, whose shared part is then worked out once.
+CHUNK = 32 * rules.SNAKES
+
+
+@njit
+def start_serial(state, keys, numbers, mask, seed, stride):
+    for b in range(state.shape[0]):
+        if mask[b]:
+            numbers[b] += stride
+            keys[b] = match_key(seed, numbers[b])
+            rules.start(state[b], keys[b])
+
+
+@njit
+def play_serial(state, keys, moves, ate, died, reward, over):
+    for b in range(state.shape[0]):
+        over[b] = rules.play_turn(state[b], keys[b], moves[b], ate[b], died[b], reward[b])
+
+
+@njit_parallel
+def play_parallel(state, keys, moves, ate, died, reward, over):
+    for b in prange(state.shape[0]):
+        over[b] = rules.play_turn(state[b], keys[b], moves[b], ate[b], died[b], reward[b])
+
+
+@njit
+def features_serial(state, seats, out):
+    last = -1
+    shared = observe.measure(state[0])
+    for i in range(seats.shape[0]):
+        b = seats[i] // rules.SNAKES
+        if b != last:
+            shared = observe.measure(state[b])
+            last = b
+        observe.features(state[b], seats[i] % rules.SNAKES, shared, out[i])
+
+
+@njit_parallel
+def features_parallel(state, seats, out):
+    for chunk in prange((seats.shape[0] + CHUNK - 1) // CHUNK):
+        part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+        features_serial(state, seats[part], out[part])
+
+
+@njit
+def planes_serial(state, seats, out):
+    for i in range(seats.shape[0]):
+        observe.planes(state[seats[i] // rules.SNAKES], seats[i] % rules.SNAKES, out[i])
+
+
+@njit_parallel
+def planes_parallel(state, seats, out):
+    for i in prange(seats.shape[0]):
+        observe.planes(state[seats[i] // rules.SNAKES], seats[i] % rules.SNAKES, out[i])
+
+
+class CpuLoops:
+    """The loops as BatchArena calls them: match-first memory, shared with torch."""
+
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.zeros(shape, dtype=dtype)
+
+    def bind(self, arena: "BatchArena") -> None:
+        self._state = arena.state.numpy()
+        self._keys = arena.keys.numpy()
+        self._numbers = arena.numbers.numpy()
+        self._moves = arena._moves.numpy()
+        self._events = tuple(tensor.numpy() for tensor in arena.events)
+        self._seed, self._stride = arena.seed, arena.stride
+        self._play = play_parallel if arena.matches >= PARALLEL_FROM else play_serial
+
+    def start(self, mask: torch.Tensor) -> None:
+        start_serial(self._state, self._keys, self._numbers, mask.numpy(), self._seed, self._stride)
+
+    def play(self) -> None:
+        if (self._moves & ~3).any():
+            b, snake = np.argwhere(self._moves & ~3)[0]
+            raise ArenaError(
+                f"action of snake {snake} in match {b} is outside 0-3 (0 up, 1 down, 2 left, 3 right); nothing was played"
+            )
+        self._play(self._state, self._keys, self._moves, *self._events)
+
+    def encode(self, encoder: str, seats: torch.Tensor, out: torch.Tensor) -> None:
+        parallel = len(seats) >= PARALLEL_FROM * rules.SNAKES
+        if encoder == "features":
+            loop, rows = (features_parallel if parallel else features_serial), out.numpy().view(np.uint64)
+        else:
+            loop, rows = (planes_parallel if parallel else planes_serial), out.numpy()
+        loop(self._state, seats.numpy(), rows)
+
+    def faults(self) -> bool:
+        return False

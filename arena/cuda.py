@@ -1,0 +1,108 @@
+"""The loops over a batch on a GPU: one thread per match or per seat, each calling the same functions as the CPU.
+
+Imported only when a CUDA device is used. Launches go to torch's current stream, so they can be captured in a
+torch.cuda.graph, and nothing here waits for the device except `faults`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+# numba-cuda up to 0.30 still calls names that numpy 2.5 has dropped.
+for _old, _new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezoid")):
+    if not hasattr(np, _old):
+        setattr(np, _old, getattr(np, _new))
+
+from numba import cuda  # noqa: E402
+
+from arena import observe, rules  # noqa: E402
+from arena.rng import match_key  # noqa: E402
+
+if TYPE_CHECKING:
+    from arena.batch import BatchArena
+
+THREADS = 128
+
+
+@cuda.jit(cache=True)
+def start_kernel(state, keys, numbers, mask, seed, stride):
+    b = cuda.grid(1)
+    if b < state.shape[0] and mask[b]:
+        numbers[b] += stride
+        keys[b] = match_key(seed, numbers[b])
+        rules.start(state[b], keys[b])
+
+
+@cuda.jit(cache=True)
+def play_kernel(state, keys, moves, ate, died, reward, over, faults):
+    b = cuda.grid(1)
+    if b < state.shape[0]:
+        for snake in range(rules.SNAKES):
+            if moves[b, snake] & ~3:
+                faults[0] = 1
+                return
+        over[b] = rules.play_turn(state[b], keys[b], moves[b], ate[b], died[b], reward[b])
+
+
+@cuda.jit(cache=True)
+def features_kernel(state, seats, out):
+    i = cuda.grid(1)
+    if i < seats.shape[0]:
+        match = state[seats[i] // rules.SNAKES]
+        observe.features(match, seats[i] % rules.SNAKES, observe.measure(match), out[i])
+
+
+@cuda.jit(cache=True)
+def planes_kernel(state, seats, out):
+    i = cuda.grid(1)
+    if i < seats.shape[0]:
+        observe.planes(state[seats[i] // rules.SNAKES], seats[i] % rules.SNAKES, out[i])
+
+
+def blocks(threads: int) -> int:
+    return (threads + THREADS - 1) // THREADS
+
+
+class CudaLoops:
+    """The loops as BatchArena calls them: match-last memory, so that neighbouring threads read neighbouring bytes."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        cuda.select_device(device.index)
+
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.zeros(shape[::-1], dtype=dtype, device=self._device).t()
+
+    def bind(self, arena: "BatchArena") -> None:
+        self._faults = torch.zeros(1, dtype=torch.int32, device=self._device)
+        self._matches = arena.matches
+        self._state = cuda.as_cuda_array(arena.state)
+        self._keys = cuda.as_cuda_array(arena.keys)
+        self._numbers = cuda.as_cuda_array(arena.numbers)
+        self._played = [cuda.as_cuda_array(t) for t in (arena._moves, *arena.events, self._faults)]
+        self._seed, self._stride = arena.seed, arena.stride
+
+    def _stream(self) -> Any:
+        return cuda.external_stream(torch.cuda.current_stream(self._device).cuda_stream)
+
+    def start(self, mask: torch.Tensor) -> None:
+        start_kernel[blocks(self._matches), THREADS, self._stream()](
+            self._state, self._keys, self._numbers, cuda.as_cuda_array(mask), self._seed, self._stride
+        )
+
+    def play(self) -> None:
+        play_kernel[blocks(self._matches), THREADS, self._stream()](self._state, self._keys, *self._played)
+
+    def encode(self, encoder: str, seats: torch.Tensor, out: torch.Tensor) -> None:
+        kernel, rows = planes_kernel, out
+        if encoder == "features":
+            kernel, rows = features_kernel, out.view(torch.int64)
+        kernel[blocks(len(seats)), THREADS, self._stream()](
+            self._state, cuda.as_cuda_array(seats), cuda.as_cuda_array(rows)
+        )
+
+    def faults(self) -> bool:
+        found = bool(self._faults.item())
+        self._faults.zero_()
+        return found

@@ -1,0 +1,357 @@
+"""Encoders: what one snake sees, as small integers written straight into a row that the caller owns.
+
+Both are seat-relative: everything is measured from the own head around the torus, and the others are "mates" and "foes",
+never red and blue. Snake 0 and snake 4 in mirrored places see the same numbers, so one network plays every seat.
+
+An encoder is a compiled function `encode(match, snake, out)` and an `Encoder` that says what `out` holds. Its version is
+raised whenever a number changes its meaning; snapshots carry name and version, so that a network never plays blind.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from arena.jit import njit, njit_inline
+from arena.lanes import around, at_least, equal, difference, distances, forward, lane, pack_columns, pack_rows, short_way, smaller
+from arena.rules import (
+    BEAN,
+    BEAN_COUNT,
+    BEANS,
+    BEANS_MAX,
+    BOARD,
+    CELLS,
+    COLUMNS,
+    DIRECTION,
+    DOWN,
+    ENTERED,
+    FREE,
+    HEAD,
+    LEFT,
+    LENGTH,
+    LINK,
+    RIGHT,
+    ROWS,
+    SNAKE,
+    SNAKES,
+    TAIL,
+    TEAM,
+    TURN,
+    TURNS,
+    UP,
+    team_length,
+    turns_until_free,
+)
+
+WAIT_MAX = 8  # turns until a cell is free, capped: further ahead than this the body will have moved elsewhere
+
+
+class Encoder(NamedTuple):
+    """What a row of an encoder holds: declared bounds, and the factors that bring each number to about [-1, 1]."""
+
+    name: str
+    version: int
+    dtype: type
+    low: np.ndarray
+    high: np.ndarray
+    scale: np.ndarray
+
+    @property
+    def width(self) -> int:
+        return len(self.low)
+
+
+# --- features: a compact vector of 80 signed bytes -------------------------------------------------------------------
+# Assembled in registers and stored as ten 64-bit words: byte by byte, the stores alone took longer than all the rest.
+
+F_AROUND = 0  # [12] the cells up to two moves from the head, row by row: turns until free, 0 = free now
+F_DIRECTION = 12  # [4] own stored direction, one-hot: its opposite is the move that would be replaced by a random one
+F_FOES_NEAR = 16  # [4] per move: foes' heads that could enter the same cell this turn
+F_MATES_NEAR = 20  # [4] likewise for mates
+F_TAIL = 24  # [2] own tail: rows, columns
+F_LENGTH = 26  # own length
+F_TURNS_LEFT = 27  # halved
+F_BEANS = 28  # [5 x 4] nearest first: rows, columns, lead over the nearest foe, over the nearest mate
+F_LEAD = 48  # own team's length minus the foes'
+F_TEAM = 49  # own team's length, halved
+F_MATES = 50  # [2 x 5] nearest first: rows, columns, length, direction in rows, in columns
+F_FOES = 60  # [3 x 5] likewise
+F_WIDTH = 80  # the last five bytes are always 0
+
+LEAD_MAX = 15  # the longest way on the torus is 5 + 10
+MASK32 = 0xFFFFFFFF
+MASK40 = 0xFFFFFFFFFF
+NO_BEAN = (31 << 32) | (256 - LEAD_MAX) << 24 | (256 - LEAD_MAX) << 16
+# Two signed bytes (rows, columns) for each of the four directions.
+DIRECTION_BYTES = 0x0100FF00000100FF
+
+
+@njit
+def order(a, b):
+    return min(a, b), max(a, b)
+
+
+@njit
+def measure(match):
+    """What all seats of a match share: where heads and beans are, who is how far from which bean, the teams' lengths."""
+    head_rows = pack_rows(match, HEAD, SNAKES)
+    head_columns = pack_columns(match, HEAD, SNAKES)
+    bean_rows = pack_rows(match, BEANS, BEANS_MAX)
+    bean_columns = pack_columns(match, BEANS, BEANS_MAX)
+    return (
+        (head_rows, head_columns),
+        (bean_rows, bean_columns),
+        (
+            distances(bean_rows, bean_columns, head_rows, head_columns, 0),
+            distances(bean_rows, bean_columns, head_rows, head_columns, 1),
+            distances(bean_rows, bean_columns, head_rows, head_columns, 2),
+            distances(bean_rows, bean_columns, head_rows, head_columns, 3),
+            distances(bean_rows, bean_columns, head_rows, head_columns, 4),
+            distances(bean_rows, bean_columns, head_rows, head_columns, 5),
+        ),
+        (team_length(match, 0), team_length(match, TEAM)),
+    )
+
+
+@njit
+def wrapped(x, size):
+    """A coordinate at most one board off, brought back onto it."""
+    x += size if x < 0 else 0
+    return x - size if x >= size else x
+
+
+@njit
+def wait(match, row, column):
+    """Turns until a cell is free, capped; 0 if it is free now."""
+    cell = (row * COLUMNS + column) & 255  # the & shows the compiler that no index is negative
+    return max(0, min(WAIT_MAX, turns_until_free(match, cell)))
+
+
+@njit_inline
+def surroundings(match, row, column):
+    """The twelve cells up to two moves away: eight bytes and four."""
+    up = wrapped(row - 1, ROWS)
+    down = wrapped(row + 1, ROWS)
+    left = wrapped(column - 1, COLUMNS)
+    right = wrapped(column + 1, COLUMNS)
+    first = wait(match, wrapped(row - 2, ROWS), column)
+    first |= wait(match, up, left) << 8
+    first |= wait(match, up, column) << 16
+    first |= wait(match, up, right) << 24
+    first |= wait(match, row, wrapped(column - 2, COLUMNS)) << 32
+    first |= wait(match, row, left) << 40
+    first |= wait(match, row, right) << 48
+    first |= wait(match, row, wrapped(column + 2, COLUMNS)) << 56
+    second = wait(match, down, left)
+    second |= wait(match, down, column) << 8
+    second |= wait(match, down, right) << 16
+    second |= wait(match, wrapped(row + 2, ROWS), column) << 24
+    return first, second
+
+
+@njit
+def bean_entry(own, rows, columns, lead_foe, lead_mate, i):
+    """A bean as a sortable number: distance, then the four bytes that the vector shows of it."""
+    return lane(own, i) << 32 | lane(rows, i) | lane(columns, i) << 8 | lane(lead_foe, i) << 16 | lane(lead_mate, i) << 24
+
+
+@njit
+def head_entry(match, far, rows, columns, i):
+    """Another snake as a sortable number: distance, then the five bytes that the vector shows of it."""
+    length = min(127, int(match[LENGTH + i]))
+    direction = (DIRECTION_BYTES >> 16 * int(match[DIRECTION + i])) & 0xFFFF
+    return lane(far, i) << 40 | lane(rows, i) | lane(columns, i) << 8 | length << 16 | direction << 24
+
+
+@njit
+def near_bytes(flags, foes, mate0, mate1):
+    """How many of the flagged heads are foes and how many mates: a byte each, four bytes apart."""
+    foe_flags = flags >> 8 * foes
+    return (foe_flags + (foe_flags >> 8) + (foe_flags >> 16)) & 3 | (lane(flags, mate0) + lane(flags, mate1)) << 32
+
+
+@njit_inline
+def features(match, snake, shared, out):
+    """Encode one snake's view as the vector of `features`; out is a row of ten 64-bit words."""
+    heads, beans, bean_distances, totals = shared
+    row = lane(heads[0], snake)
+    column = lane(heads[1], snake)
+    team = snake - snake % TEAM
+    foes = TEAM - team
+    mate0 = team + (snake + 1) % TEAM
+    mate1 = team + (snake + 2) % TEAM
+
+    rows = forward(heads[0], row, ROWS)
+    columns = forward(heads[1], column, COLUMNS)
+    far = around(rows, ROWS) + around(columns, COLUMNS)
+    two = equal(far, 2)
+    near = 0
+    if two != 0:  # someone is two moves away: it can meet us above if it is higher up; likewise on the other sides
+        above = at_least(rows, ROWS // 2)
+        leftwards = at_least(columns, COLUMNS // 2)
+        near |= near_bytes(two & above, foes, mate0, mate1)
+        near |= near_bytes(two & ~above & at_least(rows, 1), foes, mate0, mate1) << 8
+        near |= near_bytes(two & leftwards, foes, mate0, mate1) << 16
+        near |= near_bytes(two & ~leftwards & at_least(columns, 1), foes, mate0, mate1) << 24
+    rows = short_way(rows, ROWS)
+    columns = short_way(columns, COLUMNS)
+    # Sorting networks on packed numbers: no scratch array, no jumps.
+    m0, m1 = order(head_entry(match, far, rows, columns, mate0), head_entry(match, far, rows, columns, mate1))
+    f0, f1 = order(head_entry(match, far, rows, columns, foes), head_entry(match, far, rows, columns, foes + 1))
+    f1, f2 = order(f1, head_entry(match, far, rows, columns, foes + 2))
+    f0, f1 = order(f0, f1)
+
+    d0, d1, d2, d3, d4, d5 = bean_distances
+    total, foe_total = totals
+    if snake >= TEAM:
+        d0, d1, d2, d3, d4, d5 = d3, d4, d5, d0, d1, d2
+        total, foe_total = foe_total, total
+    own, mate = d0, smaller(d1, d2)
+    if snake == team + 1:
+        own, mate = d1, smaller(d0, d2)
+    if snake == team + 2:
+        own, mate = d2, smaller(d0, d1)
+    lead_foe = difference(smaller(d3, smaller(d4, d5)), own)
+    lead_mate = difference(mate, own)
+    rows = short_way(forward(beans[0], row, ROWS), ROWS)
+    columns = short_way(forward(beans[1], column, COLUMNS), COLUMNS)
+    a = bean_entry(own, rows, columns, lead_foe, lead_mate, 0)
+    b = bean_entry(own, rows, columns, lead_foe, lead_mate, 1)
+    c = bean_entry(own, rows, columns, lead_foe, lead_mate, 2)
+    d = bean_entry(own, rows, columns, lead_foe, lead_mate, 3)
+    e = bean_entry(own, rows, columns, lead_foe, lead_mate, 4)
+    count = int(match[BEAN_COUNT])
+    if count < BEANS_MAX:  # only on a board that is full
+        a = a if count > 0 else NO_BEAN
+        b = b if count > 1 else NO_BEAN
+        c = c if count > 2 else NO_BEAN
+        d = d if count > 3 else NO_BEAN
+        e = NO_BEAN
+    a, d = order(a, d)
+    b, e = order(b, e)
+    a, c = order(a, c)
+    b, d = order(b, d)
+    a, b = order(a, b)
+    c, e = order(c, e)
+    b, c = order(b, c)
+    d, e = order(d, e)
+    c, d = order(c, d)
+
+    tail = int(match[TAIL + snake])
+    tail_rows = wrapped(tail // COLUMNS - row + ROWS // 2, ROWS) - ROWS // 2
+    tail_columns = wrapped(tail % COLUMNS - column + COLUMNS // 2, COLUMNS) - COLUMNS // 2
+    length = min(127, int(match[LENGTH + snake]))
+    turns_left = (TURNS - int(match[TURN])) >> 1
+    own_bytes = (tail_rows & 255) | (tail_columns & 255) << 8 | length << 16 | turns_left << 24
+    lead = max(-127, min(127, total - foe_total))
+    first, second = surroundings(match, row, column)
+
+    out[0] = first
+    out[1] = second | 1 << 32 + 8 * int(match[DIRECTION + snake])
+    out[2] = near
+    out[3] = own_bytes | (a & MASK32) << 32
+    out[4] = (b & MASK32) | (c & MASK32) << 32
+    out[5] = (d & MASK32) | (e & MASK32) << 32
+    out[6] = (lead & 255) | (total >> 1) << 8 | (m0 & MASK40) << 16 | (m1 & 255) << 56
+    out[7] = (m1 & MASK40) >> 8 | (f0 & MASK32) << 32
+    out[8] = (f0 & MASK40) >> 32 | (f1 & MASK40) << 8 | (f2 & 0xFFFF) << 48
+    out[9] = (f2 & MASK40) >> 16
+
+
+def _describe_features() -> Encoder:
+    low = np.zeros(F_WIDTH, np.int8)
+    high = np.ones(F_WIDTH, np.int8)
+    scale = np.ones(F_WIDTH, np.float32)
+
+    def declare(at: int, least: int, most: int, factor: float) -> None:
+        low[at], high[at], scale[at] = least, most, factor
+
+    for i in range(12):
+        declare(F_AROUND + i, 0, WAIT_MAX, 1 / WAIT_MAX)
+    for at in (F_TAIL, *range(F_BEANS, F_LEAD, 4), *range(F_MATES, F_FOES + 15, 5)):
+        declare(at, -ROWS // 2, ROWS // 2 - 1, 2 / ROWS)
+        declare(at + 1, -COLUMNS // 2, COLUMNS // 2 - 1, 2 / COLUMNS)
+    declare(F_LENGTH, 0, 127, 0.05)
+    declare(F_TURNS_LEFT, 0, TURNS // 2, 2 / TURNS)
+    for i in range(4):
+        declare(F_FOES_NEAR + i, 0, TEAM, 1.0)
+        declare(F_MATES_NEAR + i, 0, TEAM - 1, 1.0)
+    for i in range(BEANS_MAX):
+        declare(F_BEANS + 4 * i + 2, -LEAD_MAX, LEAD_MAX, 0.1)
+        declare(F_BEANS + 4 * i + 3, -LEAD_MAX, LEAD_MAX, 0.1)
+    declare(F_LEAD, -127, 127, 0.05)
+    declare(F_TEAM, 0, CELLS // 2, 0.05)
+    for at in range(F_MATES, F_FOES + 15, 5):
+        declare(at + 2, 0, 127, 0.05)
+        declare(at + 3, -1, 1, 1.0)
+        declare(at + 4, -1, 1, 1.0)
+    for at in range(F_FOES + 15, F_WIDTH):
+        declare(at, 0, 0, 1.0)
+    return Encoder("features", 1, np.int8, low, high, scale)
+
+
+# --- planes: the board as the own head sees it ------------------------------------------------------------------------
+
+PLANES = 6  # own body, mates' bodies, foes' bodies (each: turns until free), mates' heads, foes' heads, beans
+SCALARS = 8  # own direction one-hot (4), own length, own team's length, foes' length, turns left
+P_OWN, P_MATES, P_FOES, P_MATE_HEADS, P_FOE_HEADS, P_BEANS = 0, 200, 400, 600, 800, 1000
+P_SCALARS = PLANES * CELLS
+P_WIDTH = P_SCALARS + SCALARS
+
+
+@njit
+def shifted(cell, row_shift, column_shift):
+    """Where a cell lies on the plane that has the own head in its middle (row 5, column 10)."""
+    row = cell // COLUMNS + row_shift
+    column = cell % COLUMNS + column_shift
+    row -= ROWS if row >= ROWS else 0
+    column -= COLUMNS if column >= COLUMNS else 0
+    return (row * COLUMNS + column) & 255
+
+
+@njit
+def planes(match, snake, out):
+    """Encode one snake's view as the planes and scalars of PLANES_ENCODER."""
+    for i in range(P_WIDTH):
+        out[i] = 0
+    head = int(match[HEAD + snake])
+    row_shift = (ROWS + ROWS // 2 - head // COLUMNS) % ROWS
+    column_shift = (COLUMNS + COLUMNS // 2 - head % COLUMNS) % COLUMNS
+    own_total = 0
+    foe_total = 0
+    for other in range(SNAKES):
+        length = int(match[LENGTH + other])
+        plane = P_OWN
+        if other // TEAM != snake // TEAM:
+            plane = P_FOES
+            foe_total += length
+        else:
+            own_total += length
+            if other != snake:
+                plane = P_MATES
+        cell = int(match[TAIL + other])
+        for wait in range(1, length + 1):
+            out[plane + shifted(cell, row_shift, column_shift)] = min(WAIT_MAX, wait)
+            cell = int(match[LINK + cell])
+        if other != snake and length > 0:
+            heads = P_MATE_HEADS if plane == P_MATES else P_FOE_HEADS
+            out[heads + shifted(int(match[HEAD + other]), row_shift, column_shift)] = 1
+    for i in range(int(match[BEAN_COUNT])):
+        out[P_BEANS + shifted(int(match[BEANS + i]), row_shift, column_shift)] = 1
+    out[P_SCALARS + int(match[DIRECTION + snake])] = 1
+    out[P_SCALARS + 4] = match[LENGTH + snake]
+    out[P_SCALARS + 5] = own_total
+    out[P_SCALARS + 6] = foe_total
+    out[P_SCALARS + 7] = TURNS - int(match[TURN])
+
+
+def _describe_planes() -> Encoder:
+    high = np.ones(P_WIDTH, np.uint8)
+    high[:P_MATE_HEADS] = WAIT_MAX
+    high[P_SCALARS + 4 :] = CELLS
+    scale = np.ones(P_WIDTH, np.float32)
+    scale[:P_MATE_HEADS] = 1 / WAIT_MAX
+    scale[P_SCALARS + 4 :] = (0.05, 0.02, 0.02, 1 / TURNS)
+    return Encoder("planes", 1, np.uint8, np.zeros(P_WIDTH, np.uint8), high, scale)
+
+
+ENCODERS = {encoder.name: encoder for encoder in (_describe_features(), _describe_planes())}
