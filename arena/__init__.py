@@ -1,9 +1,27 @@
 """The 3v3 Snake arena: one rulebook, from one PettingZoo match to a hundred thousand matches on a GPU."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arena.batch import BatchArena, Events
 from arena.errors import ArenaError
+from arena.jidi import jidi_observation
 from arena.rules import RULES_VERSION
 
-__all__ = ["RULES_VERSION", "ArenaError", "BatchArena", "Events"]
+if TYPE_CHECKING:
+    from arena.environment import AECEnv, ParallelEnv
+
+__all__ = ["RULES_VERSION", "ArenaError", "BatchArena", "Events", "env", "jidi_observation", "parallel_env"]
+
+
+def parallel_env(**options: Any) -> "ParallelEnv":
+    """One match as a PettingZoo ParallelEnv: render_mode, seed, observation, max_cycles."""
+    from arena import environment  # PettingZoo is imported only by those who ask for it
+
+    return environment.parallel_env(**options)
+
+
+def env(**options: Any) -> "AECEnv":
+    """One match as a PettingZoo AECEnv, same options."""
+    from arena import environment
+
+    return environment.env(**options)

@@ -8,6 +8,8 @@
 B = matches. Tensors handed out belong to the arena and are overwritten by the next call; clone what you keep.
 """
 
+from collections.abc import Callable
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,13 +48,10 @@ class BatchArena:
         first_match: int = 0,
         stride: int | None = None,
     ) -> None:
-        if not isinstance(matches, int) or matches < 1:
-            raise ArenaError(f"matches is {matches!r}; allowed: a whole number from 1")
-        if not isinstance(seed, int) or not 0 <= seed < 2**63:
-            raise ArenaError(f"seed is {seed!r}; allowed: 0 to 2**63 - 1")
-        self.matches = matches
-        self.seed = seed
-        self.stride = matches if stride is None else stride
+        self.matches = _whole(matches, "matches", 1, None)  # the memory is the limit
+        self.seed = _whole(seed, "seed")
+        self.stride = matches if stride is None else _whole(stride, "stride")
+        first_match = _whole(first_match, "first_match", 0, 2**62)
         self.device = _checked_device(device)
         self._check_memory()
         if self.device.type == "cuda":
@@ -75,16 +74,16 @@ class BatchArena:
         self._moves = self._loops.allocate((matches, SNAKES), torch.int8)
         self._everyone = torch.ones(matches, dtype=torch.bool, device=self.device)
         self._all_seats = torch.arange(matches * SNAKES, dtype=torch.int32, device=self.device)
+        self._called: set[str] = set()
         self._loops.bind(self)
 
     def start(self, mask: torch.Tensor | None = None) -> None:
         """Start all matches, or those where mask [B] bool is true: each slot goes on to its next match."""
         if mask is None:
             mask = self._everyone
-        elif mask.shape != (self.matches,) or mask.dtype != torch.bool or mask.device != self.device:
+        elif _kind(mask) != (torch.bool, self.device) or mask.shape != (self.matches,):
             raise ArenaError(f"mask is {_described(mask)}; need bool [{self.matches}] on {self.device}")
-        with announced("the rules"):
-            self._loops.start(mask)
+        self._run("start", self._loops.start, mask)
 
     def play_turn(self, actions: torch.Tensor) -> Events:
         """Play one turn of every match. actions [B, 6]: any integer type, 0 up, 1 down, 2 left, 3 right.
@@ -92,13 +91,8 @@ class BatchArena:
         Actions outside 0-3 raise on the CPU. On a GPU looking at them would stop the device, so the matches that got
         them stand still and `check` (which get_match calls) raises.
         """
-        if not isinstance(actions, torch.Tensor):
-            raise ArenaError(f"actions are {type(actions).__name__}; need an integer tensor [{self.matches}, {SNAKES}]")
-        if (
-            actions.shape != (self.matches, SNAKES)
-            or actions.dtype not in _INTEGERS
-            or actions.device != self.device
-        ):
+        dtype, device = _kind(actions)
+        if dtype not in _INTEGERS or device != self.device or actions.shape != (self.matches, SNAKES):
             raise ArenaError(
                 f"actions are {_described(actions)}; need an integer tensor [{self.matches}, {SNAKES}] on {self.device}"
             )
@@ -107,8 +101,7 @@ class BatchArena:
         elif actions.dtype != torch.int8:
             actions = actions.clamp(-1, 4)  # so that 256 does not become 0
         self._moves.copy_(actions)
-        with announced("the rules"):
-            self._loops.play()
+        self._run("play_turn", self._loops.play)
         return self.events
 
     def observe(
@@ -121,7 +114,7 @@ class BatchArena:
         description = encoder_named(encoder)
         dtype = torch.int8 if description.dtype is np.int8 else torch.uint8
         rows = self._all_seats if seats is None else seats
-        if rows.ndim != 1 or rows.dtype != torch.int32 or rows.device != self.device:
+        if _kind(rows) != (torch.int32, self.device) or rows.ndim != 1:
             raise ArenaError(f"seats are {_described(rows)}; need int32 [N] of match * 6 + snake on {self.device}")
         if seats is not None and self.device.type == "cpu" and len(seats):
             least, most = int(seats.min()), int(seats.max())
@@ -130,10 +123,11 @@ class BatchArena:
         shape = (len(rows), description.width)
         if out is None:
             out = torch.empty(shape, dtype=dtype, device=self.device)
-        elif out.numel() != shape[0] * shape[1] or out.dtype != dtype or out.device != self.device or not out.is_contiguous():
-            raise ArenaError(f"out is {_described(out)}; need contiguous {dtype} {list(shape)} on {self.device}")
-        with announced(f"the {encoder} encoder"):
-            self._loops.encode(encoder, rows, out.view(shape))
+        elif _kind(out) != (dtype, self.device) or out.numel() != shape[0] * shape[1] or not _whole_words(out):
+            raise ArenaError(
+                f"out is {_described(out)}; need contiguous {dtype} {list(shape)} on {self.device}, 8-byte aligned"
+            )
+        self._run(encoder, self._loops.encode, encoder, rows, out.view(shape))
         return out.view(self.matches, SNAKES, description.width) if seats is None else out
 
     def check(self) -> None:
@@ -152,26 +146,32 @@ class BatchArena:
         self._checked_index(i)
         self.state[i] = torch.from_numpy(match_dict.from_dict(match)).to(self.device)
 
+    def _run(self, what: str, loop: Callable[..., None], *arguments: Any) -> None:
+        """Call a loop; the first time, which may have to compile it, say so if it takes long."""
+        if what in self._called:
+            loop(*arguments)
+            return
+        with announced(f"{what} for {self.device.type}"):
+            loop(*arguments)
+        self._called.add(what)
+
     def _checked_index(self, i: int) -> None:
-        if not 0 <= i < self.matches:
-            raise ArenaError(f"match {i} of {self.matches}; allowed: 0 to {self.matches - 1}")
+        _whole(i, "match index", 0, self.matches - 1)
 
     def _check_memory(self) -> None:
         need = self.matches * (MATCH_BYTES + 16 + SNAKES * 9 + 2)
-        if self.device.type == "cuda":
-            free = torch.cuda.mem_get_info(self.device)[0]
-        else:
-            free = _free_memory()
+        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else _free_memory()
         if need > free:
             raise ArenaError(
-                f"{self.matches} matches need {need / 2**30:.1f} GiB on {self.device}, {free / 2**30:.1f} GiB are free; "
+                f"{self.matches} matches need {need / 2**30:.1f} GiB on {self.device}, "
+                f"{free / 2**30:.1f} GiB are free: "
                 f"at most {free // (need // self.matches)} fit"
             )
 
 
 def encoder_named(name: str) -> Encoder:
     """The description of an encoder."""
-    if name not in ENCODERS:
+    if not isinstance(name, str) or name not in ENCODERS:
         raise ArenaError(f"unknown encoder {name!r}; known: {', '.join(sorted(ENCODERS))}")
     return ENCODERS[name]
 
@@ -179,7 +179,7 @@ def encoder_named(name: str) -> Encoder:
 def _checked_device(device: str | torch.device) -> torch.device:
     try:
         chosen = torch.device(device)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise ArenaError(f"unknown device {device!r}; allowed: cpu, cuda, cuda:0, ...") from None
     if chosen.type not in ("cpu", "cuda"):
         raise ArenaError(f"device {device!r} cannot play; allowed: cpu, cuda, cuda:0, ...")
@@ -206,5 +206,24 @@ def _free_memory() -> int:
     return 2**63
 
 
-def _described(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} on {tensor.device}"
+def _whole(value: Any, what: str, least: int = 0, most: int | None = 2**63 - 1) -> int:
+    integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not integer or value < least or (most is not None and value > most):
+        upto = "" if most is None else f" to {most}"
+        raise ArenaError(f"{what} is {value!r}; allowed: a whole number from {least}{upto}")
+    return int(value)
+
+
+def _kind(value: Any) -> tuple[torch.dtype | None, torch.device | None]:
+    """Type and device of a tensor; nothing that matches if it is none."""
+    return (value.dtype, value.device) if isinstance(value, torch.Tensor) else (None, None)
+
+
+def _whole_words(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and tensor.data_ptr() % 8 == 0
+
+
+def _described(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)} on {value.device}"

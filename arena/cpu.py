@@ -1,7 +1,8 @@
 """The loops over a batch on the CPU: each once in order for small batches and once over all cores for large ones.
 
 The two are separate functions because Numba keeps compiled code by function name: variants of one function would
-overwrite each other in its cache.
+overwrite each other in its cache. The int() around array elements are for plain Python, where a numpy integer would
+keep its narrow type; compiled code is the same with and without.
 """
 
 from typing import TYPE_CHECKING
@@ -29,20 +30,20 @@ def start_serial(state, keys, numbers, mask, seed, stride):
     for b in range(state.shape[0]):
         if mask[b]:
             numbers[b] += stride
-            keys[b] = match_key(seed, numbers[b])
-            rules.start(state[b], keys[b])
+            keys[b] = match_key(seed, int(numbers[b]))
+            rules.start(state[b], int(keys[b]))
 
 
 @njit
 def play_serial(state, keys, moves, ate, died, reward, over):
     for b in range(state.shape[0]):
-        over[b] = rules.play_turn(state[b], keys[b], moves[b], ate[b], died[b], reward[b])
+        over[b] = rules.play_turn(state[b], int(keys[b]), moves[b], ate[b], died[b], reward[b])
 
 
 @njit_parallel
 def play_parallel(state, keys, moves, ate, died, reward, over):
     for b in prange(state.shape[0]):
-        over[b] = rules.play_turn(state[b], keys[b], moves[b], ate[b], died[b], reward[b])
+        over[b] = rules.play_turn(state[b], int(keys[b]), moves[b], ate[b], died[b], reward[b])
 
 
 @njit
@@ -50,11 +51,12 @@ def features_serial(state, seats, out):
     last = -1
     shared = observe.measure(state[0])
     for i in range(seats.shape[0]):
-        b = seats[i] // rules.SNAKES
+        seat = int(seats[i])
+        b = seat // rules.SNAKES
         if b != last:
             shared = observe.measure(state[b])
             last = b
-        observe.features(state[b], seats[i] % rules.SNAKES, shared, out[i])
+        observe.features(state[b], seat % rules.SNAKES, shared, out[i])
 
 
 @njit_parallel
@@ -67,13 +69,17 @@ def features_parallel(state, seats, out):
 @njit
 def planes_serial(state, seats, out):
     for i in range(seats.shape[0]):
-        observe.planes(state[seats[i] // rules.SNAKES], seats[i] % rules.SNAKES, out[i])
+        out[i, :] = 0
+        seat = int(seats[i])
+        observe.planes(state[seat // rules.SNAKES], seat % rules.SNAKES, out[i])
 
 
 @njit_parallel
 def planes_parallel(state, seats, out):
     for i in prange(seats.shape[0]):
-        observe.planes(state[seats[i] // rules.SNAKES], seats[i] % rules.SNAKES, out[i])
+        out[i, :] = 0
+        seat = int(seats[i])
+        observe.planes(state[seat // rules.SNAKES], seat % rules.SNAKES, out[i])
 
 
 class CpuLoops:
@@ -98,7 +104,7 @@ class CpuLoops:
         if (self._moves & ~3).any():
             b, snake = np.argwhere(self._moves & ~3)[0]
             raise ArenaError(
-                f"action of snake {snake} in match {b} is outside 0-3 (0 up, 1 down, 2 left, 3 right); nothing was played"
+                f"action of snake {snake} in match {b} is outside 0-3 (up, down, left, right); nothing was played"
             )
         self._play(self._state, self._keys, self._moves, *self._events)
 

@@ -4,6 +4,7 @@ Imported only when a CUDA device is used. Launches go to torch's current stream,
 torch.cuda.graph, and nothing here waits for the device except `faults`.
 """
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ for _old, _new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezo
         setattr(np, _old, getattr(np, _new))
 
 from numba import cuda  # noqa: E402
+from numba.core.errors import NumbaPerformanceWarning  # noqa: E402
 
 from arena import observe, rules  # noqa: E402
 from arena.rng import match_key  # noqa: E402
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from arena.batch import BatchArena
 
 THREADS = 128
+warnings.filterwarnings("ignore", ".*Grid size", NumbaPerformanceWarning)  # a small batch is the user's choice
 
 
 @cuda.jit(cache=True)
@@ -30,38 +33,46 @@ def start_kernel(state, keys, numbers, mask, seed, stride):
     b = cuda.grid(1)
     if b < state.shape[0] and mask[b]:
         numbers[b] += stride
-        keys[b] = match_key(seed, numbers[b])
-        rules.start(state[b], keys[b])
+        keys[b] = match_key(seed, int(numbers[b]))
+        rules.start(state[b], int(keys[b]))
 
 
 @cuda.jit(cache=True)
 def play_kernel(state, keys, moves, ate, died, reward, over, faults):
     b = cuda.grid(1)
     if b < state.shape[0]:
+        legal = True
         for snake in range(rules.SNAKES):
-            if moves[b, snake] & ~3:
-                faults[0] = 1
-                return
-        over[b] = rules.play_turn(state[b], keys[b], moves[b], ate[b], died[b], reward[b])
+            legal = legal and 0 <= moves[b, snake] <= 3
+        if legal:
+            over[b] = rules.play_turn(state[b], int(keys[b]), moves[b], ate[b], died[b], reward[b])
+        else:
+            faults[0] = 1
+            rules.clear_events(ate[b], died[b], reward[b])
 
 
 @cuda.jit(cache=True)
 def features_kernel(state, seats, out):
     i = cuda.grid(1)
     if i < seats.shape[0]:
-        match = state[seats[i] // rules.SNAKES]
-        observe.features(match, seats[i] % rules.SNAKES, observe.measure(match), out[i])
+        match = state[int(seats[i]) // rules.SNAKES]
+        observe.features(match, int(seats[i]) % rules.SNAKES, observe.measure(match), out[i])
 
 
 @cuda.jit(cache=True)
 def planes_kernel(state, seats, out):
     i = cuda.grid(1)
     if i < seats.shape[0]:
-        observe.planes(state[seats[i] // rules.SNAKES], seats[i] % rules.SNAKES, out[i])
+        observe.planes(state[int(seats[i]) // rules.SNAKES], int(seats[i]) % rules.SNAKES, out[i])
 
 
-def blocks(threads: int) -> int:
-    return (threads + THREADS - 1) // THREADS
+def launch(kernel: Any, threads: int, device: torch.device, *arguments: Any) -> None:
+    """Start a kernel with one thread per item on torch's current stream; arguments may be tensors."""
+    if threads == 0:
+        return
+    arguments = tuple(cuda.as_cuda_array(a) if isinstance(a, torch.Tensor) else a for a in arguments)
+    stream = cuda.external_stream(torch.cuda.current_stream(device).cuda_stream)
+    kernel[(threads + THREADS - 1) // THREADS, THREADS, stream](*arguments)
 
 
 class CudaLoops:
@@ -83,24 +94,19 @@ class CudaLoops:
         self._played = [cuda.as_cuda_array(t) for t in (arena._moves, *arena.events, self._faults)]
         self._seed, self._stride = arena.seed, arena.stride
 
-    def _stream(self) -> Any:
-        return cuda.external_stream(torch.cuda.current_stream(self._device).cuda_stream)
-
     def start(self, mask: torch.Tensor) -> None:
-        start_kernel[blocks(self._matches), THREADS, self._stream()](
-            self._state, self._keys, self._numbers, cuda.as_cuda_array(mask), self._seed, self._stride
-        )
+        slots = (self._state, self._keys, self._numbers, mask)
+        launch(start_kernel, self._matches, self._device, *slots, self._seed, self._stride)
 
     def play(self) -> None:
-        play_kernel[blocks(self._matches), THREADS, self._stream()](self._state, self._keys, *self._played)
+        launch(play_kernel, self._matches, self._device, self._state, self._keys, *self._played)
 
     def encode(self, encoder: str, seats: torch.Tensor, out: torch.Tensor) -> None:
-        kernel, rows = planes_kernel, out
         if encoder == "features":
             kernel, rows = features_kernel, out.view(torch.int64)
-        kernel[blocks(len(seats)), THREADS, self._stream()](
-            self._state, cuda.as_cuda_array(seats), cuda.as_cuda_array(rows)
-        )
+        else:
+            kernel, rows = planes_kernel, out.zero_()  # zeroed in bulk: byte by byte it took 20 times as long
+        launch(kernel, len(seats), self._device, self._state, seats, rows)
 
     def faults(self) -> bool:
         found = bool(self._faults.item())

@@ -26,7 +26,9 @@ def _cache_folder() -> Path:
     digest = hashlib.sha256()
     for package in _PACKAGES:
         for source in sorted((root / package).glob("*.py")):
-            digest.update(source.name.encode() + source.read_bytes())
+            text = source.read_bytes()
+            if b"njit" in text:
+                digest.update(source.name.encode() + text)
     parent = root / "arena" / "__pycache__"
     try:
         parent.mkdir(exist_ok=True)
@@ -60,7 +62,7 @@ njit_parallel = numba.njit(**(_OPTIONS | {"parallel": True, "_nrt": True}))
 @contextmanager
 def announced(what: str) -> Iterator[None]:
     """Say what is going on if this takes longer than a load from the cache would: the first run compiles."""
-    line = f"snakes: compiling {what} for this machine (once; kept in {numba.config.CACHE_DIR or '__pycache__'}) ..."
+    line = f"snakes: compiling {what} (once; kept in {numba.config.CACHE_DIR or '__pycache__'}) ..."
     timer = threading.Timer(_ANNOUNCE_AFTER, lambda: print(line, file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()

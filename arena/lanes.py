@@ -49,6 +49,12 @@ def equal(lanes, number):
 
 
 @njit
+def less(a, b):
+    """1 in each lane where a is smaller than b."""
+    return ((((a | TOPS) - b) & TOPS) ^ TOPS) >> 7
+
+
+@njit
 def forward(lanes, origin, size):
     """Steps forward around a ring of `size` from the number `origin` to each lane: 0..size-1."""
     steps = lanes + (size - origin) * ONES
@@ -58,8 +64,8 @@ def forward(lanes, origin, size):
 @njit
 def smaller(a, b):
     """Lane by lane the smaller of a and b."""
-    keep_a = ((((b | TOPS) - a) & TOPS) >> 7) * 255
-    return (a & keep_a) | (b & ~keep_a)
+    keep_b = less(b, a) * 255
+    return (b & keep_b) | (a & ~keep_b)
 
 
 @njit

@@ -34,6 +34,7 @@ from arena.rules import (
     TURN,
     TURNS,
     is_over,
+    neighbour,
 )
 
 
@@ -59,7 +60,8 @@ def from_dict(source: dict[str, Any]) -> np.ndarray:
     """The row of bytes of a match given as a dictionary; ArenaError if no match can look like that.
 
     Torn bodies are taken: a respawned snake can have a gap, and recorded cases contain wilder ones. So is a cell shared
-    by two tails, which recorded cases contain too; both leave it on the next turn. The second is kept on a spare place.
+    by two tails, which recorded cases contain too, if both are sure to leave it on the next turn: no bean beside either
+    head. The second tail is kept on a spare place.
     """
     if not isinstance(source, dict) or set(source) != {"turn", "snakes", "directions", "beans"}:
         keys = sorted(map(str, source)) if isinstance(source, dict) else type(source).__name__
@@ -105,8 +107,19 @@ def from_dict(source: dict[str, Any]) -> np.ndarray:
         match[BOARD + cell] = BEAN
         match[BEANS + i] = cell
     match[BEAN_COUNT] = len(beans)
+    for snake in range(SNAKES):
+        if match[TAIL + snake] >= SPARE:
+            _check_shared_tail(match, snake)
     match[OVER] = is_over(match)
     return match
+
+
+def _check_shared_tail(match: np.ndarray, snake: int) -> None:
+    cell = int(match[ENTERED + SPARE + snake])
+    other = int(match[BOARD + cell]) - SNAKE
+    for owner in (snake, other):
+        if any(match[BOARD + neighbour(int(match[HEAD + owner]), direction)] == BEAN for direction in range(4)):
+            raise ArenaError(f"match: snake {snake} and snake {other} both lie on {_place(cell)}")
 
 
 def _place(cell: int) -> list[int]:

@@ -1,10 +1,11 @@
 """Encoders: what one snake sees, as small integers written straight into a row that the caller owns.
 
-Both are seat-relative: everything is measured from the own head around the torus, and the others are "mates" and "foes",
-never red and blue. Snake 0 and snake 4 in mirrored places see the same numbers, so one network plays every seat.
+Both are seat-relative: everything is measured from the own head around the torus, and the others are "mates" and
+"foes", never red and blue. Snake 0 and snake 4 in like places see the same numbers, so one network plays every seat.
 
-An encoder is a compiled function `encode(match, snake, out)` and an `Encoder` that says what `out` holds. Its version is
-raised whenever a number changes its meaning; snapshots carry name and version, so that a network never plays blind.
+An encoder is a compiled function that fills a row for one snake, and an `Encoder` that says what the row holds. Its
+version is raised whenever a number changes its meaning; snapshots carry name and version, so that a network never
+plays blind.
 """
 
 from typing import NamedTuple
@@ -12,32 +13,35 @@ from typing import NamedTuple
 import numpy as np
 
 from arena.jit import njit, njit_inline
-from arena.lanes import around, at_least, equal, difference, distances, forward, lane, pack_columns, pack_rows, short_way, smaller
+from arena.lanes import (
+    around,
+    at_least,
+    difference,
+    distances,
+    equal,
+    forward,
+    lane,
+    pack_columns,
+    pack_rows,
+    short_way,
+    smaller,
+)
 from arena.rules import (
-    BEAN,
     BEAN_COUNT,
     BEANS,
     BEANS_MAX,
-    BOARD,
     CELLS,
     COLUMNS,
     DIRECTION,
-    DOWN,
-    ENTERED,
-    FREE,
     HEAD,
-    LEFT,
     LENGTH,
     LINK,
-    RIGHT,
     ROWS,
-    SNAKE,
     SNAKES,
     TAIL,
     TEAM,
     TURN,
     TURNS,
-    UP,
     team_length,
     turns_until_free,
 )
@@ -92,7 +96,7 @@ def order(a, b):
 
 @njit
 def measure(match):
-    """What all seats of a match share: where heads and beans are, who is how far from which bean, the teams' lengths."""
+    """What all seats of a match share: places of heads and beans, distances from every head, the teams' lengths."""
     head_rows = pack_rows(match, HEAD, SNAKES)
     head_columns = pack_columns(match, HEAD, SNAKES)
     bean_rows = pack_rows(match, BEANS, BEANS_MAX)
@@ -151,7 +155,9 @@ def surroundings(match, row, column):
 @njit
 def bean_entry(own, rows, columns, lead_foe, lead_mate, i):
     """A bean as a sortable number: distance, then the four bytes that the vector shows of it."""
-    return lane(own, i) << 32 | lane(rows, i) | lane(columns, i) << 8 | lane(lead_foe, i) << 16 | lane(lead_mate, i) << 24
+    return (
+        lane(own, i) << 32 | lane(rows, i) | lane(columns, i) << 8 | lane(lead_foe, i) << 16 | lane(lead_mate, i) << 24
+    )
 
 
 @njit
@@ -310,9 +316,7 @@ def shifted(cell, row_shift, column_shift):
 
 @njit
 def planes(match, snake, out):
-    """Encode one snake's view as the planes and scalars of PLANES_ENCODER."""
-    for i in range(P_WIDTH):
-        out[i] = 0
+    """Encode one snake's view as the planes and scalars of `planes`; out is a row of zeros."""
     head = int(match[HEAD + snake])
     row_shift = (ROWS + ROWS // 2 - head // COLUMNS) % ROWS
     column_shift = (COLUMNS + COLUMNS // 2 - head % COLUMNS) % COLUMNS

@@ -14,7 +14,8 @@ GOLDEN = 0x9E3779B9
 SLOT_REVERSAL = 0  # + snake: which way a snake goes that asked to reverse
 SLOT_START = 16  # + snake: where a snake starts
 SLOT_BEAN = 32  # + number of the bean among those missing
-SLOT_POLICY = 64  # + snake: free for whoever chooses moves (scripted opponents)
+SLOT_POLICY = 64  # + snake: moves of scripted opponents that play at random
+SLOT_NOISE = 80  # + snake: whether an opponent with noise plays at random this turn
 RETRY = 1 << 8
 UNBIAS = 1 << 20
 

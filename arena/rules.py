@@ -3,8 +3,8 @@
 Everything else in the project calls these functions: a loop over matches on the CPU, a kernel with one thread per match
 on the GPU, and the PettingZoo environment for a single match. With NUMBA_DISABLE_JIT=1 they are ordinary Python.
 
-The board is a torus of 10 rows and 20 columns; a cell is row * 20 + column. Six snakes, 0-2 red and 3-5 blue; five beans.
-Moves and directions: 0 up, 1 down, 2 left, 3 right; the opposite of d is d ^ 1.
+The board is a torus of 10 rows and 20 columns; a cell is row * 20 + column. Six snakes, 0-2 red and 3-5 blue; five
+beans. Moves and directions: 0 up, 1 down, 2 left, 3 right; the opposite of d is d ^ 1.
 
 A match is one row of bytes. The named offsets below say what lies where: `match[HEAD + snake]` is the cell of a head.
 Bodies are chains of cells from tail to head, so one turn costs the same however long the snakes are.
@@ -83,14 +83,11 @@ def team_length(match, first):
 
 @njit
 def play_turn(match, key, moves, ate, died, reward):
-    """Play one turn of all six snakes. Fills ate, died and reward (change of length); returns whether the match is over.
+    """Play one turn of all six snakes; returns whether the match is over.
 
-    A match that is over stays as it is.
+    Fills ate, died and reward (the change of length). A match that is over stays as it is.
     """
-    for snake in range(SNAKES):
-        ate[snake] = False
-        died[snake] = False
-        reward[snake] = 0
+    clear_events(ate, died, reward)
     if match[OVER]:
         return True
     turn = int(match[TURN]) + 1
@@ -110,6 +107,15 @@ def play_turn(match, key, moves, ate, died, reward):
     over = is_over(match)
     match[OVER] = over
     return over
+
+
+@njit
+def clear_events(ate, died, reward):
+    """Nothing has happened yet."""
+    for snake in range(SNAKES):
+        ate[snake] = False
+        died[snake] = False
+        reward[snake] = 0
 
 
 @njit
@@ -238,11 +244,9 @@ def lay_body(match, turn, snake, head, middle, tail):
     match[LENGTH + snake] = START_LENGTH
     match[LINK + tail] = middle
     match[LINK + middle] = head
-    age = 0
-    for cell in (head, middle, tail):
+    for age, cell in enumerate((head, middle, tail)):
         match[BOARD + cell] = SNAKE + snake
         match[ENTERED + cell] = (turn - age) & 255
-        age += 1
 
 
 @njit

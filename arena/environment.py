@@ -1,0 +1,321 @@
+"""The game as PettingZoo environments: parallel_env() for all six at once, env() for one agent after the other.
+
+No rule is here: a turn is one call of the compiled loops, the rest is spaces and dictionaries. A death is an event in
+the infos, never a termination: snakes respawn, so all six agents live until the match ends. The end by the rules (200
+turns, a full board, no room) is a termination; `max_cycles` below 200 cuts the match off, which is a truncation.
+"""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from operator import index
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo.utils.conversions import parallel_to_aec_wrapper
+from pettingzoo.utils.wrappers import OrderEnforcingWrapper
+
+from arena import cpu, match_dict
+from arena.batch import encoder_named
+from arena.errors import ArenaError
+from arena.jit import announced, njit
+from arena.render.frame import ansi, frame
+from arena.rules import (
+    BOARD,
+    CELLS,
+    DIRECTION,
+    ENTERED,
+    LENGTH,
+    MATCH_BYTES,
+    OVER,
+    SNAKES,
+    START_LENGTH,
+    TURN,
+    TURNS,
+)
+
+AGENTS = ("red_0", "red_1", "red_2", "blue_0", "blue_1", "blue_2")  # snakes 0 to 5
+RENDER_MODES = ("rgb_array", "ansi")
+MOVES = "0 up, 1 down, 2 left, 3 right"
+_MOVE_BYTES = bytes(range(4))
+_EVERYONE, _NO_ONE = dict.fromkeys(AGENTS, True), dict.fromkeys(AGENTS, False)
+
+# The global view of state(): all that the next turn depends on, except the random numbers.
+S_BOARD = 0  # [200] 0 free, 1 + s for snake s, 7 bean
+S_WAIT = CELLS  # [200] for a body cell: turns until it is free, 1 for a tail, the length for a head; else 0
+S_DIRECTION = 2 * CELLS  # [6] stored directions
+S_LENGTH = S_DIRECTION + SNAKES  # [6]
+S_TURN = S_LENGTH + SNAKES  # turns already played
+S_WIDTH = S_TURN + 1
+
+# What infos say, by the number of code_events: length, + 256 if the snake ate, + 512 if it died. Copying one is cheaper
+# than making one.
+_INFOS = [
+    {"ate": bool(ate), "died": bool(died), "length": length, "score": length - START_LENGTH}
+    for died in range(2)
+    for ate in range(2)
+    for length in range(256)
+]
+
+
+@njit
+def code_events(state, ate, died, codes):
+    for snake in range(SNAKES):
+        codes[snake] = int(state[0, LENGTH + snake]) + 256 * int(ate[0, snake]) + 512 * int(died[0, snake])
+
+
+# One call of compiled code per turn: every further call costs a Python user a twentieth of the speed.
+@njit
+def turn_features(state, key, moves, ate, died, reward, over, seats, out, codes, play):
+    if play:
+        cpu.play_serial(state, key, moves, ate, died, reward, over)
+    cpu.features_serial(state, seats, out)
+    code_events(state, ate, died, codes)
+
+
+@njit
+def turn_planes(state, key, moves, ate, died, reward, over, seats, out, codes, play):
+    if play:
+        cpu.play_serial(state, key, moves, ate, died, reward, over)
+    cpu.planes_serial(state, seats, out)
+    code_events(state, ate, died, codes)
+
+
+class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
+    """One match of six agents. Match k of a seed is match k of BatchArena(1, seed=seed)."""
+
+    metadata = {  # noqa: RUF012 (PettingZoo's interface)
+        "name": "snakes_3v3_v0",
+        "render_modes": list(RENDER_MODES),
+        "render_fps": 8,
+        "is_parallelizable": True,
+    }
+
+    def __init__(self, render_mode: str | None, seed: int | None, observation: str, max_cycles: int) -> None:
+        if render_mode not in (None, "human", *RENDER_MODES):
+            raise ArenaError(f"render_mode is {render_mode!r}; allowed: None, {', '.join(RENDER_MODES)}")
+        if isinstance(max_cycles, bool) or not isinstance(max_cycles, int) or max_cycles < 1:
+            raise ArenaError(f"max_cycles is {max_cycles!r}; allowed: a whole number from 1 ({TURNS} = whole matches)")
+        encoder = encoder_named(observation)
+        self.render_mode = render_mode
+        self.max_cycles = max_cycles
+        self.possible_agents = list(AGENTS)
+        self.agents: list[str] = []
+        # Bytes that are always 0 get a bound of 1: PettingZoo's tests take an empty range for a mistake.
+        high = np.maximum(encoder.high, encoder.low + 1)
+        self.observation_spaces = {agent: Box(encoder.low, high, dtype=encoder.dtype) for agent in AGENTS}
+        self.action_spaces = {agent: Discrete(4) for agent in AGENTS}
+        self.state_space = _state_space()
+
+        # One row each, as BatchArena has them; no array is a view of another, so that copy.deepcopy copies a match.
+        self._state = np.zeros((1, MATCH_BYTES), np.uint8)
+        self._state[0, OVER] = 1  # nothing has been started
+        self._key = np.zeros(1, np.int64)
+        self._number = np.zeros(1, np.int64)
+        self._ate = np.zeros((1, SNAKES), np.bool_)
+        self._died = np.zeros((1, SNAKES), np.bool_)
+        self._reward = np.zeros((1, SNAKES), np.int16)
+        self._over = np.zeros(1, np.bool_)
+        self._codes = np.zeros(SNAKES, np.uint16)
+        self._seats = np.arange(SNAKES, dtype=np.int32)
+        self._dtype = np.dtype(encoder.dtype)
+        if observation == "features":
+            self._turn, self._out = turn_features, np.zeros((SNAKES, encoder.width // 8), np.uint64)
+        else:
+            self._turn, self._out = turn_planes, np.zeros((SNAKES, encoder.width), np.uint8)
+        self._compiled = False
+        self._choose_seed(secrets.randbelow(2**63) if seed is None else seed)
+
+    def observation_space(self, agent: str) -> Box:
+        """The bounds of what an agent sees: the same for all."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Discrete:
+        """0 up, 1 down, 2 left, 3 right."""
+        return self.action_spaces[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+        """Start match 0 of a seed, or without one the next match of the present seed; options are not used."""
+        if self.render_mode == "human":
+            raise ArenaError("render_mode 'human': there is no window yet; allowed: None, 'rgb_array', 'ansi'")
+        if seed is not None:
+            self._choose_seed(seed)
+        if not self._compiled:
+            self._compile()
+        self._start(True)
+        self._ate[:] = self._died[:] = False
+        self._play(bytearray(SNAKES), False)
+        self.agents = list(AGENTS)
+        return self._observations(), self._infos()
+
+    def step(
+        self, actions: dict[str, int]
+    ) -> tuple[dict[str, np.ndarray], dict[str, int], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        """Play one turn; after the end of a match five empty dictionaries."""
+        if not self.agents:
+            self._check_started()
+            return {}, {}, {}, {}, {}
+        self._play(_checked_moves(actions), True)
+        terminated = self._over.item()
+        truncated = not terminated and self._state.item(0, TURN) >= self.max_cycles
+        if terminated or truncated:
+            self.agents = []
+        return (
+            self._observations(),
+            _by_agent(self._reward.tolist()[0]),
+            (_EVERYONE if terminated else _NO_ONE).copy(),
+            (_EVERYONE if truncated else _NO_ONE).copy(),
+            self._infos(),
+        )
+
+    def state(self) -> np.ndarray:
+        """A global view of the match, the S_ parts one after the other; bounds in state_space."""
+        self._check_started()
+        match = self._state[0]
+        view = np.empty(S_WIDTH, np.uint8)
+        board = match[BOARD : BOARD + CELLS]
+        view[S_BOARD:S_WAIT] = board
+        # Free cells and beans find the zero byte on either side of the lengths.
+        lengths = match[LENGTH - 1 : LENGTH + SNAKES + 1][board]
+        waits = lengths - (match[TURN] - match[ENTERED : ENTERED + CELLS])
+        view[S_WAIT:S_DIRECTION] = np.where(lengths > 0, waits, 0)
+        view[S_DIRECTION:S_LENGTH] = match[DIRECTION : DIRECTION + SNAKES]
+        view[S_LENGTH:S_TURN] = match[LENGTH : LENGTH + SNAKES]
+        view[S_TURN] = match[TURN]
+        return view
+
+    def get_match(self) -> dict[str, Any]:
+        """The match as a dictionary, like BatchArena.get_match."""
+        self._check_started()
+        return match_dict.to_dict(self._state[0])
+
+    def render(self) -> np.ndarray | str | None:
+        """The match as a picture (rgb_array) or as text (ansi)."""
+        if self.render_mode is None:
+            gymnasium.logger.warn(f"render() without a render_mode shows nothing; allowed: {', '.join(RENDER_MODES)}")
+            return None
+        return frame(self.get_match()) if self.render_mode == "rgb_array" else ansi(self.get_match())
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _choose_seed(self, seed: int) -> None:
+        try:
+            chosen = index(seed)
+        except TypeError:
+            chosen = -1
+        if not 0 <= chosen < 2**63:
+            raise ArenaError(f"seed is {seed!r}; allowed: 0 to 2**63 - 1")
+        self.seed = chosen
+        self._number[0] = -1  # starting goes on to the next number: 0
+
+    def _compile(self) -> None:
+        """Load or compile the loops on a match that is over, which stays as it is: no turn shall stall later."""
+        with announced("the rules"):
+            self._start(False)
+            self._play(bytearray(SNAKES), True)
+        self._compiled = True
+
+    def _start(self, really: bool) -> None:
+        cpu.start_serial(self._state, self._key, self._number, np.array([really]), self.seed, 1)
+
+    def _play(self, moves: bytearray, really: bool) -> None:
+        """Play a turn (really) and look at the match."""
+        self._turn(
+            self._state,
+            self._key,
+            np.ndarray((1, SNAKES), np.int8, moves),
+            self._ate,
+            self._died,
+            self._reward,
+            self._over,
+            self._seats,
+            self._out,
+            self._codes,
+            really,
+        )
+
+    def _observations(self) -> dict[str, np.ndarray]:
+        return _by_agent(self._out.copy().view(self._dtype))
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        return _by_agent([_INFOS[code].copy() for code in self._codes.tolist()])
+
+    def _check_started(self) -> None:
+        if self._number[0] < 0:
+            raise ArenaError("no match has been started; call reset() first")
+
+
+class _SnakesAecEnv(parallel_to_aec_wrapper):
+    """Agents one after the other; a bad action is refused when it is given, not when the turn is played."""
+
+    def step(self, action: int | None) -> None:
+        agent = self.agent_selection
+        if not (self.terminations[agent] or self.truncations[agent]):
+            _check_move(agent, action)
+        super().step(action)
+
+
+def parallel_env(
+    render_mode: str | None = None, seed: int | None = None, observation: str = "features", max_cycles: int = TURNS
+) -> ParallelEnv:
+    """The environment in which all six agents act at once.
+
+    Without a seed the matches differ from run to run. observation: "features" or "planes" (observe.py).
+    """
+    return SnakesParallelEnv(render_mode, seed, observation, max_cycles)
+
+
+def env(
+    render_mode: str | None = None, seed: int | None = None, observation: str = "features", max_cycles: int = TURNS
+) -> AECEnv:
+    """The environment in which agents act one after the other; the turn is played when the last has acted."""
+    return OrderEnforcingWrapper(_SnakesAecEnv(parallel_env(render_mode, seed, observation, max_cycles)))
+
+
+def _state_space() -> Box:
+    high = np.empty(S_WIDTH, np.uint8)
+    high[S_BOARD:S_WAIT] = SNAKES + 1
+    high[S_WAIT:S_DIRECTION] = CELLS
+    high[S_DIRECTION:S_LENGTH] = 3
+    high[S_LENGTH:S_TURN] = CELLS
+    high[S_TURN] = TURNS
+    return Box(np.zeros(S_WIDTH, np.uint8), high, dtype=np.uint8)
+
+
+def _by_agent(values: Iterable[Any]) -> dict[str, Any]:
+    """Six values under the agents' names; written out, it is three times as fast as a dict of zip."""
+    red_0, red_1, red_2, blue_0, blue_1, blue_2 = values
+    return {"red_0": red_0, "red_1": red_1, "red_2": red_2, "blue_0": blue_0, "blue_1": blue_1, "blue_2": blue_2}
+
+
+def _checked_moves(actions: Mapping[str, int]) -> bytearray:
+    """The six moves in order of snakes; a bytearray takes whole numbers of any kind and nothing else."""
+    try:
+        moves = bytearray([actions[agent] for agent in AGENTS])
+        if len(actions) == SNAKES and not moves.translate(None, _MOVE_BYTES):
+            return moves
+    except (LookupError, TypeError, ValueError):
+        pass
+    if not isinstance(actions, Mapping):
+        raise ArenaError(f"actions are {type(actions).__name__}; need a dictionary of agents and moves ({MOVES})")
+    for agent in AGENTS:
+        if agent not in actions:
+            raise ArenaError(f"action of {agent} is missing; need one of all six ({MOVES}); nothing was played")
+        _check_move(agent, actions[agent])
+    unknown = next(agent for agent in actions if agent not in AGENTS)
+    raise ArenaError(f"action of unknown agent {unknown!r}; known: {', '.join(AGENTS)}; nothing was played")
+
+
+def _check_move(agent: str, move: Any) -> None:
+    try:
+        good = 0 <= index(move) <= 3
+    except TypeError:
+        good = False
+    if not good:
+        shown = " ".join(repr(move).split())[:40]
+        raise ArenaError(f"action of {agent} is {shown}; allowed: {MOVES}; nothing was played")

@@ -1,0 +1,37 @@
+"""What a controller of the Jidi competition is given: the competition's own dictionary of a match."""
+
+from typing import Any
+
+from arena.errors import ArenaError
+from arena.rules import COLUMNS, ROWS, SNAKES
+
+DIRECTION_NAMES = ("up", "down", "left", "right")
+BEAN_KEY = 1
+FIRST_SNAKE_KEY = 2
+
+
+def jidi_observation(match: dict[str, Any], snake: int, last_directions: list[int] | None) -> dict[Any, Any]:
+    """The competition's observation of one snake, with lists of its own.
+
+    match: as get_match returns it. last_directions: the directions before the last turn (the competition shows them one
+    turn late), None at the start of a match.
+    """
+    if snake not in range(SNAKES):
+        raise ArenaError(f"snake is {snake!r}; allowed: 0 to {SNAKES - 1}")
+    names = None
+    if last_directions is not None:
+        if len(last_directions) != SNAKES or not set(last_directions) <= set(range(len(DIRECTION_NAMES))):
+            raise ArenaError(f"last_directions are {last_directions!r}; need None or {SNAKES} numbers from 0 to 3")
+        names = [DIRECTION_NAMES[direction] for direction in last_directions]
+    observation: dict[Any, Any] = {BEAN_KEY: _copied(match["beans"])}
+    for i, body in enumerate(match["snakes"]):
+        observation[FIRST_SNAKE_KEY + i] = _copied(body)
+    observation["board_width"] = COLUMNS
+    observation["board_height"] = ROWS
+    observation["last_direction"] = names
+    observation["controlled_snake_index"] = FIRST_SNAKE_KEY + int(snake)
+    return observation
+
+
+def _copied(places: list[list[int]]) -> list[list[int]]:
+    return [[int(row), int(column)] for row, column in places]

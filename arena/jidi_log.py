@@ -1,0 +1,224 @@
+"""The competition's own log of a match: one JSON document with the positions before and after every step.
+
+Read well enough to watch a recorded competition match, and written so that its viewers can open one of ours. A log
+does not number its turns (they count from 0 here), has no team names, and says a direction only one step later.
+"""
+
+import ast
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from arena import match_dict, replay
+from arena.errors import ArenaError
+from arena.jidi import DIRECTION_NAMES, FIRST_SNAKE_KEY
+from arena.replay import Replay
+from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, START_LENGTH, TURNS, UP
+
+# A Python literal in a log is one state; a longer one is not worth the parser's time.
+LITERAL_MAX = 100_000
+
+
+@dataclass(frozen=True)
+class JidiLog:
+    """A competition match as viewers want it: the same states(), red and blue as a Replay."""
+
+    positions: list[dict[str, Any]]
+    actions: list[list[int] | None]  # None where the log's joint_action cannot be understood
+    red: str = "red"
+    blue: str = "blue"
+
+    def states(self) -> list[dict[str, Any]]:
+        """The match dictionary at the start and after every turn."""
+        return self.positions
+
+
+def open_match(path: str | os.PathLike) -> Replay | JidiLog:
+    """A match to look at, from a replay file (verified) or a competition log."""
+    return read_log(path) if b'"init_info"' in replay.read_bytes(path) else replay.read(path)
+
+
+def read_log(path: str | os.PathLike) -> JidiLog:
+    """Read a competition log; ArenaError says which step cannot be understood."""
+    try:
+        return _log(replay.read_bytes(path))
+    except ArenaError as error:
+        text = str(error).removeprefix(f"{path}: ")
+        raise ArenaError(f"{path}: {text[: replay.MESSAGE_MAX]}") from None
+    except RecursionError:
+        raise ArenaError(f"{path}: nested too deeply; need a competition log, one JSON document") from None
+
+
+def write_log(path: str | os.PathLike, match: Replay) -> None:
+    """Write a replay as a competition log; an old file of that name stays whole if this fails."""
+    states = match.states()
+    steps = []
+    for before, after, turn in zip(states[:-1], states[1:], match.turns, strict=True):
+        one_hot = [[[int(action == move) for move in range(4)]] for action in turn["actions"]]
+        info_after = _positions(after) | {
+            "hit": [int(snake in turn.get("died", ())) for snake in range(SNAKES)],
+            "score": _scores(after),
+        }
+        # Nothing in a replay says when it was played, and viewers only want a number.
+        step = {"time": "0", "joint_action": str(one_hot), "info_before": {"directions": _named(before)}}
+        steps.append(step | {"info_after": info_after})
+    first, scores = states[0], _scores(states[-1])
+    document = {
+        "game_name": "snakes_3v3",
+        "n_player": SNAKES,
+        "board_height": ROWS,
+        "board_width": COLUMNS,
+        "init_info": _positions(first) | {"directions": _named(first)},
+        "start_time": "0",
+        "mode": "terminal",
+        "seed": match.seed,
+        "steps": steps,
+        "winner": scores.index(max(scores)) + FIRST_SNAKE_KEY,
+        "winner_information": "",
+        # The sum of rewards: a snake that found no room has lost what was above its first three cells.
+        "n_return": [max(score, 0) - begun for score, begun in zip(scores, _scores(first), strict=True)],
+    }
+    replay.write_text(path, json.dumps(document, separators=(",", ":")) + "\n")
+
+
+def _positions(state: dict[str, Any]) -> dict[str, Any]:
+    return {"snakes_position": state["snakes"], "beans_position": state["beans"]}
+
+
+def _named(state: dict[str, Any]) -> list[str]:
+    return [DIRECTION_NAMES[direction] for direction in state["directions"]]
+
+
+def _scores(state: dict[str, Any]) -> list[int]:
+    return [len(body) - START_LENGTH for body in state["snakes"]]
+
+
+def _log(data: bytes) -> JidiLog:
+    try:
+        document = json.loads(data.decode())
+    except UnicodeDecodeError:
+        raise ArenaError("not UTF-8 text; need a competition log, one JSON document") from None
+    except ValueError as error:
+        where = f" (line {error.lineno}: {error.msg})" if isinstance(error, json.JSONDecodeError) else ""
+        raise ArenaError(f"not JSON{where}; need a competition log, one JSON document") from None
+    if not isinstance(document, dict) or not {"init_info", "steps"} <= document.keys():
+        raise ArenaError("no init_info and steps; need a competition log")
+    for key, ours in (("n_player", SNAKES), ("board_height", ROWS), ("board_width", COLUMNS)):
+        if document.get(key, ours) != ours:
+            raise ArenaError(f"{key} is {document[key]!r}; need a match of snakes_3v3, where it is {ours}")
+    steps = document["steps"]
+    if not isinstance(steps, list) or len(steps) > TURNS:
+        raise ArenaError(f"steps: need a list of at most {TURNS}")
+
+    actions: list[list[int] | None] = []
+    states = [_state(_dictionary(document, "init_info", ""), None, None, "init_info")]
+    for number, step in enumerate(steps):
+        where = f"steps[{number}]"
+        if not isinstance(step, dict):
+            raise ArenaError(f"{where} is of type {type(step).__name__}; need a dictionary")
+        if step.get("info_before"):
+            before = _dictionary(step, "info_before", where)
+            if "directions" in before:
+                states[-1]["directions"] = _directions(before, f"{where}.info_before")
+        actions.append(_actions(step.get("joint_action")))
+        after = _dictionary(step, "info_after", where)
+        states.append(_state(after, states[-1], actions[-1], f"{where}.info_after"))
+    return JidiLog(states, actions)
+
+
+def _state(
+    info: dict[str, Any], before: dict[str, Any] | None, actions: list[int] | None, where: str
+) -> dict[str, Any]:
+    """The match dictionary of an init_info or info_after; before is None for the first."""
+    if "snakes_position" not in info:
+        raise ArenaError(f"{where} has no snakes_position")
+    snakes = _decoded(info["snakes_position"], f"{where}.snakes_position")
+    beans = _decoded(info.get("beans_position"), f"{where}.beans_position")
+    state = {"turn": before["turn"] + 1 if before else 0, "snakes": snakes, "directions": [UP] * SNAKES}
+    try:
+        state = match_dict.to_dict(match_dict.from_dict(state | {"beans": [] if beans is None else beans}))
+    except ArenaError as error:
+        raise ArenaError(f"{where}: {error}") from None
+    if beans is None and before:
+        # Not said: those of the turn before on which nobody has come to lie.
+        covered = [cell for body in state["snakes"] for cell in body]
+        state["beans"] = [bean for bean in before["beans"] if bean not in covered]
+    if "directions" in info:
+        state["directions"] = _directions(info, where)
+    else:
+        hit = _decoded(info.get("hit"), f"{where}.hit")
+        state["directions"] = [_derived(snake, state, before, actions, hit) for snake in range(SNAKES)]
+    return state
+
+
+def _derived(
+    snake: int, state: dict[str, Any], before: dict[str, Any] | None, actions: list[int] | None, hit: Any
+) -> int:
+    """The direction of a snake where the log does not say it (any more)."""
+    body = state["snakes"][snake]
+    if not body:  # no room to respawn: the direction of its last move
+        last = before["directions"][snake] if before else UP
+        return actions[snake] if actions and actions[snake] != last ^ 1 else last
+    (row, column), (neck_row, neck_column) = body[:2]
+    if isinstance(hit, list) and len(hit) == SNAKES:
+        respawned = bool(hit[snake])
+    else:
+        respawned = before is not None and [body[1]] != before["snakes"][snake][:1]
+    down, right = row - neck_row, column - neck_column
+    if not respawned:  # around the torus; a respawn looks at the plain numbers instead (a quirk that is a rule)
+        down = down if abs(down) < ROWS - 1 else -down
+        right = right if abs(right) < COLUMNS - 1 else -right
+    if down == 0:
+        return RIGHT if right > 0 else LEFT
+    return DOWN if down > 0 else UP
+
+
+def _directions(info: dict[str, Any], where: str) -> list[int]:
+    names = _decoded(info["directions"], f"{where}.directions")
+    if not isinstance(names, list) or len(names) != SNAKES or any(name not in DIRECTION_NAMES for name in names):
+        raise ArenaError(f"{where}.directions is {names!r}; need six of {', '.join(DIRECTION_NAMES)}")
+    return [DIRECTION_NAMES.index(name) for name in names]
+
+
+def _actions(joint: Any) -> list[int] | None:
+    """Six actions out of six one-hot lists, each in a list of its own or not; None if it is anything else."""
+    try:
+        joint = _decoded(joint, "joint_action")
+    except ArenaError:
+        return None
+    actions = []
+    for part in joint if isinstance(joint, list) else ():
+        one_hot = part[0] if isinstance(part, list) and len(part) == 1 else part
+        if not isinstance(one_hot, list) or len(one_hot) != len(DIRECTION_NAMES) or 1 not in one_hot:
+            return None
+        actions.append(one_hot.index(1))
+    return actions if len(actions) == SNAKES else None
+
+
+def _dictionary(parent: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    if key not in parent:
+        raise ArenaError(f"{where} has no {key}")
+    where = f"{where}.{key}".removeprefix(".")
+    value = _decoded(parent[key], where)
+    if not isinstance(value, dict):
+        raise ArenaError(f"{where} is of type {type(value).__name__}; need a dictionary")
+    return value
+
+
+def _decoded(value: Any, where: str) -> Any:
+    """A value that some logs hold as it is, some as JSON text, some as Python text. Literals only: nothing is run."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        pass  # not JSON
+    try:
+        if len(value) > LITERAL_MAX:
+            raise ValueError
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise ArenaError(
+            f"{where} is the text {value[:60]!r}; need plain lists (no array(...)) in JSON or Python"
+        ) from None

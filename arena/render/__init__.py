@@ -1,0 +1,1 @@
+"""Pictures of a match. Nothing here needs a display, except the window."""

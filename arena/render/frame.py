@@ -1,0 +1,200 @@
+"""A match as a picture (numpy only, no display) or as text.
+
+Shapes are drawn from their distance to each pixel, which gives smooth edges at every size.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from arena.errors import ArenaError
+from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, TEAM, TURNS, UP
+
+CELL_MIN, CELL_MAX = 12, 96  # pixels: below, the numbers on top do not fit
+# Two families that colour-blind people tell apart: amber, orange, red against light blue, blue, violet.
+SNAKE_COLOURS = ((255, 186, 60), (255, 121, 28), (226, 62, 52), (118, 204, 255), (52, 140, 255), (134, 108, 246))
+TEAM_COLOURS = ((255, 121, 28), (52, 140, 255))
+BEAN_COLOUR = (238, 242, 226)
+BOARD_COLOURS = ((23, 26, 35), (27, 31, 41))  # a faint chequer instead of lines
+STRIP_COLOUR = (13, 15, 21)
+TEXT_COLOUR = (214, 219, 230)
+EYE_COLOUR, PUPIL_COLOUR = (250, 250, 250), (12, 14, 20)
+
+# In cells.
+HEAD_RADIUS, NECK_RADIUS, TAIL_RADIUS, BEAN_RADIUS, GLOW_RADIUS = 0.47, 0.40, 0.25, 0.23, 0.42
+TAIL_SHADE = 0.62  # brightness of a tail, compared with the head
+
+STEPS = {UP: (-1, 0), DOWN: (1, 0), LEFT: (0, -1), RIGHT: (0, 1)}
+ARROWS = {UP: "^", DOWN: "v", LEFT: "<", RIGHT: ">"}
+LETTERS = "ABCDEF"
+ANSI_COLOURS = (214, 208, 196, 117, 33, 99)  # of the 256, the nearest to SNAKE_COLOURS
+
+# Letters of five columns and seven rows, one number per row.
+GLYPH_ROWS, GLYPH_COLUMNS = 7, 5
+GLYPHS = {
+    "0": (14, 17, 19, 21, 25, 17, 14),
+    "1": (4, 12, 4, 4, 4, 4, 14),
+    "2": (14, 17, 1, 2, 4, 8, 31),
+    "3": (14, 17, 1, 6, 1, 17, 14),
+    "4": (2, 6, 10, 18, 31, 2, 2),
+    "5": (31, 16, 30, 1, 1, 17, 14),
+    "6": (6, 8, 16, 30, 17, 17, 14),
+    "7": (31, 1, 2, 4, 8, 8, 8),
+    "8": (14, 17, 17, 14, 17, 17, 14),
+    "9": (14, 17, 17, 15, 1, 2, 12),
+    "B": (30, 17, 17, 30, 17, 17, 30),
+    "D": (30, 17, 17, 17, 17, 17, 30),
+    "E": (31, 16, 16, 30, 16, 16, 31),
+    "L": (16, 16, 16, 16, 16, 16, 31),
+    "N": (17, 25, 21, 19, 17, 17, 17),
+    "R": (30, 17, 17, 30, 20, 18, 17),
+    "T": (31, 4, 4, 4, 4, 4, 4),
+    "U": (17, 17, 17, 17, 17, 17, 14),
+    " ": (0, 0, 0, 0, 0, 0, 0),
+}
+
+
+def frame(match: dict[str, Any], cell: int = 24) -> np.ndarray:
+    """A picture [H, W, 3] uint8 of a match as get_match returns it; a cell is `cell` pixels wide and high."""
+    if not CELL_MIN <= cell <= CELL_MAX:
+        raise ArenaError(f"cell is {cell!r} pixels; allowed: {CELL_MIN} to {CELL_MAX}")
+    strip = cell * 3 // 4 * 2  # even, like all sides of the picture: video files need that
+    picture = np.empty((strip + ROWS * cell, COLUMNS * cell, 3), np.float32)
+    _draw_strip(picture[:strip], match, cell // 12)
+    board = picture[strip:]  # whatever sticks out of it is cut off
+    chequer = np.add.outer(np.arange(ROWS), np.arange(COLUMNS)) % 2
+    board[:] = np.array(BOARD_COLOURS)[chequer].repeat(cell, 0).repeat(cell, 1)
+    for bean in match["beans"]:
+        for part in (1.0, 0.85, 0.7):
+            _dot(board, cell, bean, GLOW_RADIUS * part, BEAN_COLOUR, 0.05)
+        _dot(board, cell, bean, BEAN_RADIUS, BEAN_COLOUR)
+    for snake in range(SNAKES):
+        _draw_body(board, cell, match["snakes"][snake], SNAKE_COLOURS[snake])
+    for snake in range(SNAKES):
+        if match["snakes"][snake]:
+            _draw_head(board, cell, match["snakes"][snake][0], match["directions"][snake], SNAKE_COLOURS[snake])
+    return (picture + 0.5).astype(np.uint8)
+
+
+def ansi(match: dict[str, Any], colour: bool = False) -> str:
+    """A match as text: heads A-F, bodies a-f, beans *; the line on top says turn, lengths and directions."""
+
+    def painted(text: str, snake: int) -> str:
+        return f"\x1b[38;5;{ANSI_COLOURS[snake]}m{text}\x1b[0m" if colour else text
+
+    board = [["."] * COLUMNS for _ in range(ROWS)]
+    for row, column in match["beans"]:
+        board[row][column] = "*"
+    entries = []
+    for snake, body in enumerate(match["snakes"]):
+        for row, column in body:
+            board[row][column] = painted(LETTERS[snake].lower(), snake)
+        if body:
+            row, column = body[0]
+            board[row][column] = painted(LETTERS[snake], snake)
+        entries.append(painted(f"{LETTERS[snake]}{len(body)}{ARROWS[match['directions'][snake]]}", snake))
+    red, blue = _team_lengths(match)
+    header = (
+        f"turn {match['turn']}/{TURNS}  red {red}: {' '.join(entries[:TEAM])}  blue {blue}: {' '.join(entries[TEAM:])}"
+    )
+    return "\n".join([header, *(" ".join(cells) for cells in board)])
+
+
+def _team_lengths(match: dict[str, Any]) -> tuple[int, int]:
+    lengths = [len(body) for body in match["snakes"]]
+    return sum(lengths[:TEAM]), sum(lengths[TEAM:])
+
+
+def _draw_strip(strip: np.ndarray, match: dict[str, Any], scale: int) -> None:
+    """The teams' lengths left and right, the turn in the middle, and below how the teams share the total length."""
+    strip[:] = STRIP_COLOUR
+    height, width, _ = strip.shape
+    bar = 2 * scale
+    top = (height - bar - GLYPH_ROWS * scale) // 2
+    gap = 3 * scale
+    lengths = [str(len(body)) for body in match["snakes"]]
+    red, blue = _team_lengths(match)
+
+    x = _write(strip, top, gap, f"RED {red}", TEXT_COLOUR, scale) + 2 * gap
+    for snake in range(TEAM):
+        x = _write(strip, top, x, lengths[snake], SNAKE_COLOURS[snake], scale) + gap
+    title = f"BLUE {blue}"
+    x = width - gap - _text_width(title, scale)
+    _write(strip, top, x, title, TEXT_COLOUR, scale)
+    x -= gap
+    for snake in reversed(range(TEAM, SNAKES)):
+        x -= gap + _text_width(lengths[snake], scale)
+        _write(strip, top, x, lengths[snake], SNAKE_COLOURS[snake], scale)
+    turn = f"TURN {match['turn']}"
+    _write(strip, top, (width - _text_width(turn, scale)) // 2, turn, TEXT_COLOUR, scale)
+
+    share = round(width * red / max(1, red + blue))
+    strip[-bar:, :share] = TEAM_COLOURS[0]
+    strip[-bar:, share:] = TEAM_COLOURS[1]
+    strip[-bar:, width // 2 - scale // 2 : width // 2 + (scale + 1) // 2] = TEXT_COLOUR
+
+
+def _text_width(text: str, scale: int) -> int:
+    return (len(text) * (GLYPH_COLUMNS + 1) - 1) * scale
+
+
+def _write(picture: np.ndarray, y: int, x: int, text: str, colour: tuple[int, int, int], scale: int) -> int:
+    """Write text with its upper left corner at (y, x); returns where it ends."""
+    for letter in text:
+        bits = np.array(GLYPHS[letter])[:, None] >> np.arange(GLYPH_COLUMNS)[::-1] & 1
+        dots = bits.repeat(scale, 0).repeat(scale, 1).astype(bool)
+        picture[y : y + dots.shape[0], x : x + dots.shape[1]][dots] = colour
+        x += (GLYPH_COLUMNS + 1) * scale
+    return x - scale
+
+
+def _draw_body(board: np.ndarray, cell: int, body: list[list[int]], colour: tuple[int, int, int]) -> None:
+    """Segments joined to the next one, over the edge as stubs on both sides; a torn body stays torn."""
+    way = np.linspace(0, 1, len(body))
+    radii = NECK_RADIUS + (TAIL_RADIUS - NECK_RADIUS) * way
+    shades = np.outer(1 + (TAIL_SHADE - 1) * way, colour)
+    for i in reversed(range(1, len(body))):
+        (row, column), ahead = body[i], body[i - 1]
+        rows = (ahead[0] - row + ROWS // 2) % ROWS - ROWS // 2
+        columns = (ahead[1] - column + COLUMNS // 2) % COLUMNS - COLUMNS // 2
+        if abs(rows) + abs(columns) != 1:
+            _dot(board, cell, body[i], radii[i], shades[i])
+            continue
+        ends = [((row, column), (row + rows, column + columns))]
+        if ends[0][1] != tuple(ahead):
+            ends.append(((ahead[0] - rows, ahead[1] - columns), ahead))
+        for start, end in ends:
+            _line(board, cell, start, end, radii[[i, i - 1]], shades[[i, i - 1]])
+
+
+def _draw_head(board: np.ndarray, cell: int, place: list[int], direction: int, colour: tuple[int, int, int]) -> None:
+    _dot(board, cell, place, HEAD_RADIUS, colour)
+    rows, columns = STEPS[direction]
+    for side in (-1, 1):
+        row = place[0] + 0.13 * rows + 0.21 * side * columns
+        column = place[1] + 0.13 * columns + 0.21 * side * rows
+        _dot(board, cell, (row, column), 0.15, EYE_COLOUR)
+        _dot(board, cell, (row + 0.06 * rows, column + 0.06 * columns), 0.085, PUPIL_COLOUR)
+
+
+def _dot(board: np.ndarray, cell: int, place: Any, radius: float, colour: Any, alpha: float = 1.0) -> None:
+    _line(board, cell, place, place, (radius, radius), (colour, colour), alpha)
+
+
+def _line(board: np.ndarray, cell: int, start: Any, end: Any, radii: Any, colours: Any, alpha: float = 1.0) -> None:
+    """Draw a line with round ends from the middle of one place to that of another; radii in cells, one per end."""
+    start = (np.array(start, np.float32) + 0.5) * cell - 0.5
+    end = (np.array(end, np.float32) + 0.5) * cell - 0.5
+    radii = np.array(radii, np.float32) * cell
+    colours = np.array(colours, np.float32)
+    low = np.maximum(np.floor(np.minimum(start, end) - radii.max() - 1), 0).astype(int)
+    high = np.minimum(np.ceil(np.maximum(start, end) + radii.max() + 2), board.shape[:2]).astype(int)
+    y = np.arange(low[0], high[0], dtype=np.float32)[:, None]
+    x = np.arange(low[1], high[1], dtype=np.float32)
+    along = end - start
+    length = max(float(along @ along), 1e-6)
+    t = np.clip(((y - start[0]) * along[0] + (x - start[1]) * along[1]) / length, 0, 1)
+    distance = np.hypot(y - start[0] - t * along[0], x - start[1] - t * along[1])
+    cover = alpha * np.clip(radii[0] + (radii[1] - radii[0]) * t - distance + 0.5, 0, 1)
+    part = board[low[0] : high[0], low[1] : high[1]]
+    part += cover[..., None] * (colours[0] + (colours[1] - colours[0]) * t[..., None] - part)

@@ -1,0 +1,325 @@
+"""The replay file: one match as JSON lines that a person can read and that reading plays again to verify.
+
+    {"type":"header","format":1,"rules":1,"seed":7,"match":3,"red":"level4","blue":"evasive"}
+    {"type":"start","turn":0,"snakes":[...],"directions":[...],"beans":[...],"check":"5f0c1a2b"}
+    {"type":"turn","turn":1,"actions":[0,3,3,1,2,0],"ate":[4],"beans":[[2,7]],"check":"91d3e07a"}
+    {"type":"result","turns":200,"lengths":[...],"red_score":12,"blue_score":9,"winner":"red"}
+
+Seed, match number, start and actions say everything. The rest of a turn line is for people and for verifying:
+"directions" after the turn where they are not the actions (a reversal, a respawn), who "ate", who "died", new "beans",
+and "check", a CRC-32 of the actions and the match dictionary after the turn.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from arena.batch import BatchArena
+from arena.errors import ArenaError
+from arena.rules import OVER, RULES_VERSION, SNAKES, START_LENGTH, TEAM
+
+FORMAT = 1
+# Far above any match; keeps a wrong path from filling the memory.
+FILE_BYTES_MAX = 16 * 2**20
+NUMBERS_MAX = {"seed": 2**63 - 1, "match": 2**62}
+MESSAGE_MAX = 300
+
+_HEADER_KEYS = {"type", "format", "rules", "seed", "match", "red", "blue"}
+_START_KEYS = {"type", "turn", "snakes", "directions", "beans", "check"}
+_TURN_KEYS = {"type", "turn", "actions", "check"}
+_TURN_EXTRAS = {"directions", "ate", "died", "beans"}
+_RESULT_KEYS = {"type", "turns", "lengths", "red_score", "blue_score", "winner"}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A match that was played; make one with from_actions, a Recorder or read."""
+
+    seed: int
+    match: int  # its global number in the run of that seed
+    red: str
+    blue: str
+    start: dict[str, Any]
+    turns: list[dict[str, Any]]
+    result: dict[str, Any]
+
+    @classmethod
+    def from_actions(
+        cls, seed: int, match: int, start: dict[str, Any] | None, actions: Any, *, red: str = "red", blue: str = "blue"
+    ) -> "Replay":
+        """The replay of actions [T, 6] from a start (None: the one drawn for this match), up to the match's end."""
+        arena = _arena_at(seed, match, start)
+        state = start = arena.get_match(0)
+        turns = []
+        for row in _rows(actions):
+            if arena.state[0, OVER]:
+                break
+            line, state = _play_turn(arena, state, row)
+            turns.append(line)
+        return cls(seed, match, red, blue, start, turns, _result(state))
+
+    def actions(self) -> list[list[int]]:
+        """The actions of every turn."""
+        return [turn["actions"] for turn in self.turns]
+
+    def states(self) -> list[dict[str, Any]]:
+        """The match dictionary at the start and after every turn, obtained by playing the match again."""
+        arena = _arena_at(self.seed, self.match, self.start)
+        states = [arena.get_match(0)]
+        for actions in self.actions():
+            arena.play_turn(torch.tensor([actions]))
+            states.append(arena.get_match(0))
+        return states
+
+
+@dataclass
+class Recorder:
+    """Keeps the actions of a match that is being played; everything else follows from them."""
+
+    start: dict[str, Any]
+    seed: int
+    match: int
+    red: str = "red"
+    blue: str = "blue"
+    _actions: list[list[int]] = field(default_factory=list, init=False)
+
+    def add(self, actions: Any) -> None:
+        """Record the six actions of a turn (copied: a tensor may be overwritten by the next turn)."""
+        self._actions += _rows([actions] if isinstance(actions, (list, tuple)) else actions[None])
+
+    def replay(self) -> Replay:
+        """The replay of what has been recorded so far."""
+        return Replay.from_actions(self.seed, self.match, self.start, self._actions, red=self.red, blue=self.blue)
+
+
+def write(path: str | os.PathLike, replay: Replay) -> None:
+    """Write a replay file; an old file of that name stays whole if this fails."""
+    header = {"format": FORMAT, "rules": RULES_VERSION, "seed": replay.seed, "match": replay.match}
+    lines = [{"type": "header", **header, "red": replay.red, "blue": replay.blue}]
+    lines.append({"type": "start", **replay.start, "check": _check([replay.seed, replay.match], replay.start)})
+    lines += [{"type": "turn", **turn} for turn in replay.turns]
+    lines.append({"type": "result", **replay.result})
+    write_text(path, "".join(_compact(line) + "\n" for line in lines))
+
+
+def read(path: str | os.PathLike) -> Replay:
+    """Read a replay file and verify it by playing the match again; ArenaError names the line that is wrong."""
+    lines = _Lines(path)
+    try:
+        return _verified(lines)
+    except RecursionError:
+        raise lines.error("nested too deeply; a replay file is JSON lines") from None
+
+
+def _verified(lines: "_Lines") -> Replay:
+    header = lines.next("header")
+    _check_header(header, lines)
+    start = lines.next("start")
+    lines.check_keys(start, _START_KEYS)
+    written_check = start.pop("check")
+    start.pop("type")
+    seed, match = header["seed"], header["match"]
+    try:
+        arena = _arena_at(seed, match, start)
+    except ArenaError as error:
+        raise lines.error(str(error)) from None
+    state = start = arena.get_match(0)
+    lines.compare({"check": written_check}, {"check": _check([seed, match], start)})
+
+    turns = []
+    line = lines.next("turn", "result")
+    while line["type"] == "turn":
+        lines.check_keys(line, _TURN_KEYS, _TURN_EXTRAS)
+        if arena.state[0, OVER]:
+            raise lines.error(f"the match was over after turn {state['turn']}; a result line must follow")
+        _check_actions(line["actions"], lines)
+        played, state = _play_turn(arena, state, line["actions"])
+        line.pop("type")
+        lines.compare(line, played)
+        turns.append(played)
+        line = lines.next("turn", "result")
+    lines.check_keys(line, _RESULT_KEYS)
+    line.pop("type")
+    result = _result(state)
+    lines.compare(line, result)
+    lines.check_end()
+    return Replay(seed, match, header["red"], header["blue"], start, turns, result)
+
+
+def read_bytes(path: str | os.PathLike) -> bytes:
+    """The content of a file of ours; ArenaError if it cannot be read, is empty or far too large."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        raise ArenaError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise ArenaError(f"{path}: larger than {FILE_BYTES_MAX // 2**20} MiB; no match is as large as that")
+    if not data.strip():
+        raise ArenaError(f"{path}: the file is empty; need a match")
+    return data
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a whole file or nothing: into a file beside it, which then takes its name."""
+    try:
+        partial = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.part")
+        try:
+            partial.write_text(text, encoding="utf-8", newline="\n")
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise ArenaError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
+
+
+class _Lines:
+    """The lines of a replay file, one after the other, with the place for error messages."""
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        self.path = path
+        data = read_bytes(path)
+        self._whole = data.endswith(b"\n")
+        self._lines: Iterator[tuple[int, bytes]] = enumerate(data.rstrip().split(b"\n"), start=1)
+        self._last = data.rstrip().count(b"\n") + 1
+        self.number = 0
+
+    def error(self, what: str) -> ArenaError:
+        if len(what) > MESSAGE_MAX:
+            what = what[:MESSAGE_MAX] + " ..."
+        return ArenaError(f"{self.path}:{self.number}: {what}")
+
+    def next(self, *types: str) -> dict[str, Any]:
+        """The next line, which must be of one of these types."""
+        if self.number == self._last:
+            raise self.error(
+                f"no result line: the file stops after this line ({types[0]} or result expected); it was cut off"
+            )
+        self.number, raw = next(self._lines)
+        try:
+            line = json.loads(raw.decode())
+        except UnicodeDecodeError:
+            raise self.error("not UTF-8 text; a replay file is JSON lines") from None
+        except (ValueError, RecursionError) as error:
+            if self.number == self._last and self.number > 1 and not self._whole:
+                raise self.error("no result line: the file stops in the middle of this line; it was cut off") from None
+            reason = getattr(error, "msg", "nested too deeply" if isinstance(error, RecursionError) else "bad number")
+            raise self.error(f"not JSON ({reason}); a replay file is JSON lines") from None
+        if not isinstance(line, dict) or line.get("type") not in types:
+            kind = f"type {line.get('type')!r}" if isinstance(line, dict) else f"a {type(line).__name__}"
+            raise self.error(f"need a line of type {' or '.join(types)}, got {kind}")
+        return line
+
+    def check_keys(self, line: dict[str, Any], needed: set[str], extras: set[str] = frozenset()) -> None:
+        missing, unknown = needed - set(line), set(line) - needed - extras
+        if missing:
+            raise self.error(f"{line['type']} line without {', '.join(sorted(missing))}")
+        if unknown:
+            raise self.error(f"{line['type']} line with unknown {', '.join(map(repr, sorted(unknown)))}")
+
+    def compare(self, written: dict[str, Any], played: dict[str, Any]) -> None:
+        """Raise if what is written is not what playing gives; by text, so that 1, 1.0 and true differ."""
+        for key in (*played, *(written.keys() - played.keys())):
+            there, right = (_compact(side[key]) if key in side else "missing" for side in (written, played))
+            if there != right:
+                hint = "; a line or the seed was changed" if key == "check" else ""
+                raise self.error(f"{key} is {there[:100]}, playing the match again gives {right}{hint}")
+
+    def check_end(self) -> None:
+        if self.number < self._last:
+            self.number += 1
+            raise self.error("a line after the result; nothing may follow it")
+
+
+def _check_header(header: dict[str, Any], lines: _Lines) -> None:
+    # Format and rules first: another format may well have other keys.
+    if _compact(header.get("format")) != str(FORMAT):
+        raise lines.error(f"unknown format {header.get('format')!r}; this program reads format {FORMAT}")
+    if _compact(header.get("rules")) != str(RULES_VERSION):
+        raise lines.error(
+            f"played by rules {header.get('rules')!r}, this is {RULES_VERSION}: "
+            "open it with the version of the program that wrote it"
+        )
+    lines.check_keys(header, _HEADER_KEYS)
+    try:
+        _check_numbers(header["seed"], header["match"])
+    except ArenaError as error:
+        raise lines.error(str(error)) from None
+    for key in ("red", "blue"):
+        if not isinstance(header[key], str):
+            raise lines.error(f"{key} is {header[key]!r}; need a name in quotes")
+
+
+def _check_actions(actions: Any, lines: _Lines) -> None:
+    if (
+        not isinstance(actions, list)
+        or len(actions) != SNAKES
+        or any(type(action) is not int or not 0 <= action <= 3 for action in actions)
+    ):
+        raise lines.error(f"actions are {_compact(actions)[:100]}; need six numbers 0-3")
+
+
+def _check_numbers(seed: Any, match: Any) -> None:
+    for what, number in (("seed", seed), ("match", match)):
+        if type(number) is not int or not 0 <= number <= NUMBERS_MAX[what]:
+            raise ArenaError(f"{what} is {number!r}; allowed: 0 to {NUMBERS_MAX[what]}")
+
+
+def _rows(actions: Any) -> list[list[int]]:
+    """Actions [T, 6] of any kind (lists, numpy, torch on any device) as plain lists."""
+    try:
+        tensor = torch.as_tensor(actions)
+    except (ValueError, TypeError, RuntimeError, OverflowError):
+        raise ArenaError(f"actions are {type(actions).__name__}; need numbers [turns, {SNAKES}]") from None
+    if tensor.numel() == 0:
+        return []
+    if tensor.ndim != 2 or tensor.shape[1] != SNAKES or tensor.is_floating_point() or tensor.dtype == torch.bool:
+        raise ArenaError(f"actions are {tensor.dtype} {list(tensor.shape)}; need whole numbers [turns, {SNAKES}]")
+    return tensor.tolist()
+
+
+def _arena_at(seed: int, match: int, start: dict[str, Any] | None) -> BatchArena:
+    """An arena of this one match, at its start."""
+    _check_numbers(seed, match)
+    arena = BatchArena(1, seed=seed, first_match=match)
+    arena.start()
+    if start is not None:
+        arena.set_match(0, start)
+    return arena
+
+
+def _play_turn(arena: BatchArena, before: dict[str, Any], actions: list[int]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Play a turn: its line (without the type) and the match after it."""
+    events = arena.play_turn(torch.tensor([actions]))
+    after = arena.get_match(0)
+    ate = [snake for snake in range(SNAKES) if events.ate[0, snake]]
+    died = [snake for snake in range(SNAKES) if events.died[0, snake]]
+    new_beans = after["beans"][len(before["beans"]) - len(ate) :]  # those left over keep their order in front
+    line: dict[str, Any] = {"turn": after["turn"], "actions": actions}
+    if after["directions"] != actions:
+        line["directions"] = after["directions"]
+    line |= {key: value for key, value in (("ate", ate), ("died", died), ("beans", new_beans)) if value}
+    line["check"] = _check(actions, after)
+    return line, after
+
+
+def _result(state: dict[str, Any]) -> dict[str, Any]:
+    """How a match ended: the team of larger total length wins."""
+    lengths = [len(body) for body in state["snakes"]]
+    red, blue = (sum(lengths[first : first + TEAM]) - TEAM * START_LENGTH for first in (0, TEAM))
+    winner = "draw" if red == blue else "red" if red > blue else "blue"
+    return {"turns": state["turn"], "lengths": lengths, "red_score": red, "blue_score": blue, "winner": winner}
+
+
+def _check(numbers: Sequence[int], state: dict[str, Any]) -> str:
+    return f"{zlib.crc32(_compact([numbers, state]).encode()):08x}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Who learns: the command line, the tools around the arena, and the learners. Imports arena and opponents."""

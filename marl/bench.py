@@ -1,0 +1,120 @@
+"""snakes bench: how fast things run here, as a table or as JSON."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from marl import machine
+
+WINDOWS = 5
+SUBJECTS = ("arena",)
+
+
+class Row(NamedTuple):
+    """One measurement; threads is None on a GPU."""
+
+    device: str
+    matches: int
+    threads: int | None
+    what: str
+    match_turns_per_second: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "snake_turns_per_second": 6 * self.match_turns_per_second}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "arena: turns of random moves in which finished matches start again, all matches at different turns.\n"
+        "  CPU: `step` with moves drawn beforehand, alone and with each encoder; and one PettingZoo environment.\n"
+        "  GPU: the same inside one CUDA graph of 20 turns; `random` draws the moves on the device.\n"
+        f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
+    )
+    parser.add_argument("subject", nargs="?", default="arena", type=_subject, help="what to measure: arena (default)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")
+    parser.add_argument(
+        "--matches",
+        type=_numbers,
+        metavar="N,N",
+        help="batch sizes (default: 1,64,1024,16384 on the CPU, 16384,65536,131072,262144 on a GPU)",
+    )
+    parser.add_argument("--threads", type=_numbers, metavar="N,N", help="CPU threads (default: 1 and all)")
+    parser.add_argument("--seconds", type=_positive, default=1.0, metavar="S", help="time per row (default: 1)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from marl.bench_arena import ArenaBench
+
+    bench = ArenaBench(args.device, args.matches, args.threads, args.seconds)
+    about = {"cpu": machine.processor(), "gpus": machine.gpus(), "versions": machine.versions()}
+    if args.json:
+        rows = [row.as_dict() for row in bench.rows()]
+        print(json.dumps({"machine": about, **bench.facts(), "rows": rows}, indent=2))
+    else:
+        _print_table(about, bench.rows())
+        for name, value in bench.facts().items():
+            print(f"{name.replace('_', ' ')}: {value}")
+    return 0
+
+
+def best_rate(run_turns: Callable[[int], None], turns: int, seconds: float) -> float:
+    """Turns per second of `run_turns(count)`, best of several windows; counts are multiples of `turns`."""
+    run_turns(turns)  # warm up: compile, allocate, fill caches
+    window = seconds / WINDOWS
+    count, taken = turns, _timed(run_turns, turns)
+    while taken < window / 2:  # grow until the clock and the calls around it no longer matter
+        count = max(2 * count, turns * int(count / turns * window / max(taken, 1e-9)))
+        taken = _timed(run_turns, count)
+    return count / min([taken, *(_timed(run_turns, count) for _ in range(WINDOWS - 1))])
+
+
+def _timed(run_turns: Callable[[int], None], count: int) -> float:
+    begin = time.perf_counter()
+    run_turns(count)
+    return time.perf_counter() - begin
+
+
+def _print_table(about: dict[str, Any], rows: Iterator[Row]) -> None:
+    cpu = about["cpu"]
+    print(f"CPU: {cpu['model']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB")
+    for i, gpu in enumerate(about["gpus"]):
+        print(f"GPU {i}: {gpu['name']}, {gpu['memory_gib']} GiB")
+    print(", ".join(f"{name} {version or 'missing'}" for name, version in about["versions"].items()))
+    print(f"\n{'device':6} {'matches':>8} {'threads':>7}  {'what':26} {'match-turns/s':>14} {'snake-turns/s':>14}")
+    for row in rows:
+        rate = row.match_turns_per_second
+        threads = "-" if row.threads is None else row.threads
+        print(
+            f"{row.device:6} {row.matches:8,} {threads:>7}  {row.what:26} {rate:14,.0f} {6 * rate:14,.0f}", flush=True
+        )
+    print()
+
+
+def _subject(text: str) -> str:
+    if text not in SUBJECTS:
+        raise argparse.ArgumentTypeError(f"unknown subject {text!r}; known: {', '.join(SUBJECTS)}")
+    return text
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of whole numbers from 1, like 1,64")
+    return numbers
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return number

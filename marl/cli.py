@@ -1,0 +1,121 @@
+"""The command line: finds the command, reads its flags, and tells a user's mistake in one line.
+
+A command is a module with `add_arguments(parser)` and `run(args) -> int`, and a line in COMMANDS. Modules are loaded
+only when their command is called, and they load torch only in `run`: help and mistakes must come at once.
+"""
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from marl.errors import UserError
+
+# name: (module, what it does)
+COMMANDS = {
+    "bench": ("marl.bench", "Measure the speed of the arena on this machine."),
+    "demo": ("marl.demo", "Play one match of random moves and print the board as text."),
+    "doctor": ("marl.doctor", "Show versions and devices, and check that this installation plays right."),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse without its usage dump."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return the exit code: 0 success, 2 a user's mistake, 130 interrupted, else the command's."""
+    words = _with_dashes(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print("snakes: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `| head` has seen enough; without this Python complains once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except ValueError as error:
+        if not _is_users_mistake(error):
+            raise
+        print(f"snakes: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(words: list[str]) -> int:
+    if not words:
+        raise UserError(f"a command is missing; known: {', '.join(COMMANDS)} (see snakes --help)")
+    name, *rest = words
+    if name in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if name not in COMMANDS:
+        kind = "flag" if name.startswith("-") else "command"
+        raise UserError(f"unknown {kind} {name!r}{_guess(name, COMMANDS)}; known commands: {', '.join(COMMANDS)}")
+    module_name, summary = COMMANDS[name]
+    module = importlib.import_module(module_name)
+    parser = _Parser(prog=f"snakes {name}", description=summary, allow_abbrev=False)
+    module.add_arguments(parser)
+    _check_flags(parser, name, rest)
+    args, unknown = parser.parse_known_args(rest)
+    if unknown:
+        raise UserError(f"{name} does not know what to do with {unknown[0]!r} (see {parser.prog} --help)")
+    return module.run(args)
+
+
+def _check_flags(parser: argparse.ArgumentParser, command: str, words: list[str]) -> None:
+    # Before argparse, which would first complain about the value that follows an unknown flag.
+    known = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
+    for word in words:
+        flag = word.partition("=")[0]
+        if flag == "--":
+            return
+        if flag.startswith("--") and flag not in known:
+            raise UserError(f"unknown flag {flag}{_guess(flag, known)}; {command} knows: {', '.join(known)}")
+
+
+def _with_dashes(words: Sequence[str]) -> list[str]:
+    """The words with every option's name spelled with dashes; values stay as they are."""
+    spelled = []
+    for i, word in enumerate(words):
+        if word == "--":
+            return spelled + list(words[i:])
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            word = name.replace("_", "-") + equals + value
+        spelled.append(word)
+    return spelled
+
+
+def _guess(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def _is_users_mistake(error: ValueError) -> bool:
+    # Looked up, not imported: an ArenaError can only have come from an arena that is loaded, and loading it takes long.
+    arena_errors = sys.modules.get("arena.errors")
+    return isinstance(error, UserError) or (arena_errors is not None and isinstance(error, arena_errors.ArenaError))
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: snakes COMMAND [flags]        (the same as: python -m marl COMMAND [flags])",
+            "",
+            "3v3 Snake: train teams, let them play, look at the matches.",
+            "",
+            *lines,
+            "",
+            "snakes COMMAND --help shows the flags of a command. Flags may be spelled --like-this or --like_this.",
+        ]
+    )

@@ -1,0 +1,68 @@
+"""What this machine is: processor, memory, GPUs and the versions of the packages that decide speed and results."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "numba", "numba-cuda", "numpy", "pettingzoo")
+
+
+def versions() -> dict[str, str | None]:
+    """The version of Python and of each package, None where one is missing."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def processor() -> dict[str, Any]:
+    """Model, usable cores and memory of the CPU."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"model": _model(), "cores": usable, "memory_gib": _memory_gib()}
+
+
+def gpus() -> list[dict[str, Any]]:
+    """Name and memory of every GPU that torch can use."""
+    import torch
+
+    found = []
+    for i in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(i)
+        found.append({"name": properties.name, "memory_gib": round(properties.total_memory / 2**30, 1)})
+    return found
+
+
+def _model() -> str:
+    for line in _text("/proc/cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    try:  # ARM kernels give numbers in /proc/cpuinfo; lscpu knows the names
+        listing = subprocess.run(
+            ["lscpu"], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
+        )
+        for line in listing.stdout.splitlines():
+            if line.startswith("Model name:"):
+                return line.partition(":")[2].strip()
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory_gib() -> float | None:
+    for line in _text("/proc/meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            return round(int(line.split()[1]) / 2**20, 1)
+    return None
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

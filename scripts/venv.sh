@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# scripts/venv.sh [dev]: make .venv what the lock files say, with the test packages if "dev" is given.
+#
+# What is installed in .venv is recorded in .venv/setup.<part>: the hash of everything it depends on, written last.
+# When nothing has changed this costs a few milliseconds: no Python is started.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
+root=$(pwd -P)
+log=.venv/setup.log
+supported='import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))'
+
+fail() {
+    echo "snakes: $*" >&2
+    exit 2
+}
+
+hash_of() {
+    if command -v sha256sum >/dev/null; then sha256sum; else cksum; fi
+}
+
+# The place and the interpreter count too: a moved folder or an upgraded Python breaks an environment.
+wanted() {
+    { echo "$root"; readlink -f .venv/bin/python || true; cat pyproject.toml requirements*.lock; } | hash_of
+}
+
+# Set stale to the parts that have to be installed.
+find_stale() {
+    local key part
+    key=$(wanted)
+    stale=()
+    for part in "${parts[@]}"; do
+        if [ ! -x .venv/bin/python ] || [ "$(cat ".venv/setup.$part" 2>/dev/null)" != "$key" ]; then
+            # nvidia-smi can take seconds, so it is asked only when the GPU packages are not there yet.
+            if [ "$part" != gpu ] || nvidia-smi -L >/dev/null 2>&1; then stale+=("$part"); fi
+        fi
+    done
+}
+
+# One set-up at a time; a second start waits here and then finds everything done.
+lock() {
+    if command -v flock >/dev/null; then
+        exec 9>.venv/setup.lock
+        flock 9
+        return
+    fi
+    local holder
+    until mkdir .venv/setup.lock.d 2>/dev/null; do
+        holder=$(cat .venv/setup.lock.d/pid 2>/dev/null || true)
+        if [ -n "$holder" ] && ! kill -0 "$holder" 2>/dev/null; then
+            fail "an earlier set-up was cut off; remove $root/.venv/setup.lock.d and start again"
+        fi
+        sleep 0.2
+    done
+    echo $$ >.venv/setup.lock.d/pid
+    trap 'rm -rf .venv/setup.lock.d' EXIT
+}
+
+works_here() {
+    .venv/bin/python -c "$supported" && [[ $(.venv/bin/pip --version) == *" $root/.venv/"* ]]
+} >/dev/null 2>&1
+
+make_venv() {
+    local candidate python=
+    for candidate in python3 python3.13 python3.12 python3.11 python3.10; do
+        if "$candidate" -c "$supported" >/dev/null 2>&1; then
+            python=$candidate
+            break
+        fi
+    done
+    [ -n "$python" ] || fail "Python 3.10 to 3.13 is needed; python3 here is: $(python3 --version 2>&1 || true)"
+    find .venv -mindepth 1 -maxdepth 1 ! -name 'setup.lock*' -exec rm -rf {} +
+    "$python" -m venv .venv >"$log" 2>&1 ||
+        fail "could not make .venv (on Debian and Ubuntu: apt install python3-venv); see $root/$log"
+}
+
+install() {
+    .venv/bin/python -m pip install --disable-pip-version-check "$@" >>"$log" 2>&1 ||
+        fail "could not install ${stale[*]} packages: $(grep -m1 '^ERROR' "$log" || echo 'pip failed'); see $root/$log"
+}
+
+parts=(run gpu "$@")
+find_stale
+[ ${#stale[@]} -eq 0 ] && exit 0
+
+mkdir -p .venv 2>/dev/null || fail "cannot write to $root, where .venv belongs"
+lock
+find_stale
+[ ${#stale[@]} -eq 0 ] && exit 0
+
+echo "snakes: setting up .venv (once, about a minute) ..." >&2
+works_here || make_venv
+files=()
+for part in "${stale[@]}"; do
+    rm -f ".venv/setup.$part"
+    case $part in
+        run) files+=(-r requirements.lock) ;;
+        *) files+=(-r "requirements-$part.lock") ;;
+    esac
+done
+: >"$log"
+install "${files[@]}"
+# setuptools is in the lock file, so nothing more has to be fetched to build with.
+if [[ " ${stale[*]} " == *" run "* ]]; then install --no-deps --no-build-isolation -e .; fi
+key=$(wanted)
+for part in "${stale[@]}"; do
+    echo "$key" >".venv/setup.$part.new"
+    mv ".venv/setup.$part.new" ".venv/setup.$part"
+done

@@ -1,0 +1,66 @@
+"""Recorded steps of the original game, in the arena's words. The file's keys are explained in `Step`."""
+
+import json
+import lzma
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FILE = Path(__file__).resolve().parent.parent / "data" / "traces.jsonl.xz"
+
+
+class Step(NamedTuple):
+    name: str  # header's id and the step's number in that game
+    case: str  # name of a crafted case, else ""
+    before: dict[str, Any]  # a match dictionary
+    asked: list[int]  # requested moves
+    taken: list[int]  # directions really taken: they differ where a reversal was replaced by a random draw
+    after: dict[str, Any]  # new beans included
+    new_beans: list[list[int]]
+    ate: list[bool]
+    died: list[bool]
+    reward: list[int]
+    over: bool
+
+
+def place(cell: int) -> list[int]:
+    return [cell // 20, cell % 20]
+
+
+def _match(turn: int, snakes: list, directions: list, beans: list) -> dict[str, Any]:
+    return {
+        "turn": turn,
+        "snakes": [[place(cell) for cell in body] for body in snakes],
+        "directions": directions,
+        "beans": [place(cell) for cell in beans],
+    }
+
+
+@cache
+def steps() -> list[Step]:
+    """All recorded steps. The original counts from 1: its step_cnt is our turn + 1."""
+    found = []
+    header: dict[str, Any] = {}
+    with lzma.open(FILE, "rt") as lines:
+        for line in lines:
+            record = json.loads(line)
+            if record["type"] == "header":
+                header, number = record, 0
+                continue
+            found.append(
+                Step(
+                    name=f"{header['id']} step {number}",
+                    case=header["case"] if header["id"].startswith("crafted-") else "",
+                    before=_match(record["t"] - 1, record["s0"], record["d0"], record["b0"]),
+                    asked=record["a"],
+                    taken=record["taken"],
+                    after=_match(record["t1"] - 1, record["s1"], record["d1"], record["b1"]),
+                    new_beans=[place(cell) for cell in record["new"]],
+                    ate=[bool(x) for x in record["ate"]],
+                    died=[bool(x) for x in record["hit"]],
+                    reward=record["r"],
+                    over=record["done"],
+                )
+            )
+            number += 1
+    return found

@@ -1,0 +1,168 @@
+"""Pictures and text of a match."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from arena.batch import BatchArena
+from arena.errors import ArenaError
+from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, SNAKE_COLOURS, ansi, frame
+
+MATCH = {
+    "turn": 57,
+    "snakes": [
+        [[4, 4], [4, 3], [4, 2], [4, 1], [5, 1]],
+        [[0, 1], [0, 0], [0, 19], [0, 18]],  # over the edge
+        [[7, 7], [8, 7], [6, 7]],  # torn: the head respawned in the middle
+        [[2, 10], [2, 11], [2, 12]],
+        [[6, 15], [6, 14], [6, 13]],
+        [],  # no room
+    ],
+    "directions": [3, 3, 0, 2, 3, 0],
+    "beans": [[1, 5], [3, 16], [5, 9], [9, 0], [9, 19]],
+}
+FACES = {0: (-1, 0), 1: (1, 0), 2: (0, -1), 3: (0, 1)}
+
+
+def pixel(picture, row, column, cell):
+    """The pixel in the middle of a place, which need not be whole."""
+    top = picture.shape[0] - 10 * cell
+    return tuple(int(c) for c in picture[top + int((row + 0.5) * cell), int((column + 0.5) * cell)])
+
+
+@pytest.mark.parametrize("cell", [12, 15, 24, 40])
+def test_a_picture_has_even_sides_and_room_for_the_board(cell):
+    picture = frame(MATCH, cell)
+    height, width, channels = picture.shape
+    assert picture.dtype == np.uint8
+    assert (width, channels) == (20 * cell, 3)
+    assert height > 10 * cell
+    assert height % 2 == 0
+
+
+@pytest.mark.parametrize("cell", [12, 24])
+def test_beans_lie_on_their_cells_and_free_cells_are_dark(cell):
+    picture = frame(MATCH, cell)
+    taken = [place for body in MATCH["snakes"] for place in body]
+    for row in range(10):
+        for column in range(20):
+            colour = pixel(picture, row, column, cell)
+            if [row, column] in MATCH["beans"]:
+                assert colour == BEAN_COLOUR, (row, column)
+            elif [row, column] not in taken:
+                assert colour == BOARD_COLOURS[(row + column) % 2], (row, column)
+            else:
+                assert max(colour) > 80, (row, column)
+
+
+def test_every_snake_has_its_own_colour_and_the_teams_their_family():
+    picture = frame(MATCH, 48)
+    for snake, body in enumerate(MATCH["snakes"]):
+        if body:
+            assert (picture == SNAKE_COLOURS[snake]).all(-1).sum() > 100, f"snake {snake}"
+            for place in body[1:]:
+                red, _, blue = pixel(picture, *place, 48)
+                assert (red > blue) == (snake < 3), f"snake {snake}, {place}"
+    assert len(set(SNAKE_COLOURS)) == 6
+
+
+def test_segments_are_joined_also_over_the_edge_and_torn_ones_are_not():
+    picture = frame(MATCH, 48)
+
+    def dark(row, column):
+        return max(pixel(picture, row, column, 48)) < 60
+
+    assert not dark(4, 2.5)
+    assert not dark(4.5, 1)
+    assert not dark(0, -0.49)
+    assert not dark(0, 19.47)
+    assert not dark(7.6, 7)
+    assert dark(6.45, 7)  # the tail at [6, 7] is not joined to [8, 7]
+    assert dark(8.49, 7)
+
+
+@pytest.mark.parametrize("direction", range(4))
+def test_eyes_look_where_the_snake_goes(direction):
+    match = copy.deepcopy(MATCH)
+    match["directions"][3] = direction
+    cell = 48
+    picture = frame(match, cell)
+    top = picture.shape[0] - 10 * cell
+    head = picture[top + 2 * cell : top + 3 * cell, 10 * cell : 11 * cell].astype(int)
+    rows, columns = np.nonzero((head > 235).all(-1))
+    assert len(rows) > 10
+    ahead = FACES[direction]
+    middle = (cell - 1) / 2
+    assert (rows.mean() - middle) * ahead[0] + (columns.mean() - middle) * ahead[1] > 1
+
+
+def test_the_strip_shows_the_turn_and_the_lengths():
+    def strip(match):
+        picture = frame(match)
+        return picture[: picture.shape[0] - 240]
+
+    before = strip(MATCH)
+    assert not np.array_equal(before, strip(MATCH | {"turn": 58}))
+    longer = copy.deepcopy(MATCH)
+    longer["snakes"][3].append([2, 13])
+    assert not np.array_equal(before, strip(longer))
+    moved = copy.deepcopy(MATCH)
+    moved["beans"].pop()
+    assert np.array_equal(before, strip(moved))
+
+
+def test_a_picture_does_not_change_the_match_and_is_the_same_twice():
+    match = copy.deepcopy(MATCH)
+    assert np.array_equal(frame(match), frame(match))
+    assert match == MATCH
+
+
+def test_every_turn_of_a_random_match_can_be_shown():
+    seed = 21
+    batch = BatchArena(1, seed=seed)
+    batch.start()
+    generator = np.random.default_rng(seed)
+    for turn in range(40):
+        batch.play_turn(torch.from_numpy(generator.integers(0, 4, (1, 6))))
+        match = batch.get_match(0)
+        picture = frame(match, 12)
+        for bean in match["beans"]:
+            assert pixel(picture, *bean, 12) == BEAN_COLOUR, f"seed {seed}, turn {turn}, bean {bean}"
+        text = ansi(match)
+        for snake, letter in enumerate("ABCDEF"):
+            board = text.split("\n", 1)[1]
+            assert board.count(letter) == 1, f"seed {seed}, turn {turn}, snake {snake}"
+            assert board.count(letter.lower()) == len(match["snakes"][snake]) - 1, f"seed {seed}, turn {turn}"
+
+
+@pytest.mark.parametrize("cell", [0, 11, 97])
+def test_a_cell_size_that_cannot_be_drawn_is_refused(cell):
+    with pytest.raises(ArenaError, match="allowed: 12 to 96"):
+        frame(MATCH, cell)
+
+
+def test_the_text_shows_heads_bodies_and_beans_in_their_places():
+    header, *rows = ansi(MATCH).split("\n")
+    board = [row.split(" ") for row in rows]
+    assert [len(row) for row in board] == [20] * 10
+    expected = [["."] * 20 for _ in range(10)]
+    for row, column in MATCH["beans"]:
+        expected[row][column] = "*"
+    for snake, body in enumerate(MATCH["snakes"]):
+        for age, (row, column) in enumerate(body):
+            expected[row][column] = ("ABCDEF" if age == 0 else "abcdef")[snake]
+    assert board == expected
+    assert header == "turn 57/200  red 12: A5> B4> C3^  blue 6: D3< E3> F0^"
+
+
+def test_the_text_has_colours_only_if_asked():
+    assert "\x1b" not in ansi(MATCH)
+    coloured = ansi(MATCH, colour=True)
+    for code in (214, 208, 196, 117, 33):
+        assert f"\x1b[38;5;{code}m" in coloured
+    plain = coloured
+    for code in (214, 208, 196, 117, 33, 99):
+        plain = plain.replace(f"\x1b[38;5;{code}m", "")
+    assert plain.replace("\x1b[0m", "") == ansi(MATCH)

@@ -1,0 +1,24 @@
+"""Runs the command line the way a user does: in a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def snakes(*words: str, **options) -> subprocess.CompletedProcess[str]:
+    """Run `python -m marl` with the words and return what came out."""
+    return subprocess.run(
+        [sys.executable, "-m", "marl", *words], cwd=ROOT, capture_output=True, text=True, timeout=120, **options
+    )
+
+
+def assert_one_line(result: subprocess.CompletedProcess[str], *parts: str) -> None:
+    """The command told a user's mistake in one line that holds the parts."""
+    assert result.returncode == 2, result
+    assert result.stdout == ""
+    assert result.stderr.startswith("snakes: ")
+    assert result.stderr.count("\n") == 1
+    for part in parts:
+        assert part in result.stderr

@@ -1,0 +1,122 @@
+"""The command line: help, mistakes in one line, both spellings of a flag."""
+
+import sys
+
+import pytest
+from command import assert_one_line, snakes
+
+from arena.errors import ArenaError
+from marl import cli
+
+
+def test_help_lists_every_command():
+    result = snakes("--help")
+    assert result.returncode == 0
+    assert all(name in result.stdout for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help_without_loading_torch(name, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)  # an import of torch would now fail
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([name, "--help"])
+    assert stopped.value.code == 0
+    assert f"usage: snakes {name}" in capsys.readouterr().out
+
+
+def test_no_command():
+    assert_one_line(snakes(), "missing", "bench, demo, doctor")
+
+
+def test_unknown_command_lists_the_known_ones_and_guesses():
+    assert_one_line(snakes("docter"), "'docter'", "did you mean doctor?", "bench, demo, doctor")
+
+
+def test_unknown_flag_in_place_of_a_command():
+    assert_one_line(snakes("--frobnicate"), "--frobnicate")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["bench", "--secnods", "1"], ["--secnods", "did you mean --seconds?"]),
+        (["bench", "--sec", "1"], ["--sec"]),  # no abbreviations: they change meaning when a flag is added
+        (["bench", "arenas"], ["'arenas'", "known: arena"]),
+        (["bench", "--device", "tpu"], ["'tpu'", "cpu", "cuda"]),
+        (["bench", "--matches", "1,zwei"], ["'1,zwei'", "--matches"]),
+        (["bench", "--matches", "0"], ["'0'"]),
+        (["bench", "--seconds", "-1"], ["--seconds"]),
+        (["bench", "--seconds", "nan"], ["'nan'"]),
+        (["bench", "--seconds"], ["--seconds"]),
+        (["doctor", "extra"], ["'extra'"]),
+        (["demo", "--every", "0"], ["--every", "'0'"]),
+        (["demo", "--seed", "-1"], ["seed is -1"]),
+    ],
+)
+def test_mistakes_are_one_line(words, parts):
+    assert_one_line(snakes(*words), *parts)
+
+
+def test_only_the_name_of_an_option_is_respelled():
+    words = ["--run_name", "my_run", "--save_interval=a_b", "x_y", "--", "--as_it_is"]
+    assert cli._with_dashes(words) == ["--run-name", "my_run", "--save-interval=a_b", "x_y", "--", "--as_it_is"]
+
+
+class FakeCommand:
+    """A command whose run does what the test wants."""
+
+    def __init__(self, run):
+        self.run = run
+
+    def add_arguments(self, parser):
+        parser.add_argument("--run-name")
+
+
+@pytest.fixture
+def with_command(monkeypatch):
+    def add(run):
+        monkeypatch.setitem(sys.modules, "fake_command", FakeCommand(run))
+        monkeypatch.setitem(cli.COMMANDS, "fake", ("fake_command", "Fake."))
+
+    return add
+
+
+@pytest.mark.parametrize("words", [["--run_name", "a_b"], ["--run-name", "a_b"], ["--run_name=a_b"]])
+def test_both_spellings_reach_the_command(with_command, words):
+    seen = []
+    with_command(lambda args: seen.append(args.run_name) or 7)
+    assert cli.main(["fake", *words]) == 7
+    assert seen == ["a_b"]
+
+
+def test_interrupt_is_130_and_one_line(with_command, capsys):
+    def run(args):
+        raise KeyboardInterrupt
+
+    with_command(run)
+    assert cli.main(["fake"]) == 130
+    assert capsys.readouterr().err == "snakes: interrupted\n"
+
+
+def test_arena_errors_are_one_line_and_bugs_are_not_hidden(with_command, capsys):
+    def mistaken(args):
+        raise ArenaError("seed is -1")
+
+    with_command(mistaken)
+    assert cli.main(["fake"]) == 2
+    assert capsys.readouterr().err == "snakes: seed is -1\n"
+
+    def broken(args):
+        raise ValueError("a bug")
+
+    with_command(broken)
+    with pytest.raises(ValueError, match="a bug"):
+        cli.main(["fake"])
+
+
+def test_demo_plays_a_match_to_its_end():
+    result = snakes("demo", "--every", "100")
+    assert result.returncode == 0, result.stderr
+    last = result.stdout.strip().splitlines()[-1]
+    assert "red " in last
+    assert " blue" in last

@@ -1,0 +1,91 @@
+"""Who may import whom: marl -> opponents -> arena, never back, and each outside package in its one place."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LAYERS = ("arena", "opponents", "marl")
+FILES = sorted(path.relative_to(ROOT) for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
+
+# package -> the only files of ours that may import it
+AT_HOME = {
+    "pygame": {"arena/render/window.py"},
+    "pettingzoo": {"arena/environment.py"},
+    "gymnasium": {"arena/environment.py"},
+    "torch.distributed": {"marl/distributed.py"},
+    "pynvml": {"marl/metrics.py"},
+    "tensorboard": {"marl/metrics.py"},
+    "torch.utils.tensorboard": {"marl/metrics.py"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file names in an import anywhere, `from x import y` as x and x.y."""
+    found = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = path.parent.parts[: len(path.parent.parts) - node.level + 1]
+                base = ".".join((*package, *filter(None, [node.module])))
+            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+    return found
+
+
+def names(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def importers(package: str, files: list[Path]) -> set[str]:
+    return {path.as_posix() for path in files if any(names(module, package) for module in imports(path))}
+
+
+def files_of(layer: str) -> list[Path]:
+    return [path for path in FILES if path.parts[0] == layer]
+
+
+@pytest.mark.parametrize(
+    ("layer", "above"), [("arena", "opponents"), ("arena", "marl"), ("opponents", "marl")], ids="-".join
+)
+def test_a_lower_layer_imports_nothing_of_a_higher_one(layer, above) -> None:
+    assert importers(above, files_of(layer)) == set()
+
+
+@pytest.mark.parametrize("package", AT_HOME)
+def test_an_outside_package_is_imported_in_its_one_place_only(package) -> None:
+    assert importers(package, FILES) <= AT_HOME[package]
+
+
+def test_no_file_is_named_utils() -> None:
+    assert [path.as_posix() for path in FILES if path.stem == "utils"] == []
+
+
+def test_there_are_files_to_look_at() -> None:
+    assert Path("arena/rules.py") in FILES
+
+
+@pytest.fixture(scope="module")
+def loaded_by_arena() -> set[str]:
+    """Modules in memory after `import arena` in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, arena; print(*sys.modules)"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("package", ["pettingzoo", "gymnasium", "pygame", "opponents", "marl", "arena.cuda"])
+def test_importing_the_arena_does_not_load(package, loaded_by_arena) -> None:
+    assert package not in loaded_by_arena

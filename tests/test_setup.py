@@ -1,0 +1,239 @@
+"""The set-up scripts, played through in a copy of the repository with a Python that only pretends to install."""
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ("train_ddp.sh", "test.sh", "scripts/venv.sh", ".ci/run")
+
+# Answers what the scripts ask of python and pip, and writes down every install and every start of a module.
+FAKE_PYTHON = """#!/usr/bin/env bash
+case "$1 $2" in
+    "-c "*) [ ! -e "$FAKE/old_python" ] ;;
+    "--version ") echo "Python 3.9.2" ;;
+    "-m venv")
+        mkdir -p "$3/bin"
+        cp "$0" "$3/bin/python"
+        printf '#!/usr/bin/env bash\\necho "pip 1 from %s/lib"\\n' "$PWD/$3" >"$3/bin/pip"
+        chmod +x "$3/bin/pip"
+        echo "venv" >>"$FAKE/calls" ;;
+    "-m pip")
+        echo "$*" >>"$FAKE/calls"
+        if [ -e "$FAKE/hold" ]; then echo install >"$FAKE/events"; read -r <"$FAKE/go"; fi
+        if [ -e "$FAKE/no_network" ]; then echo "ERROR: no network"; exit 1; fi ;;
+    *) echo "run in $PWD: $*" ;;
+esac
+"""
+
+
+class Sandbox:
+    """A copy of the repository's set-up files, and a PATH on which python3 is the pretending one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.fake = folder / "fake"
+        self.repository = folder / "a repository"
+        self.tools = "/usr/bin:/bin"
+        self.fake.mkdir()
+        for name in (*SCRIPTS, "pyproject.toml", *(lock.name for lock in ROOT.glob("requirements*.lock"))):
+            (self.repository / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.repository / name)
+        self.put("python3", FAKE_PYTHON)
+        self.put("nvidia-smi", '#!/usr/bin/env bash\n[ -e "$FAKE/gpu" ]\n')
+
+    def put(self, name: str, text: str) -> None:
+        path = self.fake / name
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def only_tools(self, names: str) -> None:
+        """Leave only these commands on the PATH."""
+        tools = self.fake / "tools"
+        tools.mkdir()
+        for name in names.split():
+            (tools / name).symlink_to(shutil.which(name))
+        self.tools = str(tools)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {"PATH": f"{self.fake}:{self.tools}", "FAKE": str(self.fake), "HOME": str(self.fake), **more}
+
+    def begin(self, script: str, *words: str, **more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self.repository / script, *words],
+            cwd=self.fake,
+            env=self.environment(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, script: str, *words: str, **more: str) -> tuple[int, str, str]:
+        process = self.begin(script, *words, **more)
+        out, err = process.communicate(timeout=30)
+        return process.returncode, out, err
+
+    def calls(self) -> list[str]:
+        """What was installed since the last question."""
+        file = self.fake / "calls"
+        lines = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.fixture
+def sandbox(tmp_path):
+    return Sandbox(tmp_path)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_can_be_started_and_parse(script):
+    assert os.access(ROOT / script, os.X_OK)
+    assert subprocess.run(["bash", "-n", ROOT / script]).returncode == 0
+
+
+def test_first_start_installs_and_the_second_does_not(sandbox):
+    code, out, err = sandbox.start("train_ddp.sh", "--max_episodes", "a b")
+    assert (code, err) == (0, "snakes: setting up .venv (once, about a minute) ...\n")
+    assert out == f"run in {sandbox.fake}: -m marl demo --max_episodes a b\n"
+    calls = sandbox.calls()
+    assert calls[0] == "venv"
+    assert calls[1].endswith("-r requirements.lock")
+    assert calls[2].endswith("--no-deps --no-build-isolation -e .")
+    assert len(calls) == 3
+
+    code, out, err = sandbox.start("train_ddp.sh")
+    assert (code, err) == (0, "")
+    assert out == f"run in {sandbox.fake}: -m marl demo\n"
+    assert sandbox.calls() == []
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml"])
+def test_a_changed_file_installs_again_into_the_same_environment(sandbox, name):
+    sandbox.start("scripts/venv.sh")
+    sandbox.calls()
+    with (sandbox.repository / name).open("a") as file:
+        file.write("# changed\n")
+    assert sandbox.start("scripts/venv.sh")[0] == 0
+    calls = sandbox.calls()
+    assert len(calls) == 2
+    assert "venv" not in calls
+    sandbox.start("scripts/venv.sh")
+    assert sandbox.calls() == []
+
+
+def test_a_moved_repository_gets_a_new_environment(sandbox):
+    sandbox.start("scripts/venv.sh")
+    sandbox.calls()
+    sandbox.repository = sandbox.repository.rename(sandbox.repository.with_name("moved"))
+    assert sandbox.start("scripts/venv.sh")[0] == 0
+    assert sandbox.calls()[0] == "venv"
+
+
+def test_a_failed_install_says_so_and_is_tried_again(sandbox):
+    (sandbox.fake / "no_network").touch()
+    code, out, err = sandbox.start("train_ddp.sh")
+    assert (code, out) == (2, "")
+    told = err.splitlines()[1:]
+    assert len(told) == 1
+    assert told[0].startswith("snakes: could not install run packages: ERROR: no network; see ")
+    log = Path(told[0].partition("; see ")[2])
+    assert "no network" in log.read_text()
+    sandbox.calls()
+
+    (sandbox.fake / "no_network").unlink()
+    assert sandbox.start("train_ddp.sh")[0] == 0
+    assert len(sandbox.calls()) == 2
+
+
+def test_test_packages_come_with_test_sh_only(sandbox):
+    sandbox.start("train_ddp.sh")
+    assert not any("dev" in call for call in sandbox.calls())
+    code, out, _ = sandbox.start("test.sh")
+    assert code == 0
+    calls = sandbox.calls()
+    assert len(calls) == 1
+    assert calls[0].endswith("-r requirements-dev.lock")
+    ran = [line.partition(": ")[2] for line in out.splitlines()]
+    assert [line.split()[1] for line in ran] == ["ruff", "ruff", "pytest"]
+
+
+def test_test_sh_with_arguments_runs_just_those(sandbox):
+    _, out, _ = sandbox.start("test.sh", "-k", "one thing")
+    assert out == f"run in {sandbox.repository}: -m pytest -k one thing\n"
+
+
+def test_ci_runs_the_tests(sandbox):
+    code, out, _ = sandbox.start(".ci/run")
+    assert code == 0
+    assert "-m pytest" in out
+
+
+def test_gpu_packages_are_added_where_there_is_a_gpu(sandbox):
+    sandbox.start("scripts/venv.sh")
+    sandbox.calls()
+    (sandbox.fake / "gpu").touch()
+    assert sandbox.start("scripts/venv.sh")[0] == 0
+    calls = sandbox.calls()
+    assert len(calls) == 1
+    assert calls[0].endswith("-r requirements-gpu.lock")
+    (sandbox.fake / "gpu").unlink()  # another node of the cluster, without one
+    sandbox.start("scripts/venv.sh")
+    assert sandbox.calls() == []
+
+
+def test_an_old_python_is_told_in_one_line(sandbox):
+    (sandbox.fake / "old_python").touch()
+    for version in (10, 11, 12, 13):
+        sandbox.put(f"python3.{version}", FAKE_PYTHON)
+    code, _, err = sandbox.start("train_ddp.sh")
+    assert code == 2
+    assert err.splitlines()[1:] == ["snakes: Python 3.10 to 3.13 is needed; python3 here is: Python 3.9.2"]
+
+
+def test_another_python_is_taken_where_python3_is_old(sandbox):
+    (sandbox.fake / "old_python").touch()
+    sandbox.put("python3.12", FAKE_PYTHON.replace("old_python", "-"))
+    assert sandbox.start("scripts/venv.sh")[0] == 0
+    assert sandbox.calls()[0] == "venv"
+
+
+def test_a_copy_started_by_slurm_finds_the_repository(sandbox):
+    spool = sandbox.fake / "spool"
+    spool.mkdir()
+    shutil.copy(sandbox.repository / "train_ddp.sh", spool / "slurm_script")
+    environment = sandbox.environment(SLURM_SUBMIT_DIR=str(sandbox.repository))
+    done = subprocess.run([spool / "slurm_script", "--x"], env=environment, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("-m marl demo --x\n")
+
+
+@pytest.mark.parametrize("waits_in", ["flock", "sleep"])
+def test_two_starts_at_once_install_once(sandbox, waits_in):
+    if waits_in == "sleep":  # a system without flock
+        sandbox.only_tools("bash env dirname readlink sha256sum cat mkdir rm mv find cp chmod grep")
+    real = shutil.which(waits_in)
+    sandbox.put(waits_in, f'#!/usr/bin/env bash\necho {waits_in} >"$FAKE/events"\nexec {real} "$@"\n')
+    os.mkfifo(sandbox.fake / "events")
+    os.mkfifo(sandbox.fake / "go")
+    starts = []
+    (sandbox.fake / "hold").touch()
+    # Opened for both ends, so that it neither waits for a writer nor ends with one.
+    with os.fdopen(os.open(sandbox.fake / "events", os.O_RDWR)) as events:
+        try:
+            starts.append(sandbox.begin("scripts/venv.sh"))
+            while events.readline() != "install\n":
+                pass
+            starts.append(sandbox.begin("scripts/venv.sh"))
+            assert events.readline() == f"{waits_in}\n"  # the second start waits while the first one installs
+            (sandbox.fake / "hold").unlink()
+            (sandbox.fake / "go").write_text("\n")
+            assert [start.wait(timeout=30) for start in starts] == [0, 0]
+        finally:
+            for start in starts:
+                start.kill()
+                start.communicate()
+    assert len(sandbox.calls()) == 3
