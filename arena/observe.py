@@ -175,6 +175,28 @@ def near_bytes(flags, foes, mate0, mate1):
     return (foe_flags + (foe_flags >> 8) + (foe_flags >> 16)) & 3 | (lane(flags, mate0) + lane(flags, mate1)) << 32
 
 
+@njit
+def near_heads(rows, columns, far, snake):
+    """Per move how many heads could enter the same cell on this turn: four bytes for foes, then four for mates.
+
+    Takes the six heads as steps forward from the own one, in lanes, and their distances.
+    """
+    two = equal(far, 2)
+    if two == 0:
+        return 0
+    # Whoever is two moves away can meet us above if it is higher up; likewise on the other sides.
+    team = snake - snake % TEAM
+    foes = TEAM - team
+    mate0 = team + (snake + 1) % TEAM
+    mate1 = team + (snake + 2) % TEAM
+    above = at_least(rows, ROWS // 2)
+    leftwards = at_least(columns, COLUMNS // 2)
+    near = near_bytes(two & above, foes, mate0, mate1)
+    near |= near_bytes(two & ~above & at_least(rows, 1), foes, mate0, mate1) << 8
+    near |= near_bytes(two & leftwards, foes, mate0, mate1) << 16
+    return near | near_bytes(two & ~leftwards & at_least(columns, 1), foes, mate0, mate1) << 24
+
+
 @njit_inline
 def features(match, snake, shared, out):
     """Encode one snake's view as the vector of `features`; out is a row of ten 64-bit words."""
@@ -189,15 +211,7 @@ def features(match, snake, shared, out):
     rows = forward(heads[0], row, ROWS)
     columns = forward(heads[1], column, COLUMNS)
     far = around(rows, ROWS) + around(columns, COLUMNS)
-    two = equal(far, 2)
-    near = 0
-    if two != 0:  # someone is two moves away: it can meet us above if it is higher up; likewise on the other sides
-        above = at_least(rows, ROWS // 2)
-        leftwards = at_least(columns, COLUMNS // 2)
-        near |= near_bytes(two & above, foes, mate0, mate1)
-        near |= near_bytes(two & ~above & at_least(rows, 1), foes, mate0, mate1) << 8
-        near |= near_bytes(two & leftwards, foes, mate0, mate1) << 16
-        near |= near_bytes(two & ~leftwards & at_least(columns, 1), foes, mate0, mate1) << 24
+    near = near_heads(rows, columns, far, snake)
     rows = short_way(rows, ROWS)
     columns = short_way(columns, COLUMNS)
     # Sorting networks on packed numbers: no scratch array, no jumps.

@@ -19,6 +19,8 @@ COMMANDS = {
     "bench": ("marl.bench", "Measure the speed of the arena on this machine."),
     "demo": ("marl.demo", "Play one match of random moves and print the board as text."),
     "doctor": ("marl.doctor", "Show versions and devices, and check that this installation plays right."),
+    "eval": ("marl.evaluate", "Play matches between two players and tell who is better, and how sure that is."),
+    "league": ("marl.league", "Let all players meet all others: points, ratings, a picture."),
 }
 
 

@@ -1,0 +1,138 @@
+"""A league as a picture: who takes how many points from whom, and the ratings beside it."""
+
+import math
+from typing import TYPE_CHECKING
+
+from PIL import Image, ImageDraw, ImageFont
+
+if TYPE_CHECKING:
+    from opponents.league import Table
+
+SCALE = 2  # of all lengths below, so that the picture is sharp on fine screens
+CELL_WIDTH, CELL_HEIGHT, GAP = 76, 46, 2
+MARGIN, TITLE, CHART, NUMBER = 32, 74, 230, 124
+TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 17, 14, 22
+NAME_MAX = 28  # letters
+
+PAPER, NOBODY, INK, FAINT, LINE = (252, 252, 250), (246, 246, 244), (32, 36, 44), (116, 122, 132), (222, 224, 226)
+# Told apart by colour-blind people, and both dark enough at the ends for white letters.
+WON, EVEN, LOST = (30, 98, 176), (236, 236, 234), (201, 88, 20)
+
+
+def draw(table: "Table") -> Image.Image:
+    """The picture of a league, best player on top."""
+    order = table.order()
+    names = [_shortened(table.names[i]) for i in order]
+    font, small, title = (ImageFont.load_default(size * SCALE) for size in (TEXT_SIZE, SMALL_SIZE, TITLE_SIZE))
+    longest = math.ceil(max(font.getlength(name) for name in names) / SCALE)
+    left = MARGIN + longest + 14
+    # Column names that do not fit above their cells are turned upright.
+    upright = longest > CELL_WIDTH - 6
+    top = TITLE + MARGIN + (longest if upright else TEXT_SIZE) + 12
+    chart = left + CELL_WIDTH * len(order) + 36
+    size = (chart + NUMBER + CHART + MARGIN, top + CELL_HEIGHT * len(order) + MARGIN + 30)
+    image = Image.new("RGB", (size[0] * SCALE, size[1] * SCALE), PAPER)
+    pen = _Pen(image)
+
+    pen.text((MARGIN, MARGIN + 10), "League", title, INK, "lm")
+    about = f"points that row took from column, in percent · {table.matches:,} matches per pair"
+    pen.text((MARGIN, MARGIN + 38), about, small, FAINT, "lm")
+    points = table.points
+    for at, i in enumerate(order):
+        y = top + CELL_HEIGHT * at
+        pen.text((left - 14, y + (CELL_HEIGHT - GAP) / 2), names[at], font, INK, "rm")
+        x = left + CELL_WIDTH * (at + 0.5)
+        if upright:
+            pen.upright((x, top - 12), names[at], font, INK)
+        else:
+            pen.text((x, top - 12), names[at], font, INK, "ms")
+        for across, j in enumerate(order):
+            _cell(pen, left + CELL_WIDTH * across, y, points[i, j], font)
+    _ratings(pen, table, order, chart, top, font, small)
+    return image
+
+
+def _cell(pen: "_Pen", x: float, y: float, points: float, font: ImageFont.FreeTypeFont) -> None:
+    corners = (x, y, x + CELL_WIDTH - GAP, y + CELL_HEIGHT - GAP)
+    if math.isnan(points):
+        pen.box(corners, NOBODY, 4)
+        return
+    strength = abs(2 * points - 1)
+    colour = _between(EVEN, WON if points >= 0.5 else LOST, strength)
+    pen.box(corners, colour, 4)
+    ink = (255, 255, 255) if strength > 0.65 else INK
+    pen.text((x + (CELL_WIDTH - GAP) / 2, y + (CELL_HEIGHT - GAP) / 2), f"{100 * points:.1f}", font, ink, "mm")
+
+
+def _ratings(pen, table, order, x, top, font, small) -> None:
+    """Rating and margin as numbers, then as a point with its interval."""
+    bottom = top + CELL_HEIGHT * len(order)
+    pen.text((x + 52, top - 12), "rating", font, INK, "rs")
+    low = min(table.ratings - table.margins)
+    high = max(table.ratings + table.margins)
+    step = _round_step((high - low) / 3)
+    first, last = math.floor(low / step) * step, math.ceil(high / step) * step
+
+    def place(rating: float) -> float:
+        return x + NUMBER + CHART * (rating - first) / (last - first)
+
+    for mark in range(first, last + 1, step):
+        pen.line((place(mark), top, place(mark), bottom), LINE, 1)
+        pen.text((place(mark), bottom + 12), str(mark), small, FAINT, "mt")
+    for at, i in enumerate(order):
+        y = top + CELL_HEIGHT * at + (CELL_HEIGHT - GAP) / 2
+        rating, margin = float(table.ratings[i]), float(table.margins[i])
+        pen.text((x + 52, y), f"{rating:.0f}", font, INK, "rm")
+        pen.text((x + 60, y + 1), f"± {margin:.0f}", small, FAINT, "lm")
+        pen.line((place(rating - margin), y, place(rating + margin), y), _between(PAPER, WON, 0.45), 6)
+        pen.dot((place(rating), y), 3.5, WON)
+
+
+class _Pen:
+    """Draws in lengths before SCALE."""
+
+    def __init__(self, image: Image.Image) -> None:
+        self._image = image
+        self._draw = ImageDraw.Draw(image)
+
+    def text(self, at, text, font, colour, anchor) -> None:
+        self._draw.text([v * SCALE for v in at], text, colour, font, anchor)
+
+    def upright(self, at, text, font, colour) -> None:
+        """Text that reads from below to above and ends `at` its lower middle."""
+        # As high as the font, not as these letters, so that all names stand on one line.
+        ascent, descent = font.getmetrics()
+        mask = Image.new("L", (math.ceil(font.getlength(text)), ascent + descent))
+        ImageDraw.Draw(mask).text((0, ascent), text, 255, font, "ls")
+        mask = mask.rotate(90, expand=True)
+        corner = (round(at[0] * SCALE - mask.width / 2), round(at[1] * SCALE - mask.height))
+        self._image.paste(colour, corner, mask)
+
+    def box(self, corners, colour, radius) -> None:
+        self._draw.rounded_rectangle([v * SCALE for v in corners], radius * SCALE, colour)
+
+    def line(self, ends, colour, width) -> None:
+        self._draw.line([v * SCALE for v in ends], colour, width * SCALE)
+
+    def dot(self, at, radius, colour) -> None:
+        x, y = at
+        self._draw.ellipse([v * SCALE for v in (x - radius, y - radius, x + radius, y + radius)], colour)
+
+
+def _between(a: tuple[int, ...], b: tuple[int, ...], share: float) -> tuple[int, ...]:
+    return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
+
+
+def _round_step(width: float) -> int:
+    """The smallest of 10, 20, 50, 100, ... that is at least `width`."""
+    power = 10
+    while True:
+        for factor in (1, 2, 5):
+            if factor * power >= width:
+                return factor * power
+        power *= 10
+
+
+def _shortened(name: str) -> str:
+    # The end of a path tells more than its beginning.
+    return name if len(name) <= NAME_MAX else "..." + name[3 - NAME_MAX :]

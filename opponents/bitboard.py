@@ -1,0 +1,99 @@
+"""Sets of cells as five 40-bit words of two rows each: a search step over the whole torus in a few dozen operations.
+
+No scratch memory is needed, so the same code runs in a CPU loop and in the registers of a GPU thread.
+Word w holds row 2w in its low 20 bits and row 2w + 1 above them: cell c is bit c % 40 of word c // 40.
+"""
+
+from arena.jit import njit
+
+WORD = 40
+LOW = (1 << 20) - 1  # the lower row of a word
+FULL = (1 << 40) - 1
+COLUMN0 = 1 | 1 << 20
+COLUMN19 = COLUMN0 << 19
+EMPTY = (0, 0, 0, 0, 0)
+
+
+@njit
+def of_cell(cell):
+    """The set of one cell."""
+    bit = 1 << cell % WORD
+    word = cell // WORD
+    return (
+        bit if word == 0 else 0,
+        bit if word == 1 else 0,
+        bit if word == 2 else 0,
+        bit if word == 3 else 0,
+        bit if word == 4 else 0,
+    )
+
+
+@njit
+def either(a, b):
+    return a[0] | b[0], a[1] | b[1], a[2] | b[2], a[3] | b[3], a[4] | b[4]
+
+
+@njit
+def both(a, b):
+    return a[0] & b[0], a[1] & b[1], a[2] & b[2], a[3] & b[3], a[4] & b[4]
+
+
+@njit
+def without(a, b):
+    """The cells of a that are not in b."""
+    return a[0] & ~b[0], a[1] & ~b[1], a[2] & ~b[2], a[3] & ~b[3], a[4] & ~b[4]
+
+
+@njit
+def is_empty(a):
+    return (a[0] | a[1] | a[2] | a[3] | a[4]) == 0
+
+
+@njit
+def has(a, cell):
+    """Whether a cell is in the set."""
+    word = cell // WORD
+    bits = a[0] if word == 0 else a[1] if word == 1 else a[2] if word == 2 else a[3] if word == 3 else a[4]
+    return (bits >> cell % WORD) & 1
+
+
+@njit
+def sideways(x):
+    """The cells left and right of the cells in one word."""
+    right = (x & ~COLUMN19) << 1 | (x & COLUMN19) >> 19
+    left = (x & ~COLUMN0) >> 1 | (x & COLUMN0) << 19
+    return right | left
+
+
+@njit
+def beside(above, word, below):
+    """The neighbours, in one word, of the cells in it and in the words above and below it."""
+    vertical = (word & LOW) << 20 | word >> 20 | above >> 20 | (below & LOW) << 20
+    return vertical | sideways(word)
+
+
+@njit
+def neighbours(a):
+    """All cells next to a cell of the set, around the torus."""
+    return (
+        beside(a[4], a[0], a[1]),
+        beside(a[0], a[1], a[2]),
+        beside(a[1], a[2], a[3]),
+        beside(a[2], a[3], a[4]),
+        beside(a[3], a[4], a[0]),
+    )
+
+
+@njit
+def bits_in(x):
+    """How many bits of a 40-bit word are set."""
+    x -= (x >> 1) & 0x5555555555
+    x = (x & 0x3333333333) + ((x >> 2) & 0x3333333333)
+    x = (x + (x >> 4)) & 0x0F0F0F0F0F
+    return ((x * 0x0101010101) >> 32) & 255
+
+
+@njit
+def count(a):
+    """How many cells are in the set."""
+    return bits_in(a[0]) + bits_in(a[1]) + bits_in(a[2]) + bits_in(a[3]) + bits_in(a[4])

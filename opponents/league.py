@@ -1,0 +1,101 @@
+"""A league: all players against all, and what their results say of their strength.
+
+Ratings follow Bradley and Terry on the scale of Elo: of two players 400 apart the better one takes 10 of 11 points, and
+the mean of the league is 1500. A draw counts as half a win and half a loss. One drawn match more than was played in
+every pair (PRIOR) keeps a player that won everything finite.
+
+The 95 % intervals come from the Fisher information at the fitted ratings. It takes every match for a win or a loss, so
+with many draws the intervals are a little wider than they need to be.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from arena.errors import ArenaError
+from opponents.match import NORMAL_95, Results, open_player, play
+from opponents.players import Player
+
+MEAN = 1500.0
+ELO = 400 / math.log(10)  # one step of the natural logarithm of the odds, in rating
+PRIOR = 1.0  # matches
+SMALL = 1e-6  # natural logarithm of the odds: far below what can be told apart
+
+
+@dataclass(frozen=True)
+class Table:
+    """The results of a league of n players, in the order in which they were named."""
+
+    names: tuple[str, ...]
+    matches: int  # per pair
+    wins: np.ndarray  # [n, n] int: how often row beat column
+    draws: np.ndarray  # [n, n] int, symmetric
+    ratings: np.ndarray  # [n]
+    margins: np.ndarray  # [n]: the 95 % interval is rating - margin to rating + margin
+    problems: tuple[str, ...] = ()  # of submissions
+
+    @property
+    def points(self) -> np.ndarray:
+        """[n, n]: the share of the points that row took from column, nan against itself."""
+        points = (self.wins + self.draws / 2) / self.matches
+        np.fill_diagonal(points, np.nan)
+        return points
+
+    def order(self) -> list[int]:
+        """The players from the best rating to the worst."""
+        return [int(i) for i in np.argsort(-self.ratings, kind="stable")]
+
+
+def league(
+    players: Sequence[str | Player],
+    matches: int,
+    device: str = "cpu",
+    seed: int = 0,
+    progress: Callable[[Results], None] | None = None,
+) -> Table:
+    """Play every pair of players or names; all pairs start from the same boards. `progress` hears of each pair."""
+    if len(players) < 2:
+        raise ArenaError(f"a league needs at least two players, got {len(players)}")
+    with ExitStack() as opened:
+        found = [open_player(player, opened) for player in players]
+        names = tuple(player.name for player in found)
+        for name in names:
+            if names.count(name) > 1:
+                raise ArenaError(f"player {name} is named {names.count(name)} times; a league needs different ones")
+        problems: dict[str, None] = {}  # each once, in order
+        wins = np.zeros((len(names), len(names)), np.int64)
+        draws = np.zeros_like(wins)
+        for i in range(len(names)):
+            for j in range(i + 1, len(names)):
+                results = play(found[i], found[j], matches, device, seed)
+                wins[i, j], wins[j, i] = results.wins, results.losses
+                draws[i, j] = draws[j, i] = results.draws
+                problems |= dict.fromkeys(results.problems)
+                if progress is not None:
+                    progress(results)
+    return Table(names, matches, wins, draws, *rate(wins + draws / 2), tuple(problems))
+
+
+def rate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ratings and 95 % margins from points [n, n], those that row took from column (1 a win, half a draw)."""
+    taken = points + PRIOR / 2
+    np.fill_diagonal(taken, 0.0)
+    played = taken + taken.T
+    strength = np.zeros(len(taken))
+    while True:
+        chance = 1 / (1 + np.exp(strength[None, :] - strength[:, None]))
+        weight = played * chance * (1 - chance)
+        information = np.diag(weight.sum(1)) - weight
+        # Only differences count, so the matrix is singular; pinning the mean makes it whole.
+        covariance = np.linalg.inv(information + 1 / len(taken)) - 1 / len(taken)
+        step = covariance @ (taken - played * chance).sum(1)
+        spread = np.ptp(step)
+        if spread < SMALL:
+            break
+        # Newton's method; a step this much shorter never overshoots, because a logistic curve bends less than it rises.
+        strength += step * math.log1p(spread) / spread
+    strength -= strength.mean()
+    return MEAN + ELO * strength, NORMAL_95 * ELO * np.sqrt(np.diag(covariance))

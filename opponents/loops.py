@@ -1,0 +1,124 @@
+"""Runs a scripted opponent for any seats of a batch, on the CPU or on the GPU, without leaving the device.
+
+The loops below are templates: `decide` is a global name in them, and each opponent gets its own copies with its own
+function under that name. (Not a closure: Numba keeps no compiled code of closures over compiled functions.)
+"""
+
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import Any
+
+import torch
+from numba import prange
+
+from arena import BatchArena
+from arena.jit import announced, njit, njit_parallel
+from arena.observe import measure
+from arena.rng import SLOT_NOISE, draw
+from arena.rules import SNAKES, TURN
+from opponents.scripted import level0
+
+CHUNK = 16 * SNAKES
+PARALLEL_FROM = 64 * SNAKES  # seats
+NOISE_ONE = 1 << 32
+
+
+def decide(match, shared, key, snake):
+    """Stands for the opponent's own function."""
+    raise NotImplementedError
+
+
+def serial(state, keys, seats, which, mine, noise, moves):
+    last = -1
+    shared = measure(state[0])
+    for i in range(seats.shape[0]):
+        b = int(seats[i]) // SNAKES
+        snake = int(seats[i]) % SNAKES
+        if which[b] != mine:
+            continue
+        if b != last:
+            shared = measure(state[b])
+            last = b
+        if noise > 0 and draw(int(keys[b]), int(state[b, TURN]), SLOT_NOISE + snake) < noise:
+            moves[b, snake] = level0(state[b], shared, int(keys[b]), snake)
+        else:
+            moves[b, snake] = decide(state[b], shared, int(keys[b]), snake)
+
+
+def parallel(state, keys, seats, which, mine, noise, moves):
+    for chunk in prange((seats.shape[0] + CHUNK - 1) // CHUNK):
+        serial(state, keys, seats[chunk * CHUNK : (chunk + 1) * CHUNK], which, mine, noise, moves)
+
+
+def kernel(state, keys, seats, which, mine, noise, moves):
+    i = cuda.grid(1)  # noqa: F821 - put in when the copy for a GPU is made
+    if i < seats.shape[0] and which[int(seats[i]) // SNAKES] == mine:
+        b = int(seats[i]) // SNAKES
+        snake = int(seats[i]) % SNAKES
+        shared = measure(state[b])
+        if noise > 0 and draw(int(keys[b]), int(state[b, TURN]), SLOT_NOISE + snake) < noise:
+            moves[b, snake] = level0(state[b], shared, int(keys[b]), snake)
+        else:
+            moves[b, snake] = decide(state[b], shared, int(keys[b]), snake)
+
+
+def _copy(template: FunctionType, name: str, **names: Any) -> FunctionType:
+    copied = FunctionType(template.__code__, {**globals(), **names}, template.__name__)
+    copied.__qualname__ = f"{name}_{template.__name__}"  # Numba files compiled code under this name
+    copied.__module__ = __name__
+    return copied
+
+
+@cache
+def _cpu_loops(function: Callable[..., int]) -> tuple[Callable, Callable]:
+    name = function.__name__
+    one = njit(_copy(serial, name, decide=function))
+    return one, njit_parallel(_copy(parallel, name, serial=one))
+
+
+@cache
+def _cuda_kernel(function: Callable[..., int]) -> Any:
+    from arena.cuda import cuda
+
+    return cuda.jit(cache=True)(_copy(kernel, function.__name__, decide=function, cuda=cuda))
+
+
+_announced: set[tuple] = set()
+
+
+def act(
+    function: Callable[..., int],
+    arena: BatchArena,
+    seats: torch.Tensor,
+    moves: torch.Tensor,
+    noise: float = 0.0,
+    which: torch.Tensor | None = None,
+    mine: int = 0,
+) -> None:
+    """Write the moves of the opponent for `seats` (int32, match * 6 + snake) into moves [B, 6] int8.
+
+    With `which` [B] uint8, only in the matches where it says `mine`: so a mix of opponents needs no sorting.
+    With `noise` this share of the moves is random.
+    """
+    if which is None:
+        which = torch.full((arena.matches,), mine, dtype=torch.uint8, device=arena.device)
+    threshold = int(noise * NOISE_ONE)
+    if (function, arena.device.type) in _announced:
+        _launch(function, arena, seats, which, mine, threshold, moves)
+        return
+    with announced(f"{function.__name__} for {arena.device.type}"):
+        _launch(function, arena, seats, which, mine, threshold, moves)
+    _announced.add((function, arena.device.type))
+
+
+def _launch(function, arena, seats, which, mine, threshold, moves) -> None:
+    if arena.device.type == "cuda":
+        from arena.cuda import launch
+
+        arguments = (arena.state, arena.keys, seats, which, mine, threshold, moves)
+        launch(_cuda_kernel(function), len(seats), arena.device, *arguments)
+        return
+    one, many = _cpu_loops(function)
+    loop = many if len(seats) >= PARALLEL_FROM else one
+    loop(arena.state.numpy(), arena.keys.numpy(), seats.numpy(), which.numpy(), mine, threshold, moves.numpy())

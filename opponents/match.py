@@ -1,0 +1,234 @@
+"""Matches between two players, as many as it takes to tell them apart.
+
+    results = play("level3", "level2", 1000)
+    print(results.win_rate, results.win_rate_low, results.win_rate_high)
+
+Home is red in the first half of the matches and blue in the second; of an odd number it is red once more. Match k is
+match k of the arena's seed whatever the batch, so players that depend on nothing but the match (all scripted ones) get
+the same results in every batch size and on every device.
+"""
+
+import math
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import torch
+
+from arena import BatchArena
+from arena.errors import ArenaError
+from arena.replay import Replay
+from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
+from opponents.players import Player, find
+from opponents.submission import Submission
+
+BATCH = 16384  # fills a GPU; recording it takes 20 MB
+SUBMISSION_BATCH = 32  # a submission is loaded anew for every match of a batch
+FORFEIT = 1000  # a lead that no score can make
+NORMAL_95 = 1.959964  # standard deviations to either side that hold 95 % of a normal distribution
+
+
+@dataclass(frozen=True)
+class Results:
+    """How matches between two players ended. A team's score is the length it gained; the larger score wins.
+
+    A player that forfeits a match loses it; if both do, it is a draw.
+    """
+
+    home: str
+    away: str
+    matches: int
+    wins: int  # of home
+    draws: int
+    losses: int
+    home_score: float  # mean over the matches, like all that follow
+    away_score: float
+    home_deaths: float
+    away_deaths: float
+    home_length: float  # of one snake, at the end
+    away_length: float
+    home_forfeits: int  # matches lost because a submission failed, whatever the score
+    away_forfeits: int
+    problems: tuple[str, ...]  # of submissions
+    turns: int  # of all matches together
+    turns_per_second: float  # match-turns, without each batch's first turn: that one may have to compile
+    replays: dict[str, Replay] = field(default_factory=dict)  # if recorded: first, closest and worst (for home)
+
+    @property
+    def win_rate(self) -> float:
+        """The share of matches that home won; a draw is no win."""
+        return self.wins / self.matches
+
+    @property
+    def win_rate_low(self) -> float:
+        """Lower end of the 95 % interval of the win rate."""
+        return wilson(self.wins, self.matches)[0]
+
+    @property
+    def win_rate_high(self) -> float:
+        """Upper end of the 95 % interval of the win rate."""
+        return wilson(self.wins, self.matches)[1]
+
+    @property
+    def points(self) -> float:
+        """The share of the points that home took: 1 for a win, half for a draw."""
+        return (self.wins + self.draws / 2) / self.matches
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the replays, for JSON."""
+        names = [of.name for of in fields(self) if of.name != "replays"]
+        return {name: getattr(self, name) for name in (*names, "win_rate", "win_rate_low", "win_rate_high", "points")}
+
+
+def wilson(wins: int, matches: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a rate: stays within 0 and 1, and has a width even if all was won."""
+    rate, weight = wins / matches, NORMAL_95**2 / matches
+    middle = (rate + weight / 2) / (1 + weight)
+    half = math.sqrt(weight * (rate * (1 - rate) + weight / 4)) / (1 + weight)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def play(
+    home: str | Player,
+    away: str | Player,
+    matches: int,
+    device: str | torch.device = "cpu",
+    seed: int = 0,
+    record: bool = False,
+    batch: int | None = None,
+) -> Results:
+    """Play matches 0 .. matches - 1 of the seed between two players or names, `batch` of them at a time."""
+    for what, number in (("matches", matches), ("batch", batch)):
+        if number is not None and number < 1:
+            raise ArenaError(f"{what} is {number}; allowed: a whole number from 1")
+    if home is away and not isinstance(home, str):
+        raise ArenaError(f"home and away are the same object ({home.name}); a player keeps one side's seats: make two")
+    with ExitStack() as opened:
+        players = [open_player(player, opened) for player in (home, away)]
+        if batch is None:
+            batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in players) else BATCH
+        return _play(*players, matches, device, seed, record, batch)
+
+
+def open_player(player: str | Player, opened: ExitStack) -> Player:
+    """The player, or the one of that name, which is closed at the end."""
+    if not isinstance(player, str):
+        return player
+    found = find(player)
+    opened.callback(found.close)
+    return found
+
+
+def _play(home: Player, away: Player, matches: int, device: Any, seed: int, record: bool, batch: int) -> Results:
+    scores, deaths, forfeits = [], [], []  # [B, 2] each, home first
+    turns, seconds = 0, 0.0
+    picks: dict[str, tuple[int, int, torch.Tensor]] = {}
+    for first in range(0, matches, batch):
+        numbers = np.arange(first, min(first + batch, matches))
+        side = _home_side(numbers, matches)
+        arena = BatchArena(len(numbers), device, seed, first_match=first)
+        died, actions, taken = _play_batch(home, away, arena, side, record)
+        lengths = arena.state[:, LENGTH : LENGTH + SNAKES].cpu().numpy()
+        scores.append(_by_side(lengths, side) - TEAM * START_LENGTH)
+        deaths.append(_by_side(died.cpu().numpy(), side))
+        forfeits.append(np.stack([_forfeited(player, len(numbers)) for player in (home, away)], 1))
+        turns += int(arena.state[:, TURN].sum())
+        seconds += taken
+        if actions is not None:
+            _pick(picks, numbers, _lead(scores[-1], forfeits[-1]), actions)
+    score, forfeit = np.concatenate(scores), np.concatenate(forfeits)
+    lead = _lead(score, forfeit)
+    sides = {"score": score.mean(0), "deaths": np.concatenate(deaths).mean(0)}
+    sides["length"] = sides["score"] / TEAM + START_LENGTH
+    return Results(
+        home=home.name,
+        away=away.name,
+        matches=matches,
+        wins=int((lead > 0).sum()),
+        draws=int((lead == 0).sum()),
+        losses=int((lead < 0).sum()),
+        **{f"home_{what}": float(of_sides[0]) for what, of_sides in sides.items()},
+        **{f"away_{what}": float(of_sides[1]) for what, of_sides in sides.items()},
+        home_forfeits=int(forfeit[:, 0].sum()),
+        away_forfeits=int(forfeit[:, 1].sum()),
+        problems=tuple(line for player in (home, away) if isinstance(player, Submission) for line in player.problems),
+        turns=turns,
+        turns_per_second=(turns - matches) / seconds,
+        replays={name: _replay(home, away, matches, seed, number, kept) for name, (_, number, kept) in picks.items()},
+    )
+
+
+def _play_batch(
+    home: Player, away: Player, arena: BatchArena, side: np.ndarray, record: bool
+) -> tuple[torch.Tensor, torch.Tensor | None, float]:
+    """Play an arena's matches to their end: deaths [B, 6], actions [T, B, 6] if recorded, and the seconds it took."""
+    arena.start()
+    home_seats, away_seats = _seats(side, arena.device), _seats(1 - side, arena.device)
+    home.begin(arena, home_seats)
+    away.begin(arena, away_seats)
+    shape = (arena.matches, SNAKES)
+    moves = torch.zeros(shape, dtype=torch.int8, device=arena.device)
+    died = torch.zeros(shape, dtype=torch.int16, device=arena.device)
+    actions = torch.empty((TURNS, *shape), dtype=torch.int8, device=arena.device) if record else None
+    begun = 0.0
+    # Always all turns, though a match can end before: to look would stop the device.
+    for turn in range(TURNS):
+        if turn == 1:
+            begun = _clock(arena.device)
+        home.act(arena, home_seats, moves)
+        away.act(arena, away_seats, moves)
+        if actions is not None:
+            actions[turn] = moves
+        died += arena.play_turn(moves).died
+    taken = _clock(arena.device) - begun
+    arena.check()
+    return died, actions, taken
+
+
+def _home_side(numbers: np.ndarray, matches: int) -> np.ndarray:
+    """Which team home plays in these matches: 0 red, 1 blue."""
+    return (numbers >= (matches + 1) // 2).astype(np.int64)
+
+
+def _seats(side: np.ndarray, device: torch.device) -> torch.Tensor:
+    seats = np.arange(len(side))[:, None] * SNAKES + side[:, None] * TEAM + np.arange(TEAM)
+    return torch.from_numpy(seats.reshape(-1).astype(np.int32)).to(device)
+
+
+def _by_side(of_snakes: np.ndarray, side: np.ndarray) -> np.ndarray:
+    """Numbers of six snakes [B, 6] added up per team: [B, 2], home first."""
+    teams = of_snakes.reshape(-1, 2, TEAM).sum(2, dtype=np.int64)
+    return np.take_along_axis(teams, np.stack([side, 1 - side], 1), 1)
+
+
+def _forfeited(player: Player, matches: int) -> np.ndarray:
+    """Which matches of the batch a player forfeited: [B] bool."""
+    return np.isin(np.arange(matches), list(player.forfeited) if isinstance(player, Submission) else [])
+
+
+def _lead(score: np.ndarray, forfeit: np.ndarray) -> np.ndarray:
+    """By how much home won: [B]."""
+    lead = score[:, 0] - score[:, 1]
+    decided = forfeit[:, 1].astype(np.int64) - forfeit[:, 0]
+    return np.where(forfeit.any(1), FORFEIT * decided, lead)
+
+
+def _pick(picks: dict, numbers: np.ndarray, lead: np.ndarray, actions: torch.Tensor) -> None:
+    """Keep the actions of the first, the closest and the worst match so far; among equals, the first."""
+    for name, order in (("first", numbers), ("closest", abs(lead)), ("worst", lead)):
+        i = int(order.argmin())
+        if name not in picks or order[i] < picks[name][0]:
+            picks[name] = int(order[i]), int(numbers[i]), actions[:, i].cpu()
+
+
+def _replay(home: Player, away: Player, matches: int, seed: int, number: int, actions: torch.Tensor) -> Replay:
+    red, blue = (away, home) if _home_side(np.array([number]), matches)[0] else (home, away)
+    return Replay.from_actions(seed, number, None, actions, red=red.name, blue=blue.name)
+
+
+def _clock(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

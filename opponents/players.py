@@ -1,0 +1,177 @@
+"""Who can play: scripted opponents, Python functions, policies and submissions, all behind one interface.
+
+player = find("level3:0.2")        # level3, with 20 % random moves
+player.begin(arena, seats)         # once per batch, before its first turn
+player.act(arena, seats, moves)    # every turn
+"""
+
+import difflib
+import operator
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from arena import BatchArena
+from arena.batch import encoder_named
+from arena.errors import ArenaError
+from arena.jidi import jidi_observation
+from arena.match_dict import to_dict
+from arena.rules import OVER, SNAKES
+from opponents import loops
+from opponents.scripted import SCRIPTED
+from opponents.submission import Submission
+
+SUBMISSION = "submission.py"
+
+
+class Player(Protocol):
+    """Moves the three snakes of a team in every match of a batch."""
+
+    name: str
+
+    def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
+        """Get ready for the first turn of a batch. seats [N] int32: match * 6 + snake, three per match, in order."""
+
+    def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
+        """Write the moves of the seats into moves [B, 6] int8; those of matches that are over do not matter."""
+
+    def close(self) -> None:
+        """Give back what the player holds: processes, memory."""
+
+
+class Scripted:
+    """A scripted opponent by its name, playing at random in a share of its moves; never leaves the device."""
+
+    def __init__(self, name: str, noise: float = 0.0) -> None:
+        if name not in SCRIPTED:
+            raise _unknown(name)
+        if not 0 <= noise <= 1:
+            raise ArenaError(f"noise of {name} is {noise}; allowed: 0 to 1, the share of random moves")
+        self.name = f"{name}:{noise:g}" if noise else name
+        self._function = SCRIPTED[name]
+        self._noise = noise
+
+    def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
+        """Nothing to get ready: the moves follow from the match alone."""
+
+    def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
+        """Write the moves of the seats into moves [B, 6]."""
+        loops.act(self._function, arena, seats, moves, self._noise)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class Function:
+    """A Python function (observation, snake) -> move; it is shown the competition's dictionary, one snake at a time."""
+
+    def __init__(self, function: Callable[[dict[Any, Any], int], int], name: str | None = None) -> None:
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self._function = function
+        self._directions: dict[int, list[int]] = {}
+
+    def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
+        """Forget the directions of the batch before."""
+        self._directions = {}
+
+    def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
+        """Ask the function for every seat and write its moves into moves [B, 6]."""
+        rows = arena.state.cpu().numpy()
+        chosen = np.zeros(len(seats), np.int8)
+        shown, match, before = -1, {}, None
+        for i, seat in enumerate(seats.tolist()):
+            b, snake = divmod(seat, SNAKES)
+            if rows[b, OVER]:
+                continue
+            if b != shown:
+                shown, match = b, to_dict(rows[b])
+                # The competition shows directions one turn late, and none on the first turn.
+                before = self._directions.get(b) if match["turn"] else None
+                self._directions[b] = match["directions"]
+            chosen[i] = _checked(self._function(jidi_observation(match, snake, before), snake), self.name)
+        _write(moves, seats, chosen)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class Policy:
+    """An object with act(observation) or predict(observation), as for PettingZoo; it is shown one snake's encoder row.
+
+    Its attribute `observation` names the encoder ("features" if it has none). An answer that is a tuple, as predict
+    gives in some libraries, starts with the move.
+    """
+
+    def __init__(self, policy: Any, name: str | None = None) -> None:
+        self._choose = getattr(policy, "act", None) or getattr(policy, "predict", None)
+        if self._choose is None:
+            raise ArenaError(f"{type(policy).__name__} has neither act(observation) nor predict(observation)")
+        self.name = name or getattr(policy, "name", type(policy).__name__)
+        self._encoder = encoder_named(getattr(policy, "observation", "features")).name
+
+    def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
+        """Nothing to get ready."""
+
+    def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
+        """Ask the policy for every seat and write its moves into moves [B, 6]."""
+        rows = arena.observe(self._encoder, seats).cpu().numpy()
+        over = arena.state[:, OVER].tolist()
+        chosen = np.zeros(len(seats), np.int8)
+        for i, seat in enumerate(seats.tolist()):
+            if not over[seat // SNAKES]:
+                answer = self._choose(rows[i])
+                chosen[i] = _checked(answer[0] if isinstance(answer, tuple) else answer, self.name)
+        _write(moves, seats, chosen)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def find(name: str, loader: Callable[[str], Player] | None = None) -> Player:
+    """The player of a name: a scripted one, `NAME:NOISE`, a submission, or what `loader` makes of another path."""
+    scripted, colon, noise = name.partition(":")
+    if scripted in SCRIPTED:
+        return Scripted(scripted, _share(name, noise) if colon else 0.0)
+    if not os.path.exists(name):
+        raise _unknown(name)
+    if name.endswith(".py") or os.path.isfile(os.path.join(name, SUBMISSION)):
+        return Submission(name if name.endswith(".py") else os.path.join(name, SUBMISSION))
+    if loader is None:
+        raise ArenaError(f"{name}: a folder or file without a {SUBMISSION}; nothing here can load a player from it")
+    return loader(name)
+
+
+def listing() -> list[tuple[str, str]]:
+    """Every scripted opponent with one line on how it plays."""
+    return [(name, (function.__doc__ or "").partition("\n")[0]) for name, function in SCRIPTED.items()]
+
+
+def _unknown(name: str) -> ArenaError:
+    close = difflib.get_close_matches(name.partition(":")[0], SCRIPTED, n=1)
+    guess = f", did you mean {close[0]}?" if close else ""
+    known = ", ".join(SCRIPTED)
+    return ArenaError(f"unknown player {name!r}{guess}; known: {known}, or a path to a {SUBMISSION}, run or checkpoint")
+
+
+def _share(name: str, noise: str) -> float:
+    try:
+        return float(noise)
+    except ValueError:
+        raise ArenaError(f"player {name!r}: {noise!r} is no share of random moves; need one like 0.2") from None
+
+
+def _checked(answer: Any, name: str) -> int:
+    try:
+        move = operator.index(answer)
+    except TypeError:
+        move = -1
+    if not 0 <= move <= 3:
+        raise ArenaError(f"{name} answered {answer!r}; a move is 0 up, 1 down, 2 left or 3 right")
+    return move
+
+
+def _write(moves: torch.Tensor, seats: torch.Tensor, chosen: np.ndarray) -> None:
+    moves.view(-1)[seats.long()] = torch.from_numpy(chosen).to(moves.device)

@@ -1,0 +1,207 @@
+"""Whom the learner plays next: a mix over opponents for every episode, and the seeded pick of one match's opponent.
+
+The ladder is climbed by progress (linear, exponential, curriculum, evasive) or by results (adaptive, league). Progress
+is compared in whole numbers, never in floats, so that a threshold falls on the very episode that was asked for.
+"""
+
+from bisect import bisect
+from dataclasses import dataclass
+from itertools import accumulate
+from math import isqrt
+from typing import Any
+
+from arena.errors import ArenaError
+from arena.rng import draw, match_key
+
+Mix = dict[str, float]  # opponent -> share of the matches: easiest rung first, then past selves; adds up to 1
+
+LADDER = ("level0", "level1", "level2", "level3", "level4", "evasive", "territory")
+EVASIVE = LADDER.index("evasive")
+SLOT_OPPONENT = 200  # of turn 0; the rules and the scripted opponents use none that equals it modulo RETRY
+DOUBT = 10  # matches that each past self is taken to have won before it was met: new ones come first, none is given up
+
+
+def _curriculum(episode: int, end: int) -> int:
+    return sum(100 * episode >= percent * end for percent in (10, 30, 60, 85))
+
+
+# Strategies by progress: (episode, max_episodes), the episode not above the maximum, to a rung from 0 to 4.
+BY_PROGRESS = {
+    "linear": lambda episode, end: 4 * episode // end,
+    "exponential": lambda episode, end: isqrt(16 * episode**3 // end**3),  # floor(4 p^1.5)
+    "curriculum": _curriculum,
+    "evasive": _curriculum,
+}
+STRATEGIES = (*BY_PROGRESS, "adaptive", "league")
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """What a schedule is made of; a value out of range is an error."""
+
+    strategy: str = "curriculum"
+    """How the ladder is climbed: one of STRATEGIES."""
+    max_episodes: int = 50_000
+    """Episodes of the whole run: progress is episode / max_episodes, at most 1."""
+    enable_opponent_evasion: bool = False
+    """Play at least the evasive opponent late in the run, whatever the strategy (`evasive` does so by itself)."""
+    opponent_evasion_start_episode: int = 40_000
+    """First episode of that evasive phase."""
+    easier_share: float = 0.2
+    """Share of the matches kept for easier rungs, so that nothing is unlearned; each rung gets twice the one below."""
+    up: float = 0.7
+    """adaptive, league: a win rate of at least this against the present rung moves up one rung."""
+    down: float = 0.3
+    """adaptive, league: a win rate below this against the present rung moves down one rung."""
+    window: int = 200
+    """Matches needed to judge a win rate; at twice as many, all results so far count half, so old ones fade."""
+    league_power: float = 2.0
+    """league: a past self weighs (1 - win rate) to this power; 0 treats all alike."""
+    league_scripted_share: float = 0.3
+    """league: share of the matches that stays with the ladder (all of them while there is no past self)."""
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ArenaError(f"unknown opponent strategy {self.strategy!r}; known: {', '.join(STRATEGIES)}")
+        for name, fits, allowed in (
+            ("max_episodes", self.max_episodes >= 1, "at least 1"),
+            ("opponent_evasion_start_episode", self.opponent_evasion_start_episode >= 0, "at least 0"),
+            ("easier_share", 0 <= self.easier_share < 1, "from 0 to below 1"),
+            ("up", 0 < self.up <= 1, "above 0, at most 1"),
+            ("down", 0 <= self.down < self.up, "from 0 to below up"),
+            ("window", self.window >= 1, "at least 1"),
+            ("league_power", 0 <= self.league_power < float("inf"), "at least 0"),
+            ("league_scripted_share", 0 <= self.league_scripted_share <= 1, "from 0 to 1"),
+        ):
+            if not fits:
+                raise ArenaError(f"{name} is {getattr(self, name)}; allowed: {allowed}")
+
+
+class Scheduler:
+    """A schedule and what it has learnt from results; without results, a pure function of the episode."""
+
+    def __init__(self, config: ScheduleConfig) -> None:
+        self.config = config
+        self._rung = 0  # where results have led; strategies by progress leave it at 0
+        self._results: dict[str, list[float]] = {}  # opponent -> [score, matches], both faded
+        self._past_selves: list[str] = []
+
+    def level(self, episode: int) -> str:
+        """Name of the rung of this episode: the main opponent, and in a league the main scripted one."""
+        return LADDER[self._rung_at(episode)]
+
+    def mix(self, episode: int) -> Mix:
+        """Who is met in this episode, and how often."""
+        ladder = _with_easier(self._rung_at(episode), self.config.easier_share)
+        if self.config.strategy != "league" or not self._past_selves:
+            return ladder
+        share = self.config.league_scripted_share
+        hardness = {name: self._hardness(name) for name in self._past_selves}
+        hardest = max(hardness.values())  # weighs 1, so that no power can underflow them all
+        weights = {name: (value / hardest) ** self.config.league_power for name, value in hardness.items()}
+        total = sum(weights.values())
+        mix = {name: share * part for name, part in ladder.items()}
+        mix |= {name: (1 - share) * weight / total for name, weight in weights.items()}
+        return {name: part for name, part in mix.items() if part > 0}
+
+    def win_rate(self, name: str) -> float | None:
+        """Measured win rate against an opponent, a draw as half a win; None if it was never met."""
+        score, matches = self._results.get(name, (0, 0))
+        return score / matches if matches else None
+
+    def record(self, name: str, wins: int, draws: int, losses: int) -> None:
+        """Take in finished matches against an opponent, of all ranks together; they may move the rung."""
+        if name not in LADDER and name not in self._past_selves:
+            raise ArenaError(f"results against {name!r}, which is neither on the ladder nor a past self")
+        if min(wins, draws, losses) < 0:
+            raise ArenaError(f"results against {name} are negative: {wins} wins, {draws} draws, {losses} losses")
+        score, matches = self._results.get(name, (0.0, 0.0))
+        score, matches = float(score + wins + draws / 2), float(matches + wins + draws + losses)
+        while matches >= 2 * self.config.window:
+            score, matches = score / 2, matches / 2
+        self._results[name] = [score, matches]
+        if self.config.strategy in ("adaptive", "league") and name in LADDER and matches >= self.config.window:
+            self._move(LADDER.index(name), score / matches)
+
+    def add_past_self(self, name: str) -> None:
+        """Put a snapshot into the league's pool."""
+        if name in LADDER or name in self._past_selves:
+            raise ArenaError(f"past self {name!r} has the name of an opponent that is already there")
+        self._past_selves.append(name)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that results have changed, ready for JSON."""
+        return {
+            "strategy": self.config.strategy,
+            "rung": self._rung,
+            "results": {name: list(result) for name, result in self._results.items()},
+            "past_selves": list(self._past_selves),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where state_dict() left off; a state that does not fit changes nothing."""
+        if not isinstance(state, dict) or state.keys() != self.state_dict().keys():
+            found = ", ".join(map(str, state)) if isinstance(state, dict) else type(state).__name__
+            raise ArenaError(f"schedule state holds {found or 'nothing'}; expected: {', '.join(self.state_dict())}")
+        if state["strategy"] != self.config.strategy:
+            raise ArenaError(f"schedule state is of strategy {state['strategy']!r}, not {self.config.strategy!r}")
+        rung, results, past = state["rung"], state["results"], state["past_selves"]
+        if type(rung) is not int or not 0 <= rung < len(LADDER):
+            raise ArenaError(f"schedule state has rung {rung!r}; allowed: 0 to {len(LADDER) - 1}")
+        if not isinstance(past, list) or not all(isinstance(name, str) for name in past):
+            raise ArenaError("schedule state has past_selves that are not a list of names")
+        if len({*LADDER, *past}) != len(LADDER) + len(past):
+            raise ArenaError("schedule state has two opponents of one name")
+        if not isinstance(results, dict) or not all(
+            (name in LADDER or name in past) and _is_result(result) for name, result in results.items()
+        ):
+            raise ArenaError("schedule state has results that are not [score, matches] of known opponents")
+        self._rung, self._past_selves = rung, list(past)
+        self._results = {name: list(result) for name, result in results.items()}
+
+    def _rung_at(self, episode: int) -> int:
+        config = self.config
+        end = int(config.max_episodes)
+        by_progress = BY_PROGRESS.get(config.strategy)
+        rung = by_progress(min(max(int(episode), 0), end), end) if by_progress else self._rung
+        evades = config.enable_opponent_evasion or config.strategy == "evasive"
+        return max(rung, EVASIVE) if evades and episode >= config.opponent_evasion_start_episode else rung
+
+    def _move(self, rung: int, rate: float) -> None:
+        """One rung up from a beaten one, or down from the present one."""
+        new = self._rung
+        if rung >= self._rung and rate >= self.config.up:  # beating a harder one (the evasive phase) counts as well
+            new = min(rung + 1, len(LADDER) - 1)
+        elif rung == self._rung and rate < self.config.down:
+            new = max(rung - 1, 0)
+        if new != self._rung:
+            self._rung = new
+            self._results.pop(LADDER[new], None)  # judged afresh: old results would send it back at once
+
+    def _hardness(self, name: str) -> float:
+        """1 - win rate, with DOUBT lost matches added: 1 for one never met, above 0 for one always beaten."""
+        score, matches = self._results.get(name, (0, 0))
+        return 1 - score / (matches + DOUBT)
+
+
+def choose(mix: Mix, seed: int, match_number: int) -> str:
+    """Opponent of one match: depends on the match's number over all ranks, not on who plays it or what came before."""
+    names = [name for name, share in mix.items() if share > 0]
+    if not names:
+        raise ArenaError("a mix without opponents")
+    edges = list(accumulate(mix[name] for name in names))
+    return names[bisect(edges, draw(match_key(seed, match_number), 0, SLOT_OPPONENT) / 2**32 * edges[-1])]
+
+
+def _with_easier(rung: int, share: float) -> Mix:
+    """A rung and, with the given share of the matches, all easier ones, each twice as often as the one below."""
+    if rung == 0 or share == 0:
+        return {LADDER[rung]: 1.0}
+    parts = 2**rung - 1
+    return {LADDER[i]: share * 2**i / parts for i in range(rung)} | {LADDER[rung]: 1 - share}
+
+
+def _is_result(result: Any) -> bool:
+    if not isinstance(result, list) or len(result) != 2 or any(type(value) not in (int, float) for value in result):
+        return False
+    return 0 <= result[0] <= result[1] < float("inf")

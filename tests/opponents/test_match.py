@@ -1,0 +1,121 @@
+"""Matches between two players: sides, results, intervals, replays."""
+
+import dataclasses
+
+import pytest
+
+from arena.errors import ArenaError
+from arena.replay import read, write
+from opponents.match import play, wilson
+from opponents.players import Function, Scripted
+
+
+def results_of(*arguments, **options):
+    """Everything but the speed, which no two runs share."""
+    return dataclasses.replace(play(*arguments, **options), turns_per_second=0.0)
+
+
+@pytest.mark.parametrize(
+    ("wins", "matches", "low", "high"),
+    [
+        # The examples of Newcombe (1998), method 3
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+        # By hand: (0.5 + 0.19207) / 1.38415 -+ 1.95996 * sqrt(0.025 + 0.0096036) / 1.38415
+        (5, 10, 0.2366, 0.7634),
+        (10, 10, 0.7225, 1.0),
+    ],
+)
+def test_wilsons_interval(wins, matches, low, high):
+    assert wilson(wins, matches) == pytest.approx((low, high), abs=6e-5)
+
+
+def test_every_batch_size_gives_the_same_results():
+    whole = results_of("level3", "level2:0.1", 80, seed=4, record=True)
+    assert results_of("level3", "level2:0.1", 80, seed=4, record=True, batch=17) == whole
+    assert results_of("level3", "level2:0.1", 80, seed=5) != whole
+
+
+@pytest.mark.needs_cuda
+def test_every_device_gives_the_same_results():
+    options = {"matches": 80, "seed": 4, "record": True}
+    on_gpu = results_of("level3", "level2:0.1", device="cuda", **options)
+    assert on_gpu == results_of("level3", "level2:0.1", **options)
+
+
+def test_home_wins_on_either_side():
+    """Of two matches home is red in the first and blue in the second."""
+    results = play("level3", "level0", 2, record=True)
+    assert (results.wins, results.draws, results.losses) == (2, 0, 0)
+    swapped = play("level0", "level3", 2)
+    assert (swapped.wins, swapped.draws, swapped.losses) == (0, 0, 2)
+    assert (swapped.home_score, swapped.home_deaths) != (swapped.away_score, swapped.away_deaths)
+
+
+def test_the_sides_change_after_half_of_the_matches():
+    seen = []
+
+    def note(observation, snake):
+        seen.append(snake)
+        return 0
+
+    play(Function(note), "level0", 3, batch=1)
+    assert [seen[turn * 3] for turn in (0, 200, 400)] == [0, 0, 3]  # the odd match is played as red
+
+
+def test_numbers_fit_together():
+    results = play("level2", "level1", 30)
+    assert results.wins + results.draws + results.losses == results.matches == 30
+    assert results.turns == 30 * 200
+    assert results.turns_per_second > 0
+    assert results.home_score == pytest.approx(3 * results.home_length - 9)
+    assert results.points == pytest.approx((results.wins + results.draws / 2) / 30)
+    assert results.win_rate_low < results.win_rate < results.win_rate_high
+    assert results.replays == {}
+
+
+def test_replays_of_the_first_the_closest_and_the_worst_match(tmp_path):
+    results = play("level2", "level3", 40, seed=9, record=True, batch=16)
+    leads = {}
+    for which, replay in results.replays.items():
+        write(tmp_path / which, replay)
+        assert read(tmp_path / which) == replay
+        home_is_red = replay.match < 20
+        assert (replay.red, replay.blue) == (("level2", "level3") if home_is_red else ("level3", "level2"))
+        red_lead = replay.result["red_score"] - replay.result["blue_score"]
+        leads[which] = red_lead if home_is_red else -red_lead
+    assert results.replays["first"].match == 0
+    assert leads["worst"] < min(0, leads["first"])
+    assert abs(leads["closest"]) <= abs(leads["first"])
+
+
+def test_a_replay_is_of_the_match_that_was_counted():
+    one = play("level2", "level3", 1, seed=3, record=True)
+    replay = one.replays["worst"]
+    assert (replay.result["red_score"], replay.result["blue_score"]) == (one.home_score, one.away_score)
+    assert len(replay.turns) == one.turns
+
+
+def test_a_forfeited_match_is_lost(tmp_path):
+    (tmp_path / "submission.py").write_text(
+        "def my_controller(observation, space, continuous): raise ValueError('no')\n"
+    )
+    results = play(str(tmp_path), "level0", 4)
+    assert (results.losses, results.home_forfeits, results.away_forfeits) == (4, 4, 0)
+    assert any("ValueError" in line for line in results.problems)
+    results = play("level0", str(tmp_path), 2)
+    assert (results.wins, results.home_forfeits, results.away_forfeits) == (2, 0, 2)
+
+
+@pytest.mark.parametrize("options", [{"matches": 0}, {"matches": 4, "batch": 0}])
+def test_nothing_to_play(options):
+    with pytest.raises(ArenaError, match="is 0; allowed: a whole number from 1"):
+        play("level0", "level1", **options)
+
+
+def test_one_object_cannot_play_both_sides():
+    player = Scripted("level1")
+    with pytest.raises(ArenaError, match="same object"):
+        play(player, player, 2)

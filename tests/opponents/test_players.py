@@ -1,0 +1,153 @@
+"""Players: one interface for scripted opponents, functions and policies, and names that find them."""
+
+import numpy as np
+import pytest
+import torch
+
+from arena import BatchArena
+from arena.errors import ArenaError
+from arena.rules import DIRECTION, OVER, SNAKES
+from opponents.players import Function, Policy, Scripted, find, listing
+from opponents.scripted import SCRIPTED
+
+RED = torch.tensor([0, 1, 2, 6, 7, 8], dtype=torch.int32)  # of two matches
+
+
+@pytest.fixture
+def arena() -> BatchArena:
+    batch = BatchArena(2, seed=5)
+    batch.start()
+    return batch
+
+
+def moves_of(player, arena, seats=RED) -> torch.Tensor:
+    moves = torch.full((arena.matches, SNAKES), 9, dtype=torch.int8)
+    player.begin(arena, seats)
+    player.act(arena, seats, moves)
+    return moves
+
+
+def keep_on(observation, snake) -> int:
+    """Onwards from the second cell of the body to the first, around the torus."""
+    (row, column), (row2, column2) = observation[2 + snake][:2]
+    return {(9, 0): 0, (1, 0): 1, (0, 19): 2, (0, 1): 3}[(row - row2) % 10, (column - column2) % 20]
+
+
+def test_a_function_sees_the_competitions_dictionary(arena):
+    moves = moves_of(Function(keep_on), arena)
+    assert torch.equal(moves[:, :3], arena.state[:, DIRECTION : DIRECTION + 3].to(torch.int8))
+    assert (moves[:, 3:] == 9).all()  # other seats stay as they are
+
+
+def test_a_function_sees_directions_one_turn_late(arena):
+    seen = []
+
+    def look(observation, snake):
+        seen.append(observation["last_direction"])
+        return keep_on(observation, snake)
+
+    player = Function(look)
+    seats = torch.tensor([0, 1, 2], dtype=torch.int32)
+    expected = [None]
+    moves = moves_of(player, arena, seats)
+    for _ in range(3):
+        moves[moves == 9] = 0
+        expected.append([("up", "down", "left", "right")[d] for d in arena.get_match(0)["directions"]])
+        arena.play_turn(moves)
+        player.act(arena, seats, moves)
+    assert seen[::3] == expected
+    player.begin(arena, seats)
+    player.act(arena, seats, moves)
+    assert seen[-1] is None  # another batch: nothing of the one before
+
+
+def test_a_match_that_is_over_asks_nobody(arena):
+    arena.state[0, OVER] = 1
+    asked = []
+    moves_of(Function(lambda observation, snake: asked.append(snake) or 1), arena)
+    assert asked == [0, 1, 2]
+
+
+@pytest.mark.parametrize("answer", [4, -1, None, "up", 1.0, [1]])
+def test_an_answer_that_is_no_move_names_the_player(arena, answer):
+    with pytest.raises(ArenaError, match="rogue answered"):
+        moves_of(Function(lambda observation, snake: answer, name="rogue"), arena)
+
+
+class Acts:
+    """Answers the direction it already has, which stands in the features at 12 to 15."""
+
+    def act(self, observation):
+        assert observation.shape == (80,)
+        return np.argmax(observation[12:16])
+
+
+class Predicts:
+    observation = "planes"
+
+    def predict(self, observation):
+        assert observation.shape == (1208,)
+        return np.array(np.argmax(observation[1200:1204])), None
+
+
+@pytest.mark.parametrize("policy", [Acts(), Predicts()], ids=["act", "predict"])
+def test_a_policy_sees_one_snakes_row(arena, policy):
+    player = Policy(policy)
+    assert player.name == type(policy).__name__
+    moves = moves_of(player, arena)
+    assert torch.equal(moves[:, :3], arena.state[:, DIRECTION : DIRECTION + 3].to(torch.int8))
+
+
+def test_an_object_that_cannot_act_is_no_policy():
+    with pytest.raises(ArenaError, match="int has neither act"):
+        Policy(3)
+
+
+def test_names_of_scripted_opponents(arena):
+    for name in SCRIPTED:
+        assert find(name).name == name
+    player = find("level1:0.25")
+    assert isinstance(player, Scripted)
+    assert player.name == "level1:0.25"
+    assert torch.equal(moves_of(find("level1:1"), arena), moves_of(find("level0"), arena))
+
+
+def test_the_listing_describes_each():
+    described = dict(listing())
+    assert list(described) == list(SCRIPTED)
+    assert all(described.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("levle3", ["'levle3'", "did you mean level", "known: level0"]),
+        ("", ["unknown player ''", "known: level0"]),
+        ("level3:", ["'level3:'", "0.2"]),
+        ("level3:1.5", ["1.5", "0 to 1"]),
+        ("level3:nan", ["nan", "0 to 1"]),
+        ("no/such/file\0", ["unknown player"]),
+    ],
+)
+def test_a_wrong_name_is_told_in_one_line(name, parts):
+    with pytest.raises(ArenaError) as error:
+        find(name)
+    assert "\n" not in str(error.value)
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_other_paths_go_to_the_loader(tmp_path):
+    with pytest.raises(ArenaError, match="nothing here can load a player"):
+        find(str(tmp_path))
+    assert find(str(tmp_path), loader=lambda path: Scripted("level2")).name == "level2"
+
+
+def test_a_submission_is_found_by_its_file_and_by_its_folder(tmp_path):
+    (tmp_path / "submission.py").write_text(
+        "def my_controller(observation, space, continuous): return [[0, 1, 0, 0]]\n"
+    )
+    for path in (tmp_path, tmp_path / "submission.py"):
+        player = find(str(path))
+        assert player.name == f"{tmp_path.name}/submission.py"
+        player.close()

@@ -1,0 +1,479 @@
+"""Submissions as opponents: the exact dictionary in, one-hot lists out, and a broken one stops nothing."""
+
+import ast
+import gc
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from arena import ArenaError, BatchArena
+from arena.jidi import jidi_observation
+from arena.rules import SNAKES
+from opponents.submission import HOPELESS, LIMIT, Submission, random_move
+from opponents.submission_worker import read_move
+
+GOOD = "def my_controller(observation, action_space, is_act_continuous):\n    return [[0, 0, 0, 1]]\n"
+QUICK = 0.4  # seconds for a move of a submission that hangs
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "submission.py"
+    path.write_text(text)
+    return path
+
+
+def controller(body: str, before: str = "") -> str:
+    """A submission whose controller has this body."""
+    lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
+    return f"{before}\ndef my_controller(observation, action_space, is_act_continuous):\n{lines}"
+
+
+class Game:
+    """A batch in which the submission plays red (or blue) and the others at random."""
+
+    def __init__(self, matches: int = 1, seed: int = 1, blue: bool = False) -> None:
+        self.arena = BatchArena(matches, seed=seed)
+        self.arena.start()
+        first = 3 if blue else 0
+        seats = [b * SNAKES + first + i for b in range(matches) for i in range(3)]
+        self.seats = torch.tensor(seats, dtype=torch.int32)
+        self.mine = slice(first, first + 3)
+        self.random = torch.Generator().manual_seed(seed)
+
+    def turn(self, submission: Submission) -> torch.Tensor:
+        """Play a turn; the moves of the submission."""
+        moves = torch.randint(0, 4, (self.arena.matches, SNAKES), generator=self.random).to(torch.int8)
+        kept = moves.clone()
+        submission.act(self.arena, self.seats, moves)
+        kept[:, self.mine] = moves[:, self.mine]
+        assert torch.equal(kept, moves)
+        self.arena.play_turn(moves)
+        return moves[:, self.mine]
+
+    def drawn(self, b: int = 0) -> list[int]:
+        """The random moves that stand in for the submission's on this turn."""
+        snakes = range(SNAKES)[self.mine]
+        return [random_move(self.arena.state[b].numpy(), int(self.arena.keys[b]), snake) for snake in snakes]
+
+
+def children() -> set[int]:
+    """Processes started from here, the ended ones that nobody waited for included."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):  # it ended meanwhile
+            continue
+        if parent == os.getpid():
+            found.add(int(stat.parent.name))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_child_is_left():
+    before = children()
+    yield
+    assert children() <= before
+
+
+ECHO = controller(
+    "with open('seen.txt', 'a') as file:\n    file.write(repr(observation) + '\\n')\nreturn [[0, 1, 0, 0]]"
+)
+
+
+@pytest.mark.parametrize("blue", [False, True])
+def test_the_controller_gets_the_exact_dictionary_for_whole_matches(tmp_path, blue) -> None:
+    game = Game(2, seed=5, blue=blue)
+    expected = []
+    before: list[list[int] | None] = [None, None]
+    deaths = 0
+    with Submission(written(tmp_path, ECHO)) as submission:
+        assert submission.name == f"{tmp_path.name}/submission.py"
+        submission.begin(game.arena, game.seats)
+        while not game.arena.events.over.any():
+            matches = [game.arena.get_match(b) for b in range(2)]
+            for match, last in zip(matches, before, strict=True):
+                expected += [jidi_observation(match, snake, last) for snake in range(SNAKES)[game.mine]]
+            assert (game.turn(submission) == 1).all()
+            before = [match["directions"] for match in matches]
+            deaths += int(game.arena.events.died.sum())
+        assert submission.problems == []
+        assert submission.forfeited == set()
+    seen = [ast.literal_eval(line) for line in (tmp_path / "seen.txt").read_text().splitlines()]
+    assert deaths > 0  # so respawned snakes and their directions were among them
+    assert seen == expected
+    assert all(list(a) == list(b) for a, b in zip(seen, expected, strict=True))
+
+
+def test_last_direction_is_one_turn_late_and_unset_at_each_start(tmp_path) -> None:
+    game = Game()
+    with Submission(written(tmp_path, ECHO)) as submission:
+        submission.begin(game.arena, game.seats)
+        for _ in range(3):
+            game.turn(submission)
+        game.arena.start()  # a new match in the slot, noticed without begin
+        game.turn(submission)
+        submission.act(game.arena, game.seats[:1], torch.zeros(1, SNAKES, dtype=torch.int8))
+    seen = [ast.literal_eval(line)["last_direction"] for line in (tmp_path / "seen.txt").read_text().splitlines()]
+    assert [last is None for last in seen] == [True] * 3 + [False] * 6 + [True] * 3 + [False]
+
+
+COUNTER = controller("global calls\ncalls += 1\nreturn [[int(i == calls % 4) for i in range(4)]]", "calls = 0")
+
+
+def test_every_match_has_state_of_its_own(tmp_path) -> None:
+    game = Game(3)
+    with Submission(written(tmp_path, COUNTER)) as submission:
+        submission.begin(game.arena, game.seats)
+        assert game.turn(submission).tolist() == [[1, 2, 3]] * 3
+        assert game.turn(submission).tolist() == [[0, 1, 2]] * 3
+        game.arena.start(torch.tensor([False, True, False]))
+        submission.begin(game.arena, game.seats[3:6])
+        assert game.turn(submission).tolist() == [[3, 0, 1], [1, 2, 3], [3, 0, 1]]
+        assert submission.problems == []
+
+
+def test_matches_that_are_over_are_not_asked(tmp_path) -> None:
+    game = Game()
+    match = game.arena.get_match(0)
+    game.arena.set_match(0, match | {"turn": 200})
+    with Submission(written(tmp_path, ECHO)) as submission:
+        submission.begin(game.arena, game.seats)
+        game.turn(submission)
+    assert not (tmp_path / "seen.txt").exists()
+
+
+def test_seats_may_be_few_or_none(tmp_path) -> None:
+    game = Game(2)
+    moves = torch.full((2, SNAKES), 9, dtype=torch.int8)
+    with Submission(written(tmp_path, GOOD)) as submission:
+        submission.begin(game.arena, game.seats[:0])
+        submission.act(game.arena, game.seats[:0], moves)
+        assert (moves == 9).all()
+        submission.act(game.arena, torch.tensor([7, 10], dtype=torch.int32), moves)
+    assert moves.tolist() == [[9] * 6, [9, 3, 9, 9, 3, 9]]
+
+
+def test_helpers_and_weights_beside_it_load_and_the_action_space_is_the_competitions(tmp_path) -> None:
+    np.save(tmp_path / "weights.npy", np.array([0, 0, 1, 0]))
+    (tmp_path / "search.py").write_text("CHOSEN = 'own helper'\n")  # a name of ours too
+    text = controller(
+        "assert search.CHOSEN == 'own helper' and is_act_continuous is False\n"
+        "assert action_space[0].__class__.__name__ == 'Discrete' and action_space[0].sample() in range(4)\n"
+        "assert os.environ['OMP_NUM_THREADS'] == '1' and 'SECRET' not in os.environ\n"
+        "return weights[None]",
+        "import os, numpy, search\nweights = numpy.load('weights.npy')\n"
+        "assert (numpy.load(os.path.join(os.path.dirname(__file__), 'weights.npy')) == weights).all()\n",
+    )
+    game = Game()
+    os.environ["SECRET"] = "1"
+    try:
+        with Submission(written(tmp_path, text)) as submission:
+            submission.begin(game.arena, game.seats)
+            assert game.turn(submission).tolist() == [[2, 2, 2]]
+            assert submission.problems == []
+    finally:
+        del os.environ["SECRET"]
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_prints_and_edits_of_the_observation_change_nothing(tmp_path) -> None:
+    body = (
+        "print('x' * 200_000, flush=True)\nprint('y' * 200_000, file=sys.stderr)\nos.write(1, b'z' * 100)\n"
+        "with open('seen.txt', 'a') as file:\n    file.write(repr(observation) + '\\n')\n"
+        "observation[1].clear()\nobservation[2][0][0] = 99\nobservation.clear()\nreturn [[1, 0, 0, 0]]"
+    )
+    game = Game()
+    with Submission(written(tmp_path, controller(body, "import os, sys\nprint('loading')"))) as submission:
+        submission.begin(game.arena, game.seats)
+        match = game.arena.get_match(0)
+        for _ in range(2):
+            assert game.turn(submission).tolist() == [[0, 0, 0]]
+        assert submission.problems == []
+    seen = [ast.literal_eval(line) for line in (tmp_path / "seen.txt").read_text().splitlines()]
+    assert seen[:3] == [jidi_observation(match, snake, None) for snake in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "move"),
+    [
+        ([[0, 0, 1, 0]], 2),
+        (((0, 1, 0, 0),), 1),
+        ([[0, 1, 1, 0]], 1),
+        ([[1.0, 0.0, 0.0, 0.0]], 0),
+        (np.array([[0, 0, 0, 1]]), 3),
+        ([np.array([0.0, 0.0, 0.0, 1.0])], 3),
+        (torch.tensor([[0, 1, 0, 0]]), 1),
+        ([[float("nan"), 1, 0, 0]], 1),
+    ],
+)
+def test_what_counts_as_a_move(answer, move) -> None:
+    assert read_move(answer) == move
+
+
+NONSENSE = [
+    None,
+    1,
+    "right",
+    [],
+    [[]],
+    [0, 0, 0, 1],
+    [[0, 0, 1]],
+    [[0, 0, 0, 0, 1]],
+    [[0, 0, 0, 0]],
+    [[float("nan")] * 4],
+    [["1"] * 4],
+    [[0.25] * 4],
+    ["0001"],
+    [None],
+    [0] * 10**6,
+    [[[1], [0], [0], [0]]],
+    {0: [0, 0, 0, 1]},
+    object(),
+    np.zeros((1, 4)),
+]
+
+
+@pytest.mark.parametrize("answer", NONSENSE)
+def test_what_does_not(answer) -> None:
+    assert "instead of [[one-hot of 4]]" in read_move(answer)
+
+
+BREAKS = {
+    "return 1": "returned 1 instead of",
+    "raise ValueError('bad\\nluck\\x1b[31m')": "raised ValueError: bad luck?[31m",
+    "raise SystemExit(0)": "raised SystemExit: 0",
+    "return my_controller(observation, action_space, is_act_continuous)": "raised RecursionError",
+    "return bytearray(10**15)": "raised MemoryError",
+    "os._exit(3)": "ended its process (exit code 3)",
+    "os.kill(os.getpid(), signal.SIGSEGV)": "crashed (signal 11)",
+    "os.closerange(0, 100)\nwhile True: pass": "closed or disturbed its pipe",
+    "for fd in range(3, 20):\n    with suppress(OSError): os.write(fd, b'\\xff' * 9)\nwhile True: pass": (
+        "closed or disturbed its pipe"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", BREAKS)
+def test_a_move_that_cannot_be_had_is_drawn_and_the_reason_told(tmp_path, body) -> None:
+    text = controller(
+        f"if observation['controlled_snake_index'] != 3: return [[0, 0, 1, 0]]\n{body}",
+        "import os, signal\nfrom contextlib import suppress",
+    )
+    game = Game(2)
+    with Submission(written(tmp_path, text), seconds_per_move=5) as submission:
+        submission.begin(game.arena, game.seats)
+        for turn in range(1, 3):
+            drawn = [game.drawn(b)[1] for b in range(2)]
+            assert game.turn(submission).tolist() == [[2, drawn[0], 2], [2, drawn[1], 2]]
+            (problem,) = submission.problems
+            assert problem.startswith(f"{submission.name}: {BREAKS[body]}")
+            assert problem.endswith(f"({2 * turn} x)")
+            assert problem.isprintable()
+        assert submission.forfeited == set()
+
+
+def test_a_drawn_move_is_never_the_reversal(tmp_path) -> None:
+    game = Game(8)
+    with Submission(written(tmp_path, controller("return None"))) as submission:
+        submission.begin(game.arena, game.seats)
+        for _ in range(5):
+            directions = torch.tensor([game.arena.get_match(b)["directions"][:3] for b in range(8)])
+            assert (game.turn(submission) != directions ^ 1).all()
+
+
+HANGS = controller("while observation['controlled_snake_index'] == 3: pass\nreturn [[0, 0, 1, 0]]")
+
+
+def test_a_move_that_hangs_is_stopped_and_the_others_go_on(tmp_path) -> None:
+    game = Game(2)
+    with Submission(written(tmp_path, HANGS), seconds_per_move=QUICK) as submission:
+        submission.begin(game.arena, game.seats)
+        drawn = [game.drawn(b)[1] for b in range(2)]
+        assert game.turn(submission).tolist() == [[2, drawn[0], 2], [2, drawn[1], 2]]
+        assert submission.problems == [f"{submission.name}: took longer than {QUICK} s and was stopped (2 x)"]
+        assert submission.forfeited == set()
+
+
+def test_a_match_with_too_many_problems_is_forfeited_until_the_next_one_starts(tmp_path) -> None:
+    game = Game(2)
+    start = game.arena.get_match(0)["snakes"][0][0]
+    body = f"global bad\nif observation['last_direction'] is None: bad = observation[2][0] == {start}\n"
+    body += "return None if bad else [[0, 0, 0, 1]]"
+    with Submission(written(tmp_path, controller(body, "bad = False"))) as submission:
+        submission.begin(game.arena, game.seats)
+        for turn in range(5):
+            assert submission.forfeited == ({0} if 3 * turn >= LIMIT else set())
+            assert game.turn(submission)[1].tolist() == [3, 3, 3]
+        assert f"forfeits a match after {LIMIT} problems (1 x)" in submission.problems[1]
+        game.arena.start()
+        submission.begin(game.arena, game.seats)
+        assert game.turn(submission).tolist() == [[3, 3, 3]] * 2
+        assert submission.forfeited == set()
+
+
+def test_one_that_never_answers_forfeits_everything(tmp_path) -> None:
+    game = Game(HOPELESS)
+    with Submission(written(tmp_path, controller("while True: pass")), seconds_per_move=0.05) as submission:
+        submission.begin(game.arena, game.seats)
+        drawn = [game.drawn(b) for b in range(HOPELESS)]
+        assert game.turn(submission).tolist() == drawn
+        assert submission.forfeited == set(range(HOPELESS))
+        assert f"forfeits all matches: stopped {HOPELESS} times in a row" in submission.problems[-1]
+
+
+def test_many_kinds_of_problems_are_kept_short(tmp_path) -> None:
+    game = Game(20)
+    # Counts in a module that all matches share.
+    text = controller("os.calls += 1\nraise ValueError(os.calls, 'x' * 10**6)", "import os\nos.calls = 0")
+    text = text.replace("os.calls = 0", "os.calls = getattr(os, 'calls', 0)")
+    with Submission(written(tmp_path, text)) as submission:
+        submission.begin(game.arena, game.seats)
+        game.turn(submission)
+        assert len(submission.problems) < 25
+        assert submission.problems[-1].endswith("other problems (40 x)")
+        assert max(map(len, submission.problems)) < 400
+
+
+UNLOADABLE = {
+    "def my_controller(:\n": "SyntaxError",
+    "import no_such_module_anywhere\n" + GOOD: "ModuleNotFoundError: No module named 'no_such_module_anywhere'",
+    "import sys\nsys.exit(1)\n": "SystemExit: 1",
+    "import os\nos._exit(4)\n": "ended its process (exit code 4)",
+    "open('missing.pth')\n" + GOOD: "FileNotFoundError",
+    "\0": "SyntaxError",
+}
+
+
+@pytest.mark.parametrize("text", UNLOADABLE)
+def test_one_that_cannot_be_loaded_forfeits_andrandom_moves_are_played(tmp_path, text) -> None:
+    game = Game(2)
+    with Submission(written(tmp_path, text)) as submission:
+        submission.begin(game.arena, game.seats)
+        for _ in range(2):
+            drawn = [game.drawn(b) for b in range(2)]
+            assert game.turn(submission).tolist() == drawn
+            assert submission.forfeited == {0, 1}
+        (problem,) = submission.problems
+        assert f"forfeits all matches: cannot be loaded: {UNLOADABLE[text]}" in problem
+
+
+def test_loading_has_a_time_limit(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("opponents.submission.LOAD_SECONDS", QUICK)
+    game = Game(2)
+    with Submission(written(tmp_path, "while True: pass\n")) as submission:
+        submission.act(game.arena, game.seats, torch.zeros(2, SNAKES, dtype=torch.int8))  # without begin, too
+        assert submission.forfeited == {0, 1}
+        assert f"cannot be loaded: took longer than {QUICK} s" in submission.problems[0]
+
+
+def test_one_that_fails_to_load_later_forfeits_only_that_match(tmp_path) -> None:
+    text = "import os\nassert not os.path.exists('once')\nopen('once', 'w').close()\n" + GOOD
+    game = Game(3)
+    with Submission(written(tmp_path, text)) as submission:
+        submission.begin(game.arena, game.seats)
+        drawn = [game.drawn(b) for b in range(3)]
+        assert game.turn(submission).tolist() == [[3, 3, 3], *drawn[1:]]
+        assert submission.forfeited == {1, 2}
+        assert game.turn(submission)[0].tolist() == [3, 3, 3]
+        assert submission.problems == [f"{submission.name}: cannot be loaded: AssertionError: (2 x)"]
+
+
+def test_a_file_without_a_controller_is_the_callers_mistake(tmp_path) -> None:
+    game = Game()
+    with Submission(written(tmp_path, "my_controller = 3\n")) as submission:
+        with pytest.raises(ArenaError, match=r"submission\.py': it has no function my_controller\("):
+            submission.begin(game.arena, game.seats)
+        game.turn(submission)  # whoever goes on all the same is not stopped
+        assert submission.forfeited == {0}
+
+
+def test_a_missing_file_and_a_bad_limit_are_refused_at_once(tmp_path) -> None:
+    for path in (tmp_path / "submission.py", tmp_path):
+        with pytest.raises(ArenaError, match="there is no such file"):
+            Submission(path)
+    for seconds in (0, -1, float("nan"), "1", None):
+        with pytest.raises(ArenaError, match="seconds_per_move"):
+            Submission(written(tmp_path, GOOD), seconds)
+
+
+def ends(pid: int) -> bool:
+    """Whether a process has ended or does so within ten seconds."""
+    try:
+        watch = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    ended, _, _ = select.select([watch], [], [], 10)
+    os.close(watch)
+    return bool(ended)
+
+
+needs_pidfd = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="watches processes in Linux's way")
+TELLS = "import os, subprocess, sys\n"
+TELLS += "other = subprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
+TELLS += "with open('pids.txt', 'w') as file:\n    file.write(f'{os.getpid()} {other.pid}')\n" + GOOD
+
+
+@needs_pidfd
+@pytest.mark.parametrize("how", ["close", "forgotten"])
+def test_the_process_and_what_it_started_are_gone_at_the_end(tmp_path, how) -> None:
+    game = Game()
+    submission = Submission(written(tmp_path, TELLS))
+    submission.begin(game.arena, game.seats)
+    game.turn(submission)
+    pids = [int(pid) for pid in (tmp_path / "pids.txt").read_text().split()]
+    assert pids[0] in children()
+    if how == "close":
+        submission.close()
+        submission.close()
+    else:
+        del submission
+        gc.collect()
+    assert pids[0] not in children()
+    assert ends(pids[1])
+
+
+def test_a_closed_one_starts_again_when_asked(tmp_path) -> None:
+    game = Game()
+    with Submission(written(tmp_path, COUNTER)) as submission:
+        submission.begin(game.arena, game.seats)
+        game.turn(submission)
+        submission.close()
+        assert game.turn(submission).tolist() == [[1, 2, 3]]
+        assert submission.problems == []
+
+
+def test_one_that_ends_between_turns_is_started_again(tmp_path) -> None:
+    game = Game()
+    text = "import os\nwith open('pids.txt', 'w') as file:\n    file.write(str(os.getpid()))\n" + GOOD
+    with Submission(written(tmp_path, text)) as submission:
+        submission.begin(game.arena, game.seats)
+        game.turn(submission)
+        pid = int((tmp_path / "pids.txt").read_text())
+        os.kill(pid, signal.SIGTERM)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        drawn = game.drawn()
+        assert game.turn(submission).tolist() == [[drawn[0], 3, 3]]
+        assert submission.problems == [f"{submission.name}: crashed (signal 15) (1 x)"]
+
+
+@needs_pidfd
+def test_the_process_ends_when_the_arena_is_killed(tmp_path) -> None:
+    program = (
+        "import os, sys, torch; from arena import BatchArena; from opponents.submission import Submission\n"
+        f"rival = Submission({str(written(tmp_path, TELLS.replace('while True: pass', '')))!r})\n"
+        "arena = BatchArena(1); arena.start(); rival.begin(arena, torch.tensor([0, 1, 2], dtype=torch.int32))\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, check=False)
+    assert done.returncode == -9
+    pid = int((tmp_path / "pids.txt").read_text().split()[0])
+    assert ends(pid)
