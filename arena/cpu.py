@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # Measured: below this many matches waking the other cores costs more than they bring.
 PARALLEL_FROM = 192
-# Seats that one core encodes at a stretch: whole matches, whose shared part is then worked out once.
-CHUNK = 32 * rules.SNAKES
+CHUNK = 32  # matches that one core takes at a stretch
+CHUNK_SEATS = CHUNK * rules.SNAKES  # whole matches: what their seats share is then worked out once
 
 
 @njit
@@ -42,8 +42,18 @@ def play_serial(state, keys, moves, ate, died, reward, over):
 
 @njit_parallel
 def play_parallel(state, keys, moves, ate, died, reward, over):
-    for b in prange(state.shape[0]):
-        over[b] = rules.play_turn(state[b], int(keys[b]), moves[b], ate[b], died[b], reward[b])
+    for chunk in prange((state.shape[0] + CHUNK - 1) // CHUNK):
+        p = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+        play_serial(state[p], keys[p], moves[p], ate[p], died[p], reward[p], over[p])
+
+
+@njit
+def all_moves_in_range(moves):
+    seen = 0
+    for b in range(moves.shape[0]):
+        for snake in range(rules.SNAKES):
+            seen |= int(moves[b, snake])
+    return seen & ~3 == 0
 
 
 @njit
@@ -61,9 +71,9 @@ def features_serial(state, seats, out):
 
 @njit_parallel
 def features_parallel(state, seats, out):
-    for chunk in prange((seats.shape[0] + CHUNK - 1) // CHUNK):
-        part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        features_serial(state, seats[part], out[part])
+    for chunk in prange((seats.shape[0] + CHUNK_SEATS - 1) // CHUNK_SEATS):
+        p = slice(chunk * CHUNK_SEATS, (chunk + 1) * CHUNK_SEATS)
+        features_serial(state, seats[p], out[p])
 
 
 @njit
@@ -76,10 +86,9 @@ def planes_serial(state, seats, out):
 
 @njit_parallel
 def planes_parallel(state, seats, out):
-    for i in prange(seats.shape[0]):
-        out[i, :] = 0
-        seat = int(seats[i])
-        observe.planes(state[seat // rules.SNAKES], seat % rules.SNAKES, out[i])
+    for chunk in prange((seats.shape[0] + CHUNK_SEATS - 1) // CHUNK_SEATS):
+        p = slice(chunk * CHUNK_SEATS, (chunk + 1) * CHUNK_SEATS)
+        planes_serial(state, seats[p], out[p])
 
 
 class CpuLoops:
@@ -96,12 +105,15 @@ class CpuLoops:
         self._events = tuple(tensor.numpy() for tensor in arena.events)
         self._seed, self._stride = arena.seed, arena.stride
         self._play = play_parallel if arena.matches >= PARALLEL_FROM else play_serial
+        self._over = arena.events.over
 
     def start(self, mask: torch.Tensor) -> None:
-        start_serial(self._state, self._keys, self._numbers, mask.numpy(), self._seed, self._stride)
+        # Most often it is our own tensor, whose view is at hand: making one takes longer than starting the matches.
+        chosen = self._events[3] if mask is self._over else mask.numpy()
+        start_serial(self._state, self._keys, self._numbers, chosen, self._seed, self._stride)
 
     def play(self) -> None:
-        if (self._moves & ~3).any():
+        if not all_moves_in_range(self._moves):
             b, snake = np.argwhere(self._moves & ~3)[0]
             raise ArenaError(
                 f"action of snake {snake} in match {b} is outside 0-3 (up, down, left, right); nothing was played"

@@ -16,7 +16,6 @@ for _old, _new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezo
         setattr(np, _old, getattr(np, _new))
 
 from numba import cuda  # noqa: E402
-from numba.core.errors import NumbaPerformanceWarning  # noqa: E402
 
 from arena import observe, rules  # noqa: E402
 from arena.rng import match_key  # noqa: E402
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from arena.batch import BatchArena
 
 THREADS = 128
-warnings.filterwarnings("ignore", ".*Grid size", NumbaPerformanceWarning)  # a small batch is the user's choice
+warnings.filterwarnings("ignore", ".*Grid size")  # a small batch is the user's choice
 
 
 @cuda.jit(cache=True)

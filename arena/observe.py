@@ -81,6 +81,8 @@ F_MATES = 50  # [2 x 5] nearest first: rows, columns, length, direction in rows,
 F_FOES = 60  # [3 x 5] likewise
 F_WIDTH = 80  # the last five bytes are always 0
 
+NOWHERE = 64  # more than any distance: a bean that is not there
+ALL_NOWHERE = 0x4040404040
 LEAD_MAX = 15  # the longest way on the torus is 5 + 10
 MASK32 = 0xFFFFFFFF
 MASK40 = 0xFFFFFFFFFF
@@ -101,16 +103,18 @@ def measure(match):
     head_columns = pack_columns(match, HEAD, SNAKES)
     bean_rows = pack_rows(match, BEANS, BEANS_MAX)
     bean_columns = pack_columns(match, BEANS, BEANS_MAX)
+    shift = 8 * int(match[BEAN_COUNT])
+    missing = ALL_NOWHERE >> shift << shift
     return (
         (head_rows, head_columns),
         (bean_rows, bean_columns),
         (
-            distances(bean_rows, bean_columns, head_rows, head_columns, 0),
-            distances(bean_rows, bean_columns, head_rows, head_columns, 1),
-            distances(bean_rows, bean_columns, head_rows, head_columns, 2),
-            distances(bean_rows, bean_columns, head_rows, head_columns, 3),
-            distances(bean_rows, bean_columns, head_rows, head_columns, 4),
-            distances(bean_rows, bean_columns, head_rows, head_columns, 5),
+            distances(bean_rows, bean_columns, head_rows, head_columns, 0) + missing,
+            distances(bean_rows, bean_columns, head_rows, head_columns, 1) + missing,
+            distances(bean_rows, bean_columns, head_rows, head_columns, 2) + missing,
+            distances(bean_rows, bean_columns, head_rows, head_columns, 3) + missing,
+            distances(bean_rows, bean_columns, head_rows, head_columns, 4) + missing,
+            distances(bean_rows, bean_columns, head_rows, head_columns, 5) + missing,
         ),
         (team_length(match, 0), team_length(match, TEAM)),
     )

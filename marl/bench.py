@@ -1,6 +1,7 @@
 """snakes bench: how fast things run here, as a table or as JSON."""
 
 import argparse
+import importlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +10,8 @@ from typing import Any, NamedTuple
 from marl import machine
 
 WINDOWS = 5
-SUBJECTS = ("arena",)
+# subject: (module, class) that yields the rows
+SUBJECTS = {"arena": ("marl.bench_arena", "ArenaBench"), "opponents": ("marl.bench_opponents", "OpponentsBench")}
 
 
 class Row(NamedTuple):
@@ -31,25 +33,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "arena: turns of random moves in which finished matches start again, all matches at different turns.\n"
         "  CPU: `step` with moves drawn beforehand, alone and with each encoder; and one PettingZoo environment.\n"
         "  GPU: the same inside one CUDA graph of 20 turns; `random` draws the moves on the device.\n"
+        "opponents: all six seats played by one scripted opponent, its decisions and the step; on the CPU also the\n"
+        "  step alone in the same matches (the same moves, written down), and how many times slower a turn gets.\n"
         f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
     )
-    parser.add_argument("subject", nargs="?", default="arena", type=_subject, help="what to measure: arena (default)")
+    parser.add_argument("subject", nargs="?", default="arena", type=_subject, help="arena (default) or opponents")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")
     parser.add_argument(
         "--matches",
         type=_numbers,
         metavar="N,N",
-        help="batch sizes (default: 1,64,1024,16384 on the CPU, 16384,65536,131072,262144 on a GPU)",
+        help="batch sizes (default for the arena: 1,64,1024,16384 on the CPU, 16384,65536,131072,262144 on a GPU; "
+        "for opponents: 1024 and 16384,65536)",
     )
-    parser.add_argument("--threads", type=_numbers, metavar="N,N", help="CPU threads (default: 1 and all)")
+    parser.add_argument(
+        "--threads", type=_numbers, metavar="N,N", help="CPU threads (default: 1 and all; opponents: 1)"
+    )
     parser.add_argument("--seconds", type=_positive, default=1.0, metavar="S", help="time per row (default: 1)")
 
 
 def run(args: argparse.Namespace) -> int:
-    from marl.bench_arena import ArenaBench
-
-    bench = ArenaBench(args.device, args.matches, args.threads, args.seconds)
+    module, name = SUBJECTS[args.subject]
+    bench = getattr(importlib.import_module(module), name)(args.device, args.matches, args.threads, args.seconds)
     about = {"cpu": machine.processor(), "gpus": machine.gpus(), "versions": machine.versions()}
     if args.json:
         rows = [row.as_dict() for row in bench.rows()]
@@ -84,12 +90,12 @@ def _print_table(about: dict[str, Any], rows: Iterator[Row]) -> None:
     for i, gpu in enumerate(about["gpus"]):
         print(f"GPU {i}: {gpu['name']}, {gpu['memory_gib']} GiB")
     print(", ".join(f"{name} {version or 'missing'}" for name, version in about["versions"].items()))
-    print(f"\n{'device':6} {'matches':>8} {'threads':>7}  {'what':26} {'match-turns/s':>14} {'snake-turns/s':>14}")
+    print(f"\n{'device':6} {'matches':>8} {'threads':>7}  {'what':30} {'match-turns/s':>14} {'snake-turns/s':>14}")
     for row in rows:
         rate = row.match_turns_per_second
         threads = "-" if row.threads is None else row.threads
         print(
-            f"{row.device:6} {row.matches:8,} {threads:>7}  {row.what:26} {rate:14,.0f} {6 * rate:14,.0f}", flush=True
+            f"{row.device:6} {row.matches:8,} {threads:>7}  {row.what:30} {rate:14,.0f} {6 * rate:14,.0f}", flush=True
         )
     print()
 

@@ -27,14 +27,8 @@ class ArenaBench:
     def __init__(
         self, device: str | None, matches: list[int] | None, threads: list[int] | None, seconds: float
     ) -> None:
-        most = numba.config.NUMBA_NUM_THREADS
-        if threads and max(threads) > most:
-            raise UserError(f"threads is {max(threads)}; this machine has 1 to {most}")
-        if device == "cuda" and not torch.cuda.is_available():
-            raise UserError("--device cuda was asked for, but torch sees no CUDA device")
-        self._devices = [device] if device else ["cpu"] + ["cuda"] * torch.cuda.is_available()
+        self._devices, self._threads = checked_devices(device, threads or [1, numba.config.NUMBA_NUM_THREADS])
         self._matches = matches
-        self._threads = sorted(set(threads or (1, most)))
         self._seconds = seconds
         self._first_calls: dict[str, float] = {}
 
@@ -81,6 +75,16 @@ class ArenaBench:
                 turns = _graph_turns(batch, what.startswith("random"), encoder if width else None)
                 rate = matches * best_rate(turns, GRAPH_TURNS, self._seconds)
                 yield Row("cuda", matches, None, what, rate)
+
+
+def checked_devices(device: str | None, threads: list[int]) -> tuple[list[str], list[int]]:
+    """The devices to measure on and the numbers of threads, or a UserError."""
+    most = numba.config.NUMBA_NUM_THREADS
+    if max(threads) > most:
+        raise UserError(f"threads is {max(threads)}; this machine has 1 to {most}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda was asked for, but torch sees no CUDA device")
+    return [device] if device else ["cpu"] + ["cuda"] * torch.cuda.is_available(), sorted(set(threads))
 
 
 def _first_call(device: str) -> float:
@@ -140,6 +144,11 @@ def _graph_turns(batch: arena.BatchArena, random: bool, encoder: str | None) -> 
         if encoder:
             batch.observe(encoder, out=out)
 
+    return captured(turn)[0]
+
+
+def captured(turn: Callable[[], None]) -> tuple[Callable[[int], None], int]:
+    """A turn on the GPU as a graph of several: a call that plays a multiple of them, and how many it holds."""
     side = torch.cuda.Stream()  # a graph can only be recorded of kernels that are already compiled and loaded
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -155,7 +164,7 @@ def _graph_turns(batch: arena.BatchArena, random: bool, encoder: str | None) -> 
             graph.replay()
         torch.cuda.synchronize()
 
-    return turns
+    return turns, GRAPH_TURNS
 
 
 def _pettingzoo_turns() -> Callable[[int], None]:

@@ -16,7 +16,7 @@ from marl.errors import UserError
 
 # name: (module, what it does)
 COMMANDS = {
-    "bench": ("marl.bench", "Measure the speed of the arena on this machine."),
+    "bench": ("marl.bench", "Measure the speed of the arena and of the opponents on this machine."),
     "demo": ("marl.demo", "Play one match of random moves and print the board as text."),
     "doctor": ("marl.doctor", "Show versions and devices, and check that this installation plays right."),
     "eval": ("marl.evaluate", "Play matches between two players and tell who is better, and how sure that is."),

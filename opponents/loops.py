@@ -5,7 +5,7 @@ function under that name. (Not a closure: Numba keeps no compiled code of closur
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import FunctionType
 from typing import Any
 
@@ -84,10 +84,10 @@ def _cuda_kernel(function: Callable[..., int]) -> Any:
     return cuda.jit(cache=True)(_copy(kernel, function.__name__, decide=function, cuda=cuda))
 
 
-_announced: set[tuple] = set()
+_called: set[tuple[Callable, str]] = set()
 
 
-def act(
+def bind(
     function: Callable[..., int],
     arena: BatchArena,
     seats: torch.Tensor,
@@ -95,30 +95,31 @@ def act(
     noise: float = 0.0,
     which: torch.Tensor | None = None,
     mine: int = 0,
-) -> None:
-    """Write the moves of the opponent for `seats` (int32, match * 6 + snake) into moves [B, 6] int8.
+) -> Callable[[], None]:
+    """A call that writes the opponent's moves for `seats` (int32, match * 6 + snake) into moves [B, 6] int8.
 
     With `which` [B] uint8, only in the matches where it says `mine`: so a mix of opponents needs no sorting.
-    With `noise` this share of the moves is random.
+    With `noise` this share of the moves is random. The tensors are read and written where they are at each call.
     """
     if which is None:
         which = torch.full((arena.matches,), mine, dtype=torch.uint8, device=arena.device)
-    threshold = int(noise * NOISE_ONE)
-    if (function, arena.device.type) in _announced:
-        _launch(function, arena, seats, which, mine, threshold, moves)
-        return
-    with announced(f"{function.__name__} for {arena.device.type}"):
-        _launch(function, arena, seats, which, mine, threshold, moves)
-    _announced.add((function, arena.device.type))
-
-
-def _launch(function, arena, seats, which, mine, threshold, moves) -> None:
+    arrays: tuple = (arena.state, arena.keys, seats, which)
     if arena.device.type == "cuda":
         from arena.cuda import launch
 
-        arguments = (arena.state, arena.keys, seats, which, mine, threshold, moves)
-        launch(_cuda_kernel(function), len(seats), arena.device, *arguments)
+        loop = partial(launch, _cuda_kernel(function), len(seats), arena.device)
+    else:
+        loop = _cpu_loops(function)[len(seats) >= PARALLEL_FROM]
+        arrays, moves = tuple(tensor.numpy() for tensor in arrays), moves.numpy()
+    return partial(loop, *arrays, mine, int(noise * NOISE_ONE), moves)
+
+
+def act(function: Callable[..., int], arena: BatchArena, *arguments: Any, **options: Any) -> None:
+    """Write the opponent's moves once; takes what `bind` takes."""
+    call = bind(function, arena, *arguments, **options)
+    if (function, arena.device.type) in _called:
+        call()
         return
-    one, many = _cpu_loops(function)
-    loop = many if len(seats) >= PARALLEL_FROM else one
-    loop(arena.state.numpy(), arena.keys.numpy(), seats.numpy(), which.numpy(), mine, threshold, moves.numpy())
+    with announced(f"{function.__name__} for {arena.device.type}"):
+        call()
+    _called.add((function, arena.device.type))

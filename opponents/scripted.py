@@ -7,9 +7,11 @@ it into SCRIPTED at the end of this file: every command then knows it by its nam
 None ever asks for a reversal: that would hand the move to chance.
 """
 
-from arena.jit import njit
+import numpy as np
+
+from arena.jit import njit, njit_inline
 from arena.lanes import around, forward, lane, less, smaller
-from arena.observe import near_heads, wrapped
+from arena.observe import NOWHERE, near_heads, wrapped
 from arena.rng import SLOT_POLICY, draw_below
 from arena.rules import (
     BEAN,
@@ -17,6 +19,7 @@ from arena.rules import (
     BEANS,
     BEANS_MAX,
     BOARD,
+    CELLS,
     COLUMNS,
     DIRECTION,
     DOWN,
@@ -26,6 +29,7 @@ from arena.rules import (
     LENGTH,
     RIGHT,
     ROWS,
+    SNAKE,
     TEAM,
     TURN,
     UP,
@@ -36,11 +40,9 @@ from opponents.bitboard import EMPTY, either, is_empty, of_cell
 from opponents.search import beans, bodies, contest, explore, may_stay
 
 NEVER = -1 << 30
-NO_BEAN = 1 << 20
-DEAD = 1000  # a move that is sure death costs this much
 
 
-@njit
+@njit_inline
 def level0(match, shared, key, snake):
     """Random: any move but the reversal."""
     back = int(match[DIRECTION + snake]) ^ 1
@@ -48,7 +50,7 @@ def level0(match, shared, key, snake):
     return pick if pick < back else pick + 1
 
 
-@njit
+@njit_inline
 def bean_distances(shared, snake):
     """Moves to each bean, in lanes: for the snake itself, the nearest mate and the nearest foe."""
     d0, d1, d2, d3, d4, d5 = shared[2]
@@ -61,7 +63,7 @@ def bean_distances(shared, snake):
     return own, smaller(mate0, mate1), smaller(d3, smaller(d4, d5))
 
 
-@njit
+@njit_inline
 def meetings(shared, snake):
     """Per move how many other heads could enter the same cell: four bytes for foes, then four for mates."""
     rows = forward(shared[0][0], lane(shared[0][0], snake), ROWS)
@@ -69,17 +71,16 @@ def meetings(shared, snake):
     return near_heads(rows, columns, around(rows, ROWS) + around(columns, COLUMNS), snake)
 
 
-@njit
-def cheapest(match, cost):
+@njit_inline
+def cheapest(cost):
     """The bean whose lane holds the smallest number; -1 if there are no beans."""
-    best = NO_BEAN
-    for i in range(BEANS_MAX):
-        entry = lane(cost, i) << 3 | i
-        best = min(best, entry if i < match[BEAN_COUNT] else NO_BEAN)
-    return best & 7 if best < NO_BEAN else -1
+    best = lane(cost, 0) << 3
+    for i in range(1, BEANS_MAX):
+        best = min(best, lane(cost, i) << 3 | i)
+    return best & 7 if best < NOWHERE << 3 else -1
 
 
-@njit
+@njit_inline
 def ways_to(shared, snake, bean):
     """The moves that bring a snake nearer to a bean, as bits."""
     if bean < 0:
@@ -94,101 +95,134 @@ def ways_to(shared, snake, bean):
     return up | down | left | right
 
 
-@njit
-def order(a, b):
-    """The larger first."""
-    return max(a, b), min(a, b)
+def _preferences() -> np.ndarray:
+    """For each direction and set of ways: the three moves that are no reversal, best first, two bits each.
+
+    A move that brings nearer goes before one that does not, then straight on before a turn.
+    """
+    table = np.zeros(64, np.uint8)
+    for direction in range(4):
+        for ways in range(16):
+            moves = [move for move in range(4) if move != direction ^ 1]
+            moves.sort(key=lambda move: -merit(direction, ways, move))
+            table[direction << 4 | ways] = moves[0] | moves[1] << 2 | moves[2] << 4
+    return table
 
 
-@njit
-def ranked(direction, ways):
-    """The three moves that are no reversal, best first, each as 4 * score + move: nearer is 4, straight on is 1."""
-    turn = UP if direction >= LEFT else LEFT
-    a = ((ways >> direction & 1) * 4 + 1) * 4 + direction
-    b = (ways >> turn & 1) * 16 + turn
-    c = (ways >> (turn + 1) & 1) * 16 + turn + 1
-    a, b = order(a, b)
-    b, c = order(b, c)
-    a, b = order(a, b)
-    return a, b, c
+@njit_inline
+def merit(direction, ways, move):
+    """What speaks for a move before its dangers are looked at: 4 if it brings nearer, 1 if it is straight on."""
+    return (ways >> move & 1) * 4 + int(move == direction)
 
 
-@njit
+PREFERENCES = _preferences()
+
+
+@njit_inline
+def preferred(direction, ways):
+    """The three moves that are no reversal, best first, two bits each."""
+    return int(PREFERENCES[direction << 4 | ways])
+
+
+@njit_inline
 def level1(match, shared, key, snake):
     """Greedy: straight for the nearest bean, whatever is in the way."""
     own = bean_distances(shared, snake)[0]
-    ways = ways_to(shared, snake, cheapest(match, own))
-    return ranked(int(match[DIRECTION + snake]), ways)[0] & 3
+    ways = ways_to(shared, snake, cheapest(own))
+    return preferred(int(match[DIRECTION + snake]), ways) & 3
 
 
-@njit
+@njit_inline
 def level2(match, shared, key, snake):
     """Greedy with open eyes: the nearest bean that no mate is nearer to, around occupied cells."""
     own, mate, _ = bean_distances(shared, snake)
     # A bean that a mate is nearer to counts as eight moves further off.
-    ways = ways_to(shared, snake, cheapest(match, own + less(mate, own) * 8))
+    ways = ways_to(shared, snake, cheapest(own + less(mate, own) * 8))
     head = int(match[HEAD + snake])
-    moves = ranked(int(match[DIRECTION + snake]), ways)
-    for move in moves:
-        there = match[BOARD + neighbour(head, move & 3)]
+    moves = preferred(int(match[DIRECTION + snake]), ways)
+    for place in range(3):
+        move = moves >> 2 * place & 3
+        there = match[BOARD + neighbour(head, move)]
         if there in (FREE, BEAN):
-            return move & 3
-    return moves[0] & 3
+            return move
+    return moves & 3
 
 
-@njit
-def exits(match, cell):
-    """Ways on from a cell that is entered on this turn: neighbours that will be free by the next."""
-    free = 0
-    for direction in range(4):
-        free += int(turns_until_free(match, neighbour(cell, direction)) <= 2)
-    return free
+@njit_inline
+def beside(match, snake, cell):
+    """What one neighbour of a cell that is entered on this turn means: a way on, a foe's head, a mate's head.
+
+    A byte for each, so that the four neighbours can be added up.
+    """
+    there = int(match[BOARD + cell])
+    other = there - SNAKE
+    head = (there != FREE) & (there != BEAN) & (match[HEAD + other] == cell) & (other != snake)
+    foe = (other < TEAM) != (snake < TEAM)
+    return int(turns_until_free(match, cell) <= 2) | int(head & foe) << 8 | int(head & (not foe)) << 16
 
 
-@njit
+@njit_inline
+def surroundings(match, snake, cell):
+    """The sum of `beside` over the four neighbours of a cell."""
+    column = cell % COLUMNS
+    up = cell - COLUMNS + (CELLS if cell < COLUMNS else 0)
+    down = cell + COLUMNS - (CELLS if cell >= CELLS - COLUMNS else 0)
+    left = cell - 1 + (COLUMNS if column == 0 else 0)
+    right = cell + 1 - (COLUMNS if column == COLUMNS - 1 else 0)
+    vertical = beside(match, snake, up & 255) + beside(match, snake, down & 255)
+    return vertical + beside(match, snake, left & 255) + beside(match, snake, right & 255)
+
+
+@njit_inline
 def level3(match, shared, key, snake):
     """Minds its head: keeps off cells that another head may enter, follows tails, shuns tight spots."""
     own, mate, _ = bean_distances(shared, snake)
-    ways = ways_to(shared, snake, cheapest(match, own + less(mate, own) * 8))
-    near = meetings(shared, snake)
+    ways = ways_to(shared, snake, cheapest(own + less(mate, own) * 8))
+    direction = int(match[DIRECTION + snake])
+    moves = preferred(direction, ways)
     head = int(match[HEAD + snake])
     best = NEVER
-    chosen = 0
-    for move in ranked(int(match[DIRECTION + snake]), ways):
-        score = move >> 2
+    chosen = direction
+    for place in range(3):
+        move = moves >> 2 * place & 3
+        score = merit(direction, ways, move)
         if best >= score:  # no move from here on can be better
             break
-        move &= 3
         cell = neighbour(head, move)
-        free = exits(match, cell)
-        score -= DEAD * int(turns_until_free(match, cell) > 1)
-        score -= 16 * ((near >> 8 * move & 3) + (near >> 32 + 8 * move & 3))
+        if turns_until_free(match, cell) > 1:
+            continue
+        around_it = surroundings(match, snake, cell)
+        free = around_it & 255
+        score -= 16 * ((around_it >> 8 & 255) + (around_it >> 16))
         score -= 200 * int(free == 0) + 4 * int(free == 1)
         if score > best:
             best, chosen = score, move
     return chosen
 
 
-@njit
+@njit_inline
 def level4(match, shared, key, snake):
     """Adapts: goes for beans it can win, and the longer it is the more careful it grows."""
     own, mate, foe = bean_distances(shared, snake)
-    ways = ways_to(shared, snake, cheapest(match, own + less(mate, own) * 8 + less(foe, own) * 4))
-    near = meetings(shared, snake)
+    ways = ways_to(shared, snake, cheapest(own + less(mate, own) * 8 + less(foe, own) * 4))
+    direction = int(match[DIRECTION + snake])
+    moves = preferred(direction, ways)
     head = int(match[HEAD + snake])
     care = 8 + 2 * int(match[LENGTH + snake])
     best = NEVER
-    chosen = 0
-    for move in ranked(int(match[DIRECTION + snake]), ways):
-        score = move >> 2
+    chosen = direction
+    for place in range(3):
+        move = moves >> 2 * place & 3
+        score = merit(direction, ways, move)
         if best >= score:
             break
-        move &= 3
         cell = neighbour(head, move)
         wait = turns_until_free(match, cell)
-        free = exits(match, cell)
-        score -= DEAD * int(wait > 1)
-        score -= care * (near >> 8 * move & 3) + 80 * (near >> 32 + 8 * move & 3)
+        if wait > 1:
+            continue
+        around_it = surroundings(match, snake, cell)
+        free = around_it & 255
+        score -= care * (around_it >> 8 & 255) + 80 * (around_it >> 16)
         score -= 200 * int(free == 0) + care * int(free == 1)
         if wait == 1 and may_stay(match, snake, cell):
             score -= 2 * care
@@ -215,11 +249,12 @@ def evasive(match, shared, key, snake):
     if is_empty(goals):
         goals = beans(match)
     best = NEVER
-    moves = ranked(int(match[DIRECTION + snake]), 0)
-    chosen = moves[0] & 3
-    for move in moves:
-        score = move >> 2
-        move &= 3
+    direction = int(match[DIRECTION + snake])
+    moves = preferred(direction, 0)
+    chosen = direction
+    for place in range(3):
+        move = moves >> 2 * place & 3
+        score = int(move == direction)
         cell = neighbour(head, move)
         if turns_until_free(match, cell) > 1:
             continue
@@ -246,11 +281,12 @@ def territory(match, shared, key, snake):
     taken = bodies(match)
     goals = beans(match)
     best = NEVER
-    moves = ranked(int(match[DIRECTION + snake]), 0)
-    chosen = moves[0] & 3
-    for move in moves:
-        score = move >> 2
-        move &= 3
+    direction = int(match[DIRECTION + snake])
+    moves = preferred(direction, 0)
+    chosen = direction
+    for place in range(3):
+        move = moves >> 2 * place & 3
+        score = int(move == direction)
         cell = neighbour(head, move)
         if turns_until_free(match, cell) > 1:
             continue
