@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numba import prange
+from numba import get_num_threads, prange
 
 from arena import observe, rules
 from arena.errors import ArenaError
@@ -91,6 +91,14 @@ def planes_parallel(state, seats, out):
         planes_serial(state, seats[p], out[p])
 
 
+LOOPS = {"features": (features_serial, features_parallel), "planes": (planes_serial, planes_parallel)}
+
+
+def pays_to_share(matches: int) -> bool:
+    """Whether so many matches are worth waking the other cores for, if Numba may use them."""
+    return matches >= PARALLEL_FROM and get_num_threads() > 1
+
+
 class CpuLoops:
     """The loops as BatchArena calls them: match-first memory, shared with torch."""
 
@@ -104,8 +112,8 @@ class CpuLoops:
         self._moves = arena._moves.numpy()
         self._events = tuple(tensor.numpy() for tensor in arena.events)
         self._seed, self._stride = arena.seed, arena.stride
-        self._play = play_parallel if arena.matches >= PARALLEL_FROM else play_serial
         self._over = arena.events.over
+        self._bound: tuple = ()
 
     def start(self, mask: torch.Tensor) -> None:
         # Most often it is our own tensor, whose view is at hand: making one takes longer than starting the matches.
@@ -118,15 +126,18 @@ class CpuLoops:
             raise ArenaError(
                 f"action of snake {snake} in match {b} is outside 0-3 (up, down, left, right); nothing was played"
             )
-        self._play(self._state, self._keys, self._moves, *self._events)
+        loop = play_parallel if pays_to_share(len(self._state)) else play_serial
+        loop(self._state, self._keys, self._moves, *self._events)
 
     def encode(self, encoder: str, seats: torch.Tensor, out: torch.Tensor) -> None:
-        parallel = len(seats) >= PARALLEL_FROM * rules.SNAKES
-        if encoder == "features":
-            loop, rows = (features_parallel if parallel else features_serial), out.numpy().view(np.uint64)
-        else:
-            loop, rows = (planes_parallel if parallel else planes_serial), out.numpy()
-        loop(self._state, seats.numpy(), rows)
+        if self._bound[:3] != (encoder, id(seats), id(out)):
+            rows = out.numpy().reshape(len(seats), observe.ENCODERS[encoder].width)
+            arrays = (self._state, seats.numpy(), rows.view(np.uint64) if encoder == "features" else rows)
+            # Kept with the tensors themselves, so that neither can be freed and another come in its place.
+            self._bound = (encoder, id(seats), id(out), seats, out, arrays)
+        serial, parallel = LOOPS[encoder]
+        loop = parallel if pays_to_share(len(seats) // rules.SNAKES) else serial
+        loop(*self._bound[-1])
 
     def faults(self) -> bool:
         return False

@@ -101,10 +101,11 @@ class CudaLoops:
         launch(play_kernel, self._matches, self._device, self._state, self._keys, *self._played)
 
     def encode(self, encoder: str, seats: torch.Tensor, out: torch.Tensor) -> None:
+        rows = out.view(len(seats), observe.ENCODERS[encoder].width)
         if encoder == "features":
-            kernel, rows = features_kernel, out.view(torch.int64)
+            kernel, rows = features_kernel, rows.view(torch.int64)
         else:
-            kernel, rows = planes_kernel, out.zero_()  # zeroed in bulk: byte by byte it took 20 times as long
+            kernel, rows = planes_kernel, rows.zero_()  # zeroed in bulk: byte by byte it took 20 times as long
         launch(kernel, len(seats), self._device, self._state, seats, rows)
 
     def faults(self) -> bool:

@@ -71,15 +71,13 @@ F_AROUND = 0  # [12] the cells up to two moves from the head, row by row: turns 
 F_DIRECTION = 12  # [4] own stored direction, one-hot: its opposite is the move that would be replaced by a random one
 F_FOES_NEAR = 16  # [4] per move: foes' heads that could enter the same cell this turn
 F_MATES_NEAR = 20  # [4] likewise for mates
-F_TAIL = 24  # [2] own tail: rows, columns
-F_LENGTH = 26  # own length
-F_TURNS_LEFT = 27  # halved
+F_LENGTH = 24  # own length
+F_TURNS_LEFT = 25  # halved
+F_LEAD = 26  # own team's length minus the foes'; the byte after it is always 0
 F_BEANS = 28  # [5 x 4] nearest first: rows, columns, lead over the nearest foe, over the nearest mate
-F_LEAD = 48  # own team's length minus the foes'
-F_TEAM = 49  # own team's length, halved
-F_MATES = 50  # [2 x 5] nearest first: rows, columns, length, direction in rows, in columns
-F_FOES = 60  # [3 x 5] likewise
-F_WIDTH = 80  # the last five bytes are always 0
+F_MATES = 48  # [2 x 5] nearest first: rows, columns, length, direction in rows, in columns
+F_FOES = 58  # [3 x 5] likewise
+F_WIDTH = 80  # the last seven bytes are always 0
 
 NOWHERE = 64  # more than any distance: a bean that is not there
 ALL_NOWHERE = 0x4040404040
@@ -96,28 +94,62 @@ def order(a, b):
     return min(a, b), max(a, b)
 
 
+class Shared(NamedTuple):
+    """What all seats of a match share. Numbers of six snakes or five beans stand in lanes of one integer."""
+
+    head_rows: int
+    head_columns: int
+    bean_rows: int
+    bean_columns: int
+    lengths: int  # up to 127
+    to_beans: tuple[int, ...]  # per snake its distances to the beans; NOWHERE and more for one that is not there
+    red_lead: int  # red's length minus blue's, -127 to 127
+    turns_left: int
+
+
 @njit
 def measure(match):
-    """What all seats of a match share: places of heads and beans, distances from every head, the teams' lengths."""
+    """Work out what all seats of a match share."""
     head_rows = pack_rows(match, HEAD, SNAKES)
     head_columns = pack_columns(match, HEAD, SNAKES)
     bean_rows = pack_rows(match, BEANS, BEANS_MAX)
     bean_columns = pack_columns(match, BEANS, BEANS_MAX)
+    lengths = 0
+    for snake in range(SNAKES):
+        lengths |= min(127, int(match[LENGTH + snake])) << 8 * snake
     shift = 8 * int(match[BEAN_COUNT])
     missing = ALL_NOWHERE >> shift << shift
-    return (
-        (head_rows, head_columns),
-        (bean_rows, bean_columns),
-        (
-            distances(bean_rows, bean_columns, head_rows, head_columns, 0) + missing,
-            distances(bean_rows, bean_columns, head_rows, head_columns, 1) + missing,
-            distances(bean_rows, bean_columns, head_rows, head_columns, 2) + missing,
-            distances(bean_rows, bean_columns, head_rows, head_columns, 3) + missing,
-            distances(bean_rows, bean_columns, head_rows, head_columns, 4) + missing,
-            distances(bean_rows, bean_columns, head_rows, head_columns, 5) + missing,
-        ),
-        (team_length(match, 0), team_length(match, TEAM)),
+    d0 = distances(bean_rows, bean_columns, head_rows, head_columns, 0) + missing
+    d1 = distances(bean_rows, bean_columns, head_rows, head_columns, 1) + missing
+    d2 = distances(bean_rows, bean_columns, head_rows, head_columns, 2) + missing
+    d3 = distances(bean_rows, bean_columns, head_rows, head_columns, 3) + missing
+    d4 = distances(bean_rows, bean_columns, head_rows, head_columns, 4) + missing
+    d5 = distances(bean_rows, bean_columns, head_rows, head_columns, 5) + missing
+    return Shared(
+        head_rows,
+        head_columns,
+        bean_rows,
+        bean_columns,
+        lengths,
+        (d0, d1, d2, d3, d4, d5),
+        max(-127, min(127, team_length(match, 0) - team_length(match, TEAM))),
+        TURNS - int(match[TURN]),
     )
+
+
+@njit
+def bean_distances(shared, snake):
+    """Moves to each bean, in lanes: for the snake itself, the nearest mate and the nearest foe."""
+    d0, d1, d2, d3, d4, d5 = shared.to_beans
+    if snake >= TEAM:
+        d0, d1, d2, d3, d4, d5 = d3, d4, d5, d0, d1, d2
+    seat = snake % TEAM
+    own, mate = d0, smaller(d1, d2)
+    if seat == 1:
+        own, mate = d1, smaller(d0, d2)
+    if seat == 2:
+        own, mate = d2, smaller(d0, d1)
+    return own, mate, smaller(d3, smaller(d4, d5))
 
 
 @njit
@@ -165,11 +197,10 @@ def bean_entry(own, rows, columns, lead_foe, lead_mate, i):
 
 
 @njit
-def head_entry(match, far, rows, columns, i):
+def head_entry(match, lengths, far, rows, columns, i):
     """Another snake as a sortable number: distance, then the five bytes that the vector shows of it."""
-    length = min(127, int(match[LENGTH + i]))
     direction = (DIRECTION_BYTES >> 16 * int(match[DIRECTION + i])) & 0xFFFF
-    return lane(far, i) << 40 | lane(rows, i) | lane(columns, i) << 8 | length << 16 | direction << 24
+    return lane(far, i) << 40 | lane(rows, i) | lane(columns, i) << 8 | lane(lengths, i) << 16 | direction << 24
 
 
 @njit
@@ -179,7 +210,7 @@ def near_bytes(flags, foes, mate0, mate1):
     return (foe_flags + (foe_flags >> 8) + (foe_flags >> 16)) & 3 | (lane(flags, mate0) + lane(flags, mate1)) << 32
 
 
-@njit
+@njit_inline
 def near_heads(rows, columns, far, snake):
     """Per move how many heads could enter the same cell on this turn: four bytes for foes, then four for mates.
 
@@ -204,40 +235,36 @@ def near_heads(rows, columns, far, snake):
 @njit_inline
 def features(match, snake, shared, out):
     """Encode one snake's view as the vector of `features`; out is a row of ten 64-bit words."""
-    heads, beans, bean_distances, totals = shared
-    row = lane(heads[0], snake)
-    column = lane(heads[1], snake)
+    row = lane(shared.head_rows, snake)
+    column = lane(shared.head_columns, snake)
     team = snake - snake % TEAM
     foes = TEAM - team
     mate0 = team + (snake + 1) % TEAM
     mate1 = team + (snake + 2) % TEAM
 
-    rows = forward(heads[0], row, ROWS)
-    columns = forward(heads[1], column, COLUMNS)
+    rows = forward(shared.head_rows, row, ROWS)
+    columns = forward(shared.head_columns, column, COLUMNS)
     far = around(rows, ROWS) + around(columns, COLUMNS)
     near = near_heads(rows, columns, far, snake)
     rows = short_way(rows, ROWS)
     columns = short_way(columns, COLUMNS)
     # Sorting networks on packed numbers: no scratch array, no jumps.
-    m0, m1 = order(head_entry(match, far, rows, columns, mate0), head_entry(match, far, rows, columns, mate1))
-    f0, f1 = order(head_entry(match, far, rows, columns, foes), head_entry(match, far, rows, columns, foes + 1))
-    f1, f2 = order(f1, head_entry(match, far, rows, columns, foes + 2))
+    m0, m1 = order(
+        head_entry(match, shared.lengths, far, rows, columns, mate0),
+        head_entry(match, shared.lengths, far, rows, columns, mate1),
+    )
+    f0, f1 = order(
+        head_entry(match, shared.lengths, far, rows, columns, foes),
+        head_entry(match, shared.lengths, far, rows, columns, foes + 1),
+    )
+    f1, f2 = order(f1, head_entry(match, shared.lengths, far, rows, columns, foes + 2))
     f0, f1 = order(f0, f1)
 
-    d0, d1, d2, d3, d4, d5 = bean_distances
-    total, foe_total = totals
-    if snake >= TEAM:
-        d0, d1, d2, d3, d4, d5 = d3, d4, d5, d0, d1, d2
-        total, foe_total = foe_total, total
-    own, mate = d0, smaller(d1, d2)
-    if snake == team + 1:
-        own, mate = d1, smaller(d0, d2)
-    if snake == team + 2:
-        own, mate = d2, smaller(d0, d1)
-    lead_foe = difference(smaller(d3, smaller(d4, d5)), own)
+    own, mate, foe = bean_distances(shared, snake)
+    lead_foe = difference(foe, own)
     lead_mate = difference(mate, own)
-    rows = short_way(forward(beans[0], row, ROWS), ROWS)
-    columns = short_way(forward(beans[1], column, COLUMNS), COLUMNS)
+    rows = short_way(forward(shared.bean_rows, row, ROWS), ROWS)
+    columns = short_way(forward(shared.bean_columns, column, COLUMNS), COLUMNS)
     a = bean_entry(own, rows, columns, lead_foe, lead_mate, 0)
     b = bean_entry(own, rows, columns, lead_foe, lead_mate, 1)
     c = bean_entry(own, rows, columns, lead_foe, lead_mate, 2)
@@ -260,25 +287,20 @@ def features(match, snake, shared, out):
     d, e = order(d, e)
     c, d = order(c, d)
 
-    tail = int(match[TAIL + snake])
-    tail_rows = wrapped(tail // COLUMNS - row + ROWS // 2, ROWS) - ROWS // 2
-    tail_columns = wrapped(tail % COLUMNS - column + COLUMNS // 2, COLUMNS) - COLUMNS // 2
-    length = min(127, int(match[LENGTH + snake]))
-    turns_left = (TURNS - int(match[TURN])) >> 1
-    own_bytes = (tail_rows & 255) | (tail_columns & 255) << 8 | length << 16 | turns_left << 24
-    lead = max(-127, min(127, total - foe_total))
+    length = lane(shared.lengths, snake)
+    lead = shared.red_lead if snake < TEAM else -shared.red_lead
     first, second = surroundings(match, row, column)
 
     out[0] = first
     out[1] = second | 1 << 32 + 8 * int(match[DIRECTION + snake])
     out[2] = near
-    out[3] = own_bytes | (a & MASK32) << 32
+    out[3] = length | shared.turns_left >> 1 << 8 | (lead & 255) << 16 | (a & MASK32) << 32
     out[4] = (b & MASK32) | (c & MASK32) << 32
     out[5] = (d & MASK32) | (e & MASK32) << 32
-    out[6] = (lead & 255) | (total >> 1) << 8 | (m0 & MASK40) << 16 | (m1 & 255) << 56
-    out[7] = (m1 & MASK40) >> 8 | (f0 & MASK32) << 32
-    out[8] = (f0 & MASK40) >> 32 | (f1 & MASK40) << 8 | (f2 & 0xFFFF) << 48
-    out[9] = (f2 & MASK40) >> 16
+    out[6] = (m0 & MASK40) | (m1 & 0xFFFFFF) << 40
+    out[7] = (m1 & MASK40) >> 24 | (f0 & MASK40) << 16 | (f1 & 255) << 56
+    out[8] = (f1 & MASK40) >> 8 | (f2 & MASK32) << 32
+    out[9] = (f2 & MASK40) >> 32
 
 
 def _describe_features() -> Encoder:
@@ -291,7 +313,7 @@ def _describe_features() -> Encoder:
 
     for i in range(12):
         declare(F_AROUND + i, 0, WAIT_MAX, 1 / WAIT_MAX)
-    for at in (F_TAIL, *range(F_BEANS, F_LEAD, 4), *range(F_MATES, F_FOES + 15, 5)):
+    for at in (*range(F_BEANS, F_MATES, 4), *range(F_MATES, F_FOES + 15, 5)):
         declare(at, -ROWS // 2, ROWS // 2 - 1, 2 / ROWS)
         declare(at + 1, -COLUMNS // 2, COLUMNS // 2 - 1, 2 / COLUMNS)
     declare(F_LENGTH, 0, 127, 0.05)
@@ -303,7 +325,7 @@ def _describe_features() -> Encoder:
         declare(F_BEANS + 4 * i + 2, -LEAD_MAX, LEAD_MAX, 0.1)
         declare(F_BEANS + 4 * i + 3, -LEAD_MAX, LEAD_MAX, 0.1)
     declare(F_LEAD, -127, 127, 0.05)
-    declare(F_TEAM, 0, CELLS // 2, 0.05)
+    declare(F_LEAD + 1, 0, 0, 1.0)
     for at in range(F_MATES, F_FOES + 15, 5):
         declare(at + 2, 0, 127, 0.05)
         declare(at + 3, -1, 1, 1.0)

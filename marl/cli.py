@@ -17,7 +17,7 @@ from marl.errors import UserError
 # name: (module, what it does)
 COMMANDS = {
     "bench": ("marl.bench", "Measure the speed of the arena and of the opponents on this machine."),
-    "demo": ("marl.demo", "Play one match of random moves and print the board as text."),
+    "demo": ("marl.demo", "Play one match between two teams and print the board as text."),
     "doctor": ("marl.doctor", "Show versions and devices, and check that this installation plays right."),
     "eval": ("marl.evaluate", "Play matches between two players and tell who is better, and how sure that is."),
     "league": ("marl.league", "Let all players meet all others: points, ratings, a picture."),

@@ -13,6 +13,7 @@ import torch
 from numba import prange
 
 from arena import BatchArena
+from arena.cpu import pays_to_share
 from arena.jit import announced, njit, njit_parallel
 from arena.observe import measure
 from arena.rng import SLOT_NOISE, draw
@@ -20,7 +21,6 @@ from arena.rules import SNAKES, TURN
 from opponents.scripted import level0
 
 CHUNK = 16 * SNAKES
-PARALLEL_FROM = 64 * SNAKES  # seats
 NOISE_ONE = 1 << 32
 
 
@@ -109,7 +109,7 @@ def bind(
 
         loop = partial(launch, _cuda_kernel(function), len(seats), arena.device)
     else:
-        loop = _cpu_loops(function)[len(seats) >= PARALLEL_FROM]
+        loop = _cpu_loops(function)[pays_to_share(len(seats) // SNAKES)]
         arrays, moves = tuple(tensor.numpy() for tensor in arrays), moves.numpy()
     return partial(loop, *arrays, mine, int(noise * NOISE_ONE), moves)
 

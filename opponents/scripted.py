@@ -10,8 +10,8 @@ None ever asks for a reversal: that would hand the move to chance.
 import numpy as np
 
 from arena.jit import njit, njit_inline
-from arena.lanes import around, forward, lane, less, smaller
-from arena.observe import NOWHERE, near_heads, wrapped
+from arena.lanes import around, forward, lane, less
+from arena.observe import NOWHERE, bean_distances, near_heads, wrapped
 from arena.rng import SLOT_POLICY, draw_below
 from arena.rules import (
     BEAN,
@@ -51,23 +51,10 @@ def level0(match, shared, key, snake):
 
 
 @njit_inline
-def bean_distances(shared, snake):
-    """Moves to each bean, in lanes: for the snake itself, the nearest mate and the nearest foe."""
-    d0, d1, d2, d3, d4, d5 = shared[2]
-    if snake >= TEAM:
-        d0, d1, d2, d3, d4, d5 = d3, d4, d5, d0, d1, d2
-    seat = snake % TEAM
-    own = d0 if seat == 0 else d1 if seat == 1 else d2
-    mate0 = d1 if seat == 0 else d0
-    mate1 = d1 if seat == 2 else d2
-    return own, smaller(mate0, mate1), smaller(d3, smaller(d4, d5))
-
-
-@njit_inline
 def meetings(shared, snake):
     """Per move how many other heads could enter the same cell: four bytes for foes, then four for mates."""
-    rows = forward(shared[0][0], lane(shared[0][0], snake), ROWS)
-    columns = forward(shared[0][1], lane(shared[0][1], snake), COLUMNS)
+    rows = forward(shared.head_rows, lane(shared.head_rows, snake), ROWS)
+    columns = forward(shared.head_columns, lane(shared.head_columns, snake), COLUMNS)
     return near_heads(rows, columns, around(rows, ROWS) + around(columns, COLUMNS), snake)
 
 
@@ -85,8 +72,8 @@ def ways_to(shared, snake, bean):
     """The moves that bring a snake nearer to a bean, as bits."""
     if bean < 0:
         return 0
-    rows = wrapped(lane(shared[1][0], bean) - lane(shared[0][0], snake), ROWS)
-    columns = wrapped(lane(shared[1][1], bean) - lane(shared[0][1], snake), COLUMNS)
+    rows = wrapped(lane(shared.bean_rows, bean) - lane(shared.head_rows, snake), ROWS)
+    columns = wrapped(lane(shared.bean_columns, bean) - lane(shared.head_columns, snake), COLUMNS)
     # Steps forward around the ring: going back is shorter from half of it on, going forward up to half.
     up = int(rows >= ROWS // 2) << UP
     down = int((rows > 0) & (rows <= ROWS // 2)) << DOWN
@@ -96,10 +83,7 @@ def ways_to(shared, snake, bean):
 
 
 def _preferences() -> np.ndarray:
-    """For each direction and set of ways: the three moves that are no reversal, best first, two bits each.
-
-    A move that brings nearer goes before one that does not, then straight on before a turn.
-    """
+    """For each direction and set of ways: the three moves that are no reversal, best first, two bits each."""
     table = np.zeros(64, np.uint8)
     for direction in range(4):
         for ways in range(16):
@@ -111,8 +95,11 @@ def _preferences() -> np.ndarray:
 
 @njit_inline
 def merit(direction, ways, move):
-    """What speaks for a move before its dangers are looked at: 4 if it brings nearer, 1 if it is straight on."""
-    return (ways >> move & 1) * 4 + int(move == direction)
+    """What speaks for a move before its dangers are looked at: 4 if it brings nearer, 1 if it is straight on.
+
+    If only the reversal would bring nearer, 1 for a turn instead: it begins the way back.
+    """
+    return (ways >> move & 1) * 4 + int((move == direction) != (ways == 1 << (direction ^ 1)))
 
 
 PREFERENCES = _preferences()
@@ -240,7 +227,7 @@ def evasive(match, shared, key, snake):
     own, mate, foe = bean_distances(shared, snake)
     near = meetings(shared, snake)
     head = int(match[HEAD + snake])
-    enough = 2 * int(match[LENGTH + snake]) + 4
+    enough = 3 * int(match[LENGTH + snake]) + 3
     taken = bodies(match)
     goals = EMPTY
     for i in range(int(match[BEAN_COUNT])):

@@ -56,8 +56,8 @@ def expected_features(match: dict, snake: int) -> list[int]:
         for step in STEPS.values():
             target = ((head[0] + step[0]) % 10, (head[1] + step[1]) % 20)
             row.append(sum(distance(snakes[i][0], target) == 1 for i in others))
-    row += offset(snakes[snake][-1], head)
-    row += [min(127, len(snakes[snake])), (200 - match["turn"]) // 2]
+    lead = sum(len(snakes[i]) for i in (snake, *mates)) - sum(len(snakes[i]) for i in foes)
+    row += [min(127, len(snakes[snake])), (200 - match["turn"]) // 2, max(-127, min(127, lead)), 0]
     seen = []
     for bean in match["beans"]:
         own = distance(bean, head)
@@ -66,12 +66,10 @@ def expected_features(match: dict, snake: int) -> list[int]:
     seen.sort(key=nearest_first)
     seen += [[0, 0, -15, -15]] * (5 - len(seen))
     row += flat(seen)
-    own_total = sum(len(snakes[i]) for i in (snake, *mates))
-    row += [max(-127, min(127, own_total - sum(len(snakes[i]) for i in foes))), own_total // 2]
     for others in (mates, foes):
         entries = [[*offset(snakes[i][0], head), min(127, len(snakes[i])), *STEPS[directions[i]]] for i in others]
         row += flat(sorted(entries, key=nearest_first))
-    return row + [0] * 5
+    return row + [0] * 7
 
 
 def nearest_first(entry: list[int]) -> tuple:
@@ -81,7 +79,7 @@ def nearest_first(entry: list[int]) -> tuple:
 def with_ties_in_order(row: list[int]) -> list[int]:
     """The vector with entries that are equally far put in the reference's order; the order of distances is kept."""
     row = list(row)
-    for start, count, width in ((28, 5, 4), (50, 2, 5), (60, 3, 5)):
+    for start, count, width in ((28, 5, 4), (48, 2, 5), (58, 3, 5)):
         entries = [row[start + k * width : start + (k + 1) * width] for k in range(count)]
         real = [e for e in entries if width == 5 or e != [0, 0, -15, -15]]
         far = [nearest_first(e)[0] for e in real]

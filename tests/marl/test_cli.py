@@ -118,5 +118,5 @@ def test_demo_plays_a_match_to_its_end():
     result = snakes("demo", "--every", "100")
     assert result.returncode == 0, result.stderr
     last = result.stdout.strip().splitlines()[-1]
-    assert "red " in last
-    assert " blue" in last
+    assert last.startswith(("red wins", "blue wins", "draw"))
+    assert "territory (red) against level2 (blue)" in last

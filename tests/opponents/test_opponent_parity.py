@@ -62,12 +62,6 @@ def test_plain_python_decides_like_compiled_code(in_play, tmp_path) -> None:
     assert_same(elsewhere("cpu", *positions, tmp_path, NUMBA_DISABLE_JIT="1"), on_cpu(*positions))
 
 
-def test_plain_python_plays_whole_batches_through_the_parallel_loop_too(in_play, tmp_path) -> None:
-    """Enough seats for the loop over chunks."""
-    positions = some(in_play, loops.PARALLEL_FROM // SNAKES + 1)
-    assert_same(elsewhere("cpu", *positions, tmp_path, NUMBA_DISABLE_JIT="1"), on_cpu(*positions))
-
-
 def test_the_kernels_in_the_cuda_simulator_decide_like_the_cpu(in_play, tmp_path) -> None:
     positions = some(in_play, 7)
     found = elsewhere("simulator", *positions, tmp_path, NUMBA_DISABLE_JIT="1", NUMBA_ENABLE_CUDASIM="1")

@@ -8,7 +8,7 @@ from drawn_boards import STEPS, Cell, arena_of, beside, draw, positions_in_play
 from test_bitboard import pack, unpack
 
 from arena.match_dict import to_dict
-from arena.rules import COLUMNS, SNAKES, TEAM
+from arena.rules import COLUMNS, TEAM
 from opponents import search
 
 SEED = 29
