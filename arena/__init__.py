@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from arena.batch import BatchArena, Events
+from arena.batch import BatchArena
 from arena.errors import ArenaError
 from arena.jidi import jidi_observation
+from arena.memory import Events
 from arena.rules import RULES_VERSION
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ B = matches. Tensors handed out belong to the arena and are overwritten by the n
 
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,19 +18,11 @@ import torch
 from arena import cpu, match_dict
 from arena.errors import ArenaError
 from arena.jit import announced
+from arena.memory import Events, Memory
 from arena.observe import ENCODERS, Encoder
 from arena.rules import MATCH_BYTES, OVER, SNAKES
 
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
-
-
-class Events(NamedTuple):
-    """What happened on a turn. A match that was over before stays over and has no events."""
-
-    ate: torch.Tensor  # [B, 6] bool
-    died: torch.Tensor  # [B, 6] bool
-    reward: torch.Tensor  # [B, 6] int16: change of length
-    over: torch.Tensor  # [B] bool
 
 
 class BatchArena:
@@ -61,22 +53,24 @@ class BatchArena:
         else:
             self._loops = cpu.CpuLoops()
 
-        self.state = self._loops.allocate((matches, MATCH_BYTES), torch.uint8)
+        allocate = self._loops.allocate
+        self.events = Events(
+            allocate((matches, SNAKES), torch.bool),
+            allocate((matches, SNAKES), torch.bool),
+            allocate((matches, SNAKES), torch.int16),
+            torch.zeros(matches, dtype=torch.bool, device=self.device),
+        )
+        self.state = allocate((matches, MATCH_BYTES), torch.uint8)
         self.state[:, OVER] = 1  # nothing has been started
         self.numbers = torch.arange(first_match, first_match + matches, device=self.device) - self.stride
         self.keys = torch.zeros(matches, dtype=torch.int64, device=self.device)
-        self.events = Events(
-            self._loops.allocate((matches, SNAKES), torch.bool),
-            self._loops.allocate((matches, SNAKES), torch.bool),
-            self._loops.allocate((matches, SNAKES), torch.int16),
-            torch.zeros(matches, dtype=torch.bool, device=self.device),
-        )
-        self._moves = self._loops.allocate((matches, SNAKES), torch.int8)
+        self._moves = allocate((matches, SNAKES), torch.int8)
         self._everyone = torch.ones(matches, dtype=torch.bool, device=self.device)
         self._all_seats = torch.arange(matches * SNAKES, dtype=torch.int32, device=self.device)
+        memory = Memory(self.state, self.keys, self.numbers, self._moves, self.events)
+        self._loops.bind(memory, self.seed, self.stride)
         self._called: set[str] = set()
         self._checked_out: tuple = ()
-        self._loops.bind(self)
 
     def start(self, mask: torch.Tensor | None = None) -> None:
         """Start all matches, or those where mask [B] bool is true: each slot goes on to its next match."""

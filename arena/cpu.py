@@ -5,8 +5,6 @@ overwrite each other in its cache. The int() around array elements are for plain
 keep its narrow type; compiled code is the same with and without.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from numba import get_num_threads, prange
@@ -14,10 +12,9 @@ from numba import get_num_threads, prange
 from arena import observe, rules
 from arena.errors import ArenaError
 from arena.jit import njit, njit_parallel
+from arena.measure import measure
+from arena.memory import Memory
 from arena.rng import match_key
-
-if TYPE_CHECKING:
-    from arena.batch import BatchArena
 
 # Measured: below this many matches waking the other cores costs more than they bring.
 PARALLEL_FROM = 192
@@ -59,12 +56,12 @@ def all_moves_in_range(moves):
 @njit
 def features_serial(state, seats, out):
     last = -1
-    shared = observe.measure(state[0])
+    shared = measure(state[0])
     for i in range(seats.shape[0]):
         seat = int(seats[i])
         b = seat // rules.SNAKES
         if b != last:
-            shared = observe.measure(state[b])
+            shared = measure(state[b])
             last = b
         observe.features(state[b], seat % rules.SNAKES, shared, out[i])
 
@@ -105,14 +102,15 @@ class CpuLoops:
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.zeros(shape, dtype=dtype)
 
-    def bind(self, arena: "BatchArena") -> None:
-        self._state = arena.state.numpy()
-        self._keys = arena.keys.numpy()
-        self._numbers = arena.numbers.numpy()
-        self._moves = arena._moves.numpy()
-        self._events = tuple(tensor.numpy() for tensor in arena.events)
-        self._seed, self._stride = arena.seed, arena.stride
-        self._over = arena.events.over
+    def bind(self, memory: Memory, seed: int, stride: int) -> None:
+        """Take the tensors to work on."""
+        self._state = memory.state.numpy()
+        self._keys = memory.keys.numpy()
+        self._numbers = memory.numbers.numpy()
+        self._moves = memory.moves.numpy()
+        self._events = tuple(tensor.numpy() for tensor in memory.events)
+        self._over = memory.events.over
+        self._seed, self._stride = seed, stride
         self._bound: tuple = ()
 
     def start(self, mask: torch.Tensor) -> None:

@@ -5,7 +5,7 @@ torch.cuda.graph, and nothing here waits for the device except `faults`.
 """
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,10 +18,9 @@ for _old, _new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezo
 from numba import cuda  # noqa: E402
 
 from arena import observe, rules  # noqa: E402
+from arena.measure import measure  # noqa: E402
+from arena.memory import Memory  # noqa: E402
 from arena.rng import match_key  # noqa: E402
-
-if TYPE_CHECKING:
-    from arena.batch import BatchArena
 
 THREADS = 128
 warnings.filterwarnings("ignore", ".*Grid size")  # a small batch is the user's choice
@@ -55,7 +54,7 @@ def features_kernel(state, seats, out):
     i = cuda.grid(1)
     if i < seats.shape[0]:
         match = state[int(seats[i]) // rules.SNAKES]
-        observe.features(match, int(seats[i]) % rules.SNAKES, observe.measure(match), out[i])
+        observe.features(match, int(seats[i]) % rules.SNAKES, measure(match), out[i])
 
 
 @cuda.jit(cache=True)
@@ -84,14 +83,15 @@ class CudaLoops:
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.zeros(shape[::-1], dtype=dtype, device=self._device).t()
 
-    def bind(self, arena: "BatchArena") -> None:
+    def bind(self, memory: Memory, seed: int, stride: int) -> None:
+        """Take the tensors to work on."""
         self._faults = torch.zeros(1, dtype=torch.int32, device=self._device)
-        self._matches = arena.matches
-        self._state = cuda.as_cuda_array(arena.state)
-        self._keys = cuda.as_cuda_array(arena.keys)
-        self._numbers = cuda.as_cuda_array(arena.numbers)
-        self._played = [cuda.as_cuda_array(t) for t in (arena._moves, *arena.events, self._faults)]
-        self._seed, self._stride = arena.seed, arena.stride
+        self._matches = len(memory.state)
+        self._state = cuda.as_cuda_array(memory.state)
+        self._keys = cuda.as_cuda_array(memory.keys)
+        self._numbers = cuda.as_cuda_array(memory.numbers)
+        self._played = [cuda.as_cuda_array(t) for t in (memory.moves, *memory.events, self._faults)]
+        self._seed, self._stride = seed, stride
 
     def start(self, mask: torch.Tensor) -> None:
         slots = (self._state, self._keys, self._numbers, mask)

@@ -15,7 +15,7 @@ from numba import prange
 from arena import BatchArena
 from arena.cpu import pays_to_share
 from arena.jit import announced, njit, njit_parallel
-from arena.observe import measure
+from arena.measure import measure
 from arena.rng import SLOT_NOISE, draw
 from arena.rules import SNAKES, TURN
 from opponents.scripted import level0

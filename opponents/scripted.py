@@ -1,7 +1,7 @@
 """The ladder of scripted opponents: one decision for one snake, read off the match's bytes.
 
 Each is a compiled function `decide(match, shared, key, snake) -> move` that runs inside the batch, on the CPU and on
-the GPU, like the rules; `shared` is what observe.measure says of the match. To add one, write such a function and put
+the GPU, like the rules; `shared` is what measure.py says of the match. To add one, write such a function and put
 it into SCRIPTED at the end of this file: every command then knows it by its name.
 
 None ever asks for a reversal: that would hand the move to chance.
@@ -11,7 +11,7 @@ import numpy as np
 
 from arena.jit import njit, njit_inline
 from arena.lanes import around, forward, lane, less
-from arena.observe import NOWHERE, bean_distances, near_heads, wrapped
+from arena.measure import NOWHERE, bean_distances, near_heads, wrapped
 from arena.rng import SLOT_POLICY, draw_below
 from arena.rules import (
     BEAN,
