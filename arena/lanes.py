@@ -19,21 +19,16 @@ def lane(lanes, i):
 
 
 @njit
-def pack_rows(match, at, count):
-    """Rows of the `count` cells that stand in the match from offset `at`."""
-    lanes = 0
+def pack(match, at, count):
+    """Rows and columns of the `count` cells that stand in the match from offset `at`."""
+    rows = 0
+    columns = 0
     for i in range(count):
-        lanes |= (int(match[at + i]) // COLUMNS) << (8 * i)
-    return lanes
-
-
-@njit
-def pack_columns(match, at, count):
-    """Columns of the `count` cells that stand in the match from offset `at`."""
-    lanes = 0
-    for i in range(count):
-        lanes |= (int(match[at + i]) % COLUMNS) << (8 * i)
-    return lanes
+        cell = int(match[at + i])
+        row = cell // COLUMNS
+        rows |= row << 8 * i
+        columns |= (cell - COLUMNS * row) << 8 * i
+    return rows, columns
 
 
 @njit

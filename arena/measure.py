@@ -6,7 +6,7 @@ Used by the compact encoder and the scripted opponents. Numbers of six snakes or
 from typing import NamedTuple
 
 from arena.jit import njit, njit_inline
-from arena.lanes import at_least, distances, equal, lane, pack_columns, pack_rows, smaller
+from arena.lanes import at_least, distances, equal, lane, pack, smaller
 from arena.rules import (
     BEAN_COUNT,
     BEANS,
@@ -42,10 +42,8 @@ class Shared(NamedTuple):
 @njit
 def measure(match):
     """Work out what all seats of a match share."""
-    head_rows = pack_rows(match, HEAD, SNAKES)
-    head_columns = pack_columns(match, HEAD, SNAKES)
-    bean_rows = pack_rows(match, BEANS, BEANS_MAX)
-    bean_columns = pack_columns(match, BEANS, BEANS_MAX)
+    head_rows, head_columns = pack(match, HEAD, SNAKES)
+    bean_rows, bean_columns = pack(match, BEANS, BEANS_MAX)
     lengths = 0
     for snake in range(SNAKES):
         lengths |= min(127, int(match[LENGTH + snake])) << 8 * snake
@@ -76,7 +74,7 @@ def wrapped(x, size):
     return x - size if x >= size else x
 
 
-@njit
+@njit_inline
 def bean_distances(shared, snake):
     """Moves to each bean, in lanes: for the snake itself, the nearest mate and the nearest foe."""
     d0, d1, d2, d3, d4, d5 = shared.to_beans

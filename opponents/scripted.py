@@ -33,6 +33,7 @@ from arena.rules import (
     TEAM,
     TURN,
     UP,
+    is_head,
     neighbour,
     turns_until_free,
 )
@@ -136,28 +137,31 @@ def level2(match, shared, key, snake):
 
 
 @njit_inline
-def beside(match, snake, cell):
-    """What one neighbour of a cell that is entered on this turn means: a way on, a foe's head, a mate's head.
-
-    A byte for each, so that the four neighbours can be added up.
-    """
-    there = int(match[BOARD + cell])
-    other = there - SNAKE
-    head = (there != FREE) & (there != BEAN) & (match[HEAD + other] == cell) & (other != snake)
-    foe = (other < TEAM) != (snake < TEAM)
-    return int(turns_until_free(match, cell) <= 2) | int(head & foe) << 8 | int(head & (not foe)) << 16
+def beside(match, cell):
+    """What a cell next to one that is entered on this turn means: 1 for a way on, 16 for a head."""
+    return int(turns_until_free(match, cell) <= 2) + 16 * int(is_head(match, cell))
 
 
 @njit_inline
-def surroundings(match, snake, cell):
-    """The sum of `beside` over the four neighbours of a cell."""
+def surroundings(match, cell):
+    """The sum of `beside` over the four neighbours of a cell: ways on, and 16 times the heads."""
     column = cell % COLUMNS
     up = cell - COLUMNS + (CELLS if cell < COLUMNS else 0)
     down = cell + COLUMNS - (CELLS if cell >= CELLS - COLUMNS else 0)
     left = cell - 1 + (COLUMNS if column == 0 else 0)
     right = cell + 1 - (COLUMNS if column == COLUMNS - 1 else 0)
-    vertical = beside(match, snake, up & 255) + beside(match, snake, down & 255)
-    return vertical + beside(match, snake, left & 255) + beside(match, snake, right & 255)
+    return beside(match, up & 255) + beside(match, down & 255) + beside(match, left & 255) + beside(match, right & 255)
+
+
+@njit
+def mates_beside(match, snake, cell):
+    """How many mates' heads are next to a cell."""
+    heads = 0
+    for direction in range(4):
+        place = neighbour(cell, direction)
+        other = int(match[BOARD + place]) - SNAKE
+        heads += int(is_head(match, place) and other != snake and other // TEAM == snake // TEAM)
+    return heads
 
 
 @njit_inline
@@ -178,9 +182,9 @@ def level3(match, shared, key, snake):
         cell = neighbour(head, move)
         if turns_until_free(match, cell) > 1:
             continue
-        around_it = surroundings(match, snake, cell)
-        free = around_it & 255
-        score -= 16 * ((around_it >> 8 & 255) + (around_it >> 16))
+        around_it = surroundings(match, cell)
+        free = around_it & 15
+        score -= (around_it & ~15) - 16  # 16 for each head but the own one, which is always there
         score -= 200 * int(free == 0) + 4 * int(free == 1)
         if score > best:
             best, chosen = score, move
@@ -207,9 +211,12 @@ def level4(match, shared, key, snake):
         wait = turns_until_free(match, cell)
         if wait > 1:
             continue
-        around_it = surroundings(match, snake, cell)
-        free = around_it & 255
-        score -= care * (around_it >> 8 & 255) + 80 * (around_it >> 16)
+        around_it = surroundings(match, cell)
+        free = around_it & 15
+        others = (around_it >> 4) - 1  # heads but the own one, which is always there
+        if others > 0:
+            mates = mates_beside(match, snake, cell)
+            score -= care * (others - mates) + 80 * mates
         score -= 200 * int(free == 0) + care * int(free == 1)
         if wait == 1 and may_stay(match, snake, cell):
             score -= 2 * care
