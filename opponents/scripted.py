@@ -83,24 +83,26 @@ def ways_to(shared, snake, bean):
     return up | down | left | right
 
 
-def _preferences() -> np.ndarray:
-    """For each direction and set of ways: the three moves that are no reversal, best first, two bits each."""
-    table = np.zeros(64, np.uint8)
-    for direction in range(4):
-        for ways in range(16):
-            moves = [move for move in range(4) if move != direction ^ 1]
-            moves.sort(key=lambda move: -merit(direction, ways, move))
-            table[direction << 4 | ways] = moves[0] | moves[1] << 2 | moves[2] << 4
-    return table
-
-
-@njit_inline
-def merit(direction, ways, move):
+def _merit(direction, ways, move):
     """What speaks for a move before its dangers are looked at: 4 if it brings nearer, 1 if it is straight on.
 
     If only the reversal would bring nearer, 1 for a turn instead: it begins the way back.
     """
     return (ways >> move & 1) * 4 + int((move == direction) != (ways == 1 << (direction ^ 1)))
+
+
+merit = njit_inline(_merit)
+
+
+def _preferences() -> np.ndarray:
+    """For each direction and set of ways: the three moves that are no reversal, best first, two bits each."""
+    table = np.zeros(64, np.uint8)
+    for direction in range(4):
+        for ways in range(16):
+            merits = {move: _merit(direction, ways, move) for move in range(4) if move != direction ^ 1}
+            best, second, third = sorted(merits, key=lambda move: -merits[move])
+            table[direction << 4 | ways] = best | second << 2 | third << 4
+    return table
 
 
 PREFERENCES = _preferences()
