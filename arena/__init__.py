@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 __all__ = ["RULES_VERSION", "ArenaError", "BatchArena", "Events", "env", "jidi_observation", "parallel_env"]
 
 
-def parallel_env(**options: Any) -> "ParallelEnv":
-    """One match as a PettingZoo ParallelEnv: render_mode, seed, observation, max_cycles."""
+def parallel_env(render_mode: str | None = None, seed: int | None = None, **options: Any) -> "ParallelEnv":
+    """One match as a PettingZoo ParallelEnv; options: observation ("features" or "planes"), max_cycles."""
     from arena import environment  # PettingZoo is imported only by those who ask for it
 
-    return environment.parallel_env(**options)
+    return environment.parallel_env(render_mode, seed, **options)
 
 
-def env(**options: Any) -> "AECEnv":
+def env(render_mode: str | None = None, seed: int | None = None, **options: Any) -> "AECEnv":
     """One match as a PettingZoo AECEnv, same options."""
     from arena import environment
 
-    return environment.env(**options)
+    return environment.env(render_mode, seed, **options)

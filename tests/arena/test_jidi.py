@@ -90,3 +90,10 @@ def test_an_unknown_snake_is_refused(snake):
 def test_bad_directions_are_refused(directions):
     with pytest.raises(ArenaError, match="last_directions"):
         jidi_observation(MATCH, 0, directions)
+
+
+def test_last_directions_may_be_numbers_or_names():
+    match = {"turn": 3, "snakes": [[[r, 0], [r, 1], [r, 2]] for r in range(6)], "directions": [2] * 6, "beans": []}
+    numbers = jidi_observation(match, 0, [0, 1, 2, 3, 0, 1])
+    names = jidi_observation(match, 0, ["up", "down", "left", "right", "up", "down"])
+    assert numbers == names
