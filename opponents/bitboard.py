@@ -8,7 +8,6 @@ from arena.jit import njit
 
 WORD = 40
 LOW = (1 << 20) - 1  # the lower row of a word
-FULL = (1 << 40) - 1
 COLUMN0 = 1 | 1 << 20
 COLUMN19 = COLUMN0 << 19
 EMPTY = (0, 0, 0, 0, 0)
@@ -47,14 +46,6 @@ def without(a, b):
 @njit
 def is_empty(a):
     return (a[0] | a[1] | a[2] | a[3] | a[4]) == 0
-
-
-@njit
-def has(a, cell):
-    """Whether a cell is in the set."""
-    word = cell // WORD
-    bits = a[0] if word == 0 else a[1] if word == 1 else a[2] if word == 2 else a[3] if word == 3 else a[4]
-    return (bits >> cell % WORD) & 1
 
 
 @njit
