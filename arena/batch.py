@@ -165,7 +165,7 @@ class BatchArena:
 
     def _check_memory(self) -> None:
         need = self.matches * (MATCH_BYTES + 16 + SNAKES * 9 + 2)
-        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else _free_memory()
+        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else free_memory()
         if need > free:
             raise ArenaError(
                 f"{self.matches} matches need {need / 2**30:.1f} GiB on {self.device}, "
@@ -199,7 +199,7 @@ def _checked_device(device: str | torch.device) -> torch.device:
     return torch.device("cpu")
 
 
-def _free_memory() -> int:
+def free_memory() -> int:
     """Bytes that can still be had on this machine (everything, where that cannot be read)."""
     try:
         with open("/proc/meminfo") as lines:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numba
 
 # The folders whose compiled functions call each other.
-_PACKAGES = ("arena", "opponents")
+_PACKAGES = ("arena", "opponents", "marl")
 _ANNOUNCE_AFTER = 2.0  # seconds: loading from the cache takes less, compiling more
 
 

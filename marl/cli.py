@@ -1,7 +1,8 @@
 """The command line: finds the command, reads its flags, and tells a user's mistake in one line.
 
-A command is a module with `add_arguments(parser)` and `run(args) -> int`, and a line in COMMANDS. Modules are loaded
-only when their command is called, and they load torch only in `run`: help and mistakes must come at once.
+A command is a module with `add_arguments(parser)` and `run(args) -> int`, and a line in COMMANDS; one that reads its
+flags itself has `run_words(words) -> int` instead. Modules are loaded only when their command is called, and they load
+torch only when they run: help and mistakes must come at once.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from marl.errors import UserError
 
 # name: (module, what it does)
 COMMANDS = {
+    "train": ("marl.train", "Train a team under a curriculum of opponents, in one process or many ranks."),
     "bench": ("marl.bench", "Measure the speed of the arena and of the opponents on this machine."),
     "demo": ("marl.demo", "Play one match between two teams and print the board as text."),
     "doctor": ("marl.doctor", "Show versions and devices, and check that this installation plays right."),
@@ -63,6 +65,8 @@ def _run(words: list[str]) -> int:
         raise UserError(f"unknown {kind} {name!r}{_guess(name, COMMANDS)}; known commands: {', '.join(COMMANDS)}")
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(module_name)
+    if hasattr(module, "run_words"):  # a command that reads its own flags
+        return module.run_words(rest)
     parser = _Parser(prog=f"snakes {name}", description=summary, allow_abbrev=False)
     module.add_arguments(parser)
     _check_flags(parser, name, rest)

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--record",
         type=new_file,
         metavar="FILE",
-        help="write the replay of the first match to FILE; those of the closest match and of home's worst beside it, "
-        "with .closest and .worst before the suffix",
+        help="write the replay of the first match to FILE; those of the closest, of home's worst and best beside it, "
+        "with .closest, .worst and .best before the suffix",
     )
     parser.add_argument("--list", action="store_true", help="print the known players and end")
 
@@ -39,13 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.list and (args.home is None or args.away is None):
         raise UserError("eval needs --home PLAYER and --away PLAYER (see snakes eval --list)")
+    from marl.saved_player import load_player
     from opponents.match import play
     from opponents.players import listing
 
     if args.list:
         _print_players(listing(), args.json)
         return 0
-    results = play(args.home, args.away, args.matches, args.device, args.seed, record=args.record is not None)
+    results = play(
+        args.home, args.away, args.matches, args.device, args.seed, args.record is not None, loader=load_player
+    )
     files = _write_replays(results, args.record)
     if args.json:
         print(json.dumps(results.as_dict() | ({"replays": files} if files else {}), indent=2))

@@ -29,11 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from marl.saved_player import load_player
     from opponents.league import league
     from opponents.players import listing
 
     players = args.players or [name for name, _ in listing()]
-    table = league(players, args.matches, args.device, args.seed, progress=_tell if sys.stderr.isatty() else None)
+    progress = _tell if sys.stderr.isatty() else None
+    table = league(players, args.matches, args.device, args.seed, progress, load_player)
     if args.png:
         from marl.league_picture import draw
 

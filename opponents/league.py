@@ -17,7 +17,7 @@ import numpy as np
 
 from arena.errors import ArenaError
 from opponents.match import NORMAL_95, Results, open_player, play
-from opponents.players import Player
+from opponents.players import Loader, Player
 
 MEAN = 1500.0
 ELO = 400 / math.log(10)  # one step of the natural logarithm of the odds, in rating
@@ -55,12 +55,13 @@ def league(
     device: str = "cpu",
     seed: int = 0,
     progress: Callable[[Results], None] | None = None,
+    loader: Loader | None = None,
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards. `progress` hears of each pair."""
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
     with ExitStack() as opened:
-        found = [open_player(player, opened) for player in players]
+        found = [open_player(player, opened, loader) for player in players]
         names = tuple(player.name for player in found)
         for name in names:
             if names.count(name) > 1:

@@ -21,7 +21,7 @@ from arena import BatchArena
 from arena.errors import ArenaError
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
-from opponents.players import Player, find
+from opponents.players import Loader, Player, find
 from opponents.submission import Submission
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
@@ -54,7 +54,7 @@ class Results:
     problems: tuple[str, ...]  # of submissions
     turns: int  # of all matches together
     turns_per_second: float  # match-turns, without each batch's first turn: that one may have to compile
-    replays: dict[str, Replay] = field(default_factory=dict)  # if recorded: first, closest and worst (for home)
+    replays: dict[str, Replay] = field(default_factory=dict)  # if recorded: first, closest, worst and best (for home)
 
     @property
     def win_rate(self) -> float:
@@ -98,25 +98,29 @@ def play(
     seed: int = 0,
     record: bool = False,
     batch: int | None = None,
+    loader: Loader | None = None,
 ) -> Results:
-    """Play matches 0 .. matches - 1 of the seed between two players or names, `batch` of them at a time."""
+    """Play matches 0 .. matches - 1 of the seed between two players or names, `batch` of them at a time.
+
+    `loader` makes players of paths that are no submissions; see `players.find`.
+    """
     for what, number in (("matches", matches), ("batch", batch)):
         if number is not None and number < 1:
             raise ArenaError(f"{what} is {number}; allowed: a whole number from 1")
     if home is away and not isinstance(home, str):
         raise ArenaError(f"home and away are the same object ({home.name}); a player keeps one side's seats: make two")
     with ExitStack() as opened:
-        players = [open_player(player, opened) for player in (home, away)]
+        players = [open_player(player, opened, loader) for player in (home, away)]
         if batch is None:
             batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in players) else BATCH
         return _play(*players, matches, device, seed, record, batch)
 
 
-def open_player(player: str | Player, opened: ExitStack) -> Player:
+def open_player(player: str | Player, opened: ExitStack, loader: Loader | None = None) -> Player:
     """The player, or the one of that name, which is closed at the end."""
     if not isinstance(player, str):
         return player
-    found = find(player)
+    found = find(player, loader)
     opened.callback(found.close)
     return found
 
@@ -216,8 +220,8 @@ def _lead(score: np.ndarray, forfeit: np.ndarray) -> np.ndarray:
 
 
 def _pick(picks: dict, numbers: np.ndarray, lead: np.ndarray, actions: torch.Tensor) -> None:
-    """Keep the actions of the first, the closest and the worst match so far; among equals, the first."""
-    for name, order in (("first", numbers), ("closest", abs(lead)), ("worst", lead)):
+    """Keep the actions of the first, the closest, the worst and the best match so far; among equals, the first."""
+    for name, order in (("first", numbers), ("closest", abs(lead)), ("worst", lead), ("best", -lead)):
         i = int(order.argmin())
         if name not in picks or order[i] < picks[name][0]:
             picks[name] = int(order[i]), int(numbers[i]), actions[:, i].cpu()

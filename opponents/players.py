@@ -42,6 +42,9 @@ class Player(Protocol):
         """Give back what the player holds: processes, memory."""
 
 
+Loader = Callable[[str], Player]
+
+
 class Scripted:
     """A scripted opponent by its name, playing at random in a share of its moves; never leaves the device."""
 
@@ -130,7 +133,7 @@ class Policy:
         """Nothing to give back."""
 
 
-def find(name: str, loader: Callable[[str], Player] | None = None) -> Player:
+def find(name: str, loader: Loader | None = None) -> Player:
     """The player of a name: a scripted one, `NAME:NOISE`, a submission, or what `loader` makes of another path."""
     scripted, colon, noise = name.partition(":")
     if scripted in SCRIPTED:

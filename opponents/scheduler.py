@@ -88,11 +88,27 @@ class Scheduler:
 
     def level(self, episode: int) -> str:
         """Name of the rung of this episode: the main opponent, and in a league the main scripted one."""
-        return LADDER[self._rung_at(episode)]
+        return LADDER[self.rung(episode)]
+
+    def rung(self, episode: int) -> int:
+        """Place of `level` on the ladder, from 0."""
+        config = self.config
+        end = int(config.max_episodes)
+        by_progress = BY_PROGRESS.get(config.strategy)
+        rung = by_progress(min(max(int(episode), 0), end), end) if by_progress else self._rung
+        evades = config.enable_opponent_evasion or config.strategy == "evasive"
+        return max(rung, EVASIVE) if evades and episode >= config.opponent_evasion_start_episode else rung
+
+    def reachable(self) -> tuple[str, ...]:
+        """The part of the ladder that this schedule can ever reach."""
+        if self.config.strategy not in BY_PROGRESS:
+            return LADDER
+        evades = self.config.enable_opponent_evasion or self.config.strategy == "evasive"
+        return LADDER[: EVASIVE + 1 if evades else EVASIVE]
 
     def mix(self, episode: int) -> Mix:
         """Who is met in this episode, and how often."""
-        ladder = _with_easier(self._rung_at(episode), self.config.easier_share)
+        ladder = _with_easier(self.rung(episode), self.config.easier_share)
         if self.config.strategy != "league" or not self._past_selves:
             return ladder
         share = self.config.league_scripted_share
@@ -158,14 +174,6 @@ class Scheduler:
             raise ArenaError("schedule state has results that are not [score, matches] of known opponents")
         self._rung, self._past_selves = rung, list(past)
         self._results = {name: list(result) for name, result in results.items()}
-
-    def _rung_at(self, episode: int) -> int:
-        config = self.config
-        end = int(config.max_episodes)
-        by_progress = BY_PROGRESS.get(config.strategy)
-        rung = by_progress(min(max(int(episode), 0), end), end) if by_progress else self._rung
-        evades = config.enable_opponent_evasion or config.strategy == "evasive"
-        return max(rung, EVASIVE) if evades and episode >= config.opponent_evasion_start_episode else rung
 
     def _move(self, rung: int, rate: float) -> None:
         """One rung up from a beaten one, or down from the present one."""

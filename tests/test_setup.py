@@ -98,7 +98,7 @@ def test_scripts_can_be_started_and_parse(script):
 def test_first_start_installs_and_the_second_does_not(sandbox):
     code, out, err = sandbox.start("train_ddp.sh", "--max_episodes", "a b")
     assert (code, err) == (0, "snakes: setting up .venv (once, about a minute) ...\n")
-    assert out == f"run in {sandbox.fake}: -m marl demo --max_episodes a b\n"
+    assert out == f"run in {sandbox.fake}: -m marl train --distributed --max_episodes a b\n"
     calls = sandbox.calls()
     assert calls[0] == "venv"
     assert calls[1].endswith("-r requirements.lock")
@@ -107,7 +107,7 @@ def test_first_start_installs_and_the_second_does_not(sandbox):
 
     code, out, err = sandbox.start("train_ddp.sh")
     assert (code, err) == (0, "")
-    assert out == f"run in {sandbox.fake}: -m marl demo\n"
+    assert out == f"run in {sandbox.fake}: -m marl train --distributed\n"
     assert sandbox.calls() == []
 
 
@@ -208,7 +208,7 @@ def test_a_copy_started_by_slurm_finds_the_repository(sandbox):
     environment = sandbox.environment(SLURM_SUBMIT_DIR=str(sandbox.repository))
     done = subprocess.run([spool / "slurm_script", "--x"], env=environment, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("-m marl demo --x\n")
+    assert done.stdout.endswith("-m marl train --distributed --x\n")
 
 
 @pytest.mark.parametrize("waits_in", ["flock", "sleep"])

@@ -47,7 +47,12 @@ def test_the_same_seed_gives_the_same_results(recorded):
 
 def test_record_writes_replays_that_verify(recorded):
     report, folder = recorded
-    files = {"first": "match.jsonl", "closest": "match.closest.jsonl", "worst": "match.worst.jsonl"}
+    files = {
+        "first": "match.jsonl",
+        "closest": "match.closest.jsonl",
+        "worst": "match.worst.jsonl",
+        "best": "match.best.jsonl",
+    }
     assert report["replays"] == {which: str(folder / name) for which, name in files.items()}
     for name in files.values():
         replay = read(folder / name)
@@ -61,8 +66,8 @@ def test_text_tells_the_result_and_the_files(tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("level2 - level1:0.1: 40 matches, seed 3\n")
     assert "95 %" in result.stdout
-    said = [line.split()[-1] for line in result.stdout.splitlines()[-3:]]
-    assert said == [str(tmp_path / name) for name in ("match", "match.closest", "match.worst")]
+    said = [line.split()[-1] for line in result.stdout.splitlines()[-4:]]
+    assert said == [str(tmp_path / name) for name in ("match", "match.closest", "match.worst", "match.best")]
     assert all(os.path.isfile(path) for path in said)
 
 

@@ -76,7 +76,7 @@ def test_numbers_fit_together():
     assert results.replays == {}
 
 
-def test_replays_of_the_first_the_closest_and_the_worst_match(tmp_path):
+def test_replays_of_the_first_the_closest_the_worst_and_the_best_match(tmp_path):
     results = play("level2", "level3", 40, seed=9, record=True, batch=16)
     leads = {}
     for which, replay in results.replays.items():
@@ -88,6 +88,7 @@ def test_replays_of_the_first_the_closest_and_the_worst_match(tmp_path):
         leads[which] = red_lead if home_is_red else -red_lead
     assert results.replays["first"].match == 0
     assert leads["worst"] < min(0, leads["first"])
+    assert leads["best"] >= max(leads["first"], leads["closest"])
     assert abs(leads["closest"]) <= abs(leads["first"])
 
 

@@ -1,0 +1,186 @@
+"""DDPG for discrete moves: a softmax actor, a critic over observation and moves, and slow copies of both as targets.
+
+M = turns in a batch, 3 = the team's snakes. One update:
+
+    target  = n-step return + discount * target critic(next observation, target actor's shares)
+    critic <- (critic(observation, move) - target)^2
+    actor  <- - critic(observation, actor's shares) - entropy
+    targets <- a little of actor and critic
+
+Nothing here waits for the device, so a whole update can be one CUDA graph.
+"""
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from arena.rules import TEAM
+from marl.config import DdpgConfig, NetworkConfig
+from marl.distributed import Ranks, Solo
+from marl.graphs import Branch
+from marl.networks import Actor, Critics, value_of
+from marl.policy import legal
+from marl.precision import Precision
+from marl.replay_buffer import Batch, ReplayBuffer
+
+ALIGNED = 8
+LOGGED = ("losses/critic", "losses/actor", "losses/entropy", "losses/value", "losses/actor_grad", "losses/critic_grad")
+
+
+def turns_of(batch_size: int) -> int:
+    """Turns that a batch of so many snake transitions takes: whole ones, in eights, as matrix units like it."""
+    return ALIGNED * -(-batch_size // (ALIGNED * TEAM))
+
+
+class Ddpg:
+    """Actor, critics, their targets and optimisers."""
+
+    def __init__(
+        self,
+        config: DdpgConfig,
+        network: NetworkConfig,
+        buffer: ReplayBuffer,
+        group: Solo | Ranks,
+        precision: Precision,
+        sync_freq: int = 1,
+        seed: int = 1,
+    ) -> None:
+        self.config, self.buffer, self.encoder = config, buffer, buffer.encoder
+        self._group, self._precision, self._sync_freq = group, precision, sync_freq
+        device = buffer.device
+        torch.manual_seed(seed)  # first weights only: everything else that is random is drawn by number
+        body = network.body
+        critics = Critics(1 + config.twin, self.encoder, body, config.critic_form, config.critic == "team")
+        self.raw_actor, self.raw_critics = Actor(self.encoder, body).to(device), critics.to(device)
+        self.actor, self.critics = group.wrap(self.raw_actor), group.wrap(self.raw_critics)
+        # Copies of what all ranks agree on after wrapping.
+        self.target_actor, self.target_critics = (
+            copy.deepcopy(net).requires_grad_(False) for net in (self.raw_actor, self.raw_critics)
+        )
+        self.actor_optimizer = precision.optimizer(self.raw_actor.parameters(), config.a_lr)
+        self.critic_optimizer = precision.optimizer(self.raw_critics.parameters(), config.c_lr)
+        self.sampler = buffer.sampler(turns_of(config.batch_size), config.n_step, config.gamma)
+        self._logged = torch.zeros(len(LOGGED), device=device)
+        self._online = [*self.raw_actor.parameters(), *self.raw_critics.parameters()]
+        self._targets = [*self.target_actor.parameters(), *self.target_critics.parameters()]
+        self._micro = 0
+        # Not under DDP, whose exchanges must come in the same order on all ranks; and a joined critic is read by the
+        # actor's part while its own changes it.
+        self._beside = Branch(device, group.world == 1 and group.backend is None and config.critic_form == "heads")
+
+    def act(self, rows: torch.Tensor) -> torch.Tensor:
+        """Logits of the moves for what snakes see."""
+        with torch.no_grad(), self._precision.cast():
+            return self.raw_actor(self._precision.narrow(rows))
+
+    def update(self) -> None:
+        """Learn from one batch; with sync_freq, step and exchange gradients at every so many."""
+        self._micro = (self._micro + 1) % self._sync_freq
+        batch = self.sampler.draw()
+        if self._micro == 0:
+            self._learn(batch, step=True)
+            with torch.no_grad():
+                torch._foreach_lerp_(self._targets, self._online, self.config.tau)
+        else:
+            with self._group.no_sync(self.actor, self.critics):
+                self._learn(batch, step=False)
+
+    def _learn(self, batch: Batch, step: bool) -> None:
+        """Gradients of both networks from a batch, and a step along them. The actor's part runs beside the critic's."""
+        precision, moves, beside = self._precision, batch.moves, self._beside
+        rows = precision.narrow(batch.observations)
+        with beside, precision.cast():
+            logits = self.actor(rows)
+        target = self._target(batch)
+        with precision.cast():
+            values = self.critics(rows, moves)
+        values = values.float()
+        with beside:
+            log_shares = legal(logits, rows, self.encoder).log_softmax(-1)
+            shares = log_shares.exp()
+            value = value_of(self._values_for_actor(values, rows, shares), shares).amin(0).mean()
+            entropy = -(shares * log_shares).sum(-1).mean()
+            actor_loss = -value - self.config.entropy * entropy
+            actor_norm = self._descend(self.actor_optimizer, actor_loss, step)
+        critic_loss = F.mse_loss(value_of(values, moves), target.expand(len(values), -1, -1)) * len(values)
+        critic_norm = self._descend(self.critic_optimizer, critic_loss, step)
+        beside.join()
+        logged = (critic_loss, actor_loss, entropy, value, actor_norm, critic_norm)
+        self._logged += torch.stack([number.detach() for number in logged])
+
+    def _descend(self, optimizer: Optimizer, loss: torch.Tensor, step: bool) -> torch.Tensor:
+        """Add the loss's gradients, and if asked step; the norm of the gradients, 0 without a step."""
+        self._precision.backward(optimizer, loss / self._sync_freq)
+        return self._precision.step(optimizer, self.config.max_grad_norm) if step else torch.zeros_like(loss)
+
+    @torch.no_grad()
+    def _target(self, batch: Batch) -> torch.Tensor:
+        rows = self._precision.narrow(batch.next_observations)
+        with self._precision.cast():
+            logits = self.target_actor(rows)
+            shares = legal(logits, rows, self.encoder).softmax(-1)
+            values = self.target_critics(rows, shares)
+        value = value_of(values.float(), shares).amin(0)
+        return batch.returns + batch.discounts[:, None] * value
+
+    def _values_for_actor(self, values: torch.Tensor, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+        """The critics' answer to the actor's shares, through which gradients reach the actor and nothing else.
+
+        Heads have said already what each move is worth. A joined critic must be asked again: unwrapped, since ranks
+        must not exchange its gradients here, and frozen.
+        """
+        if self.config.critic_form == "heads":
+            return values.detach()
+        self.raw_critics.requires_grad_(False)
+        with self._precision.cast():
+            values = self.raw_critics(rows, shares).float()
+        self.raw_critics.requires_grad_(True)
+        return values
+
+    def set_lr(self, factor: float) -> None:
+        """Learning rates as configured, times the factor."""
+        for optimizer, rate in ((self.actor_optimizer, self.config.a_lr), (self.critic_optimizer, self.config.c_lr)):
+            self._precision.set_lr(optimizer, rate * factor)
+
+    def logged(self) -> torch.Tensor:
+        """Sums of LOGGED over the updates since the last call, on the device."""
+        sums = self._logged.clone()
+        self._logged.zero_()
+        return sums
+
+    def networks(self) -> dict[str, nn.Module]:
+        """All that has weights, by name."""
+        return {
+            "actor": self.raw_actor,
+            "critic": self.raw_critics,
+            "target_actor": self.target_actor,
+            "target_critic": self.target_critics,
+        }
+
+    def named_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
+        for name, net in self.networks().items():
+            yield from ((f"{name}.{key}", tensor) for key, tensor in net.state_dict().items())
+
+    def load_weights(self, weights: dict[str, torch.Tensor]) -> None:
+        """Take over the weights of a checkpoint."""
+        for name, net in self.networks().items():
+            own = {
+                key.removeprefix(f"{name}."): tensor for key, tensor in weights.items() if key.startswith(f"{name}.")
+            }
+            net.load_state_dict(own)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything beside the weights that an update depends on."""
+        return {
+            "actor_optimizer": self.actor_optimizer.state_dict(),
+            "critic_optimizer": self.critic_optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
+        self.critic_optimizer.load_state_dict(state["critic_optimizer"])

@@ -1,0 +1,320 @@
+"""snakes train: train a team, in this process or in many ranks."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from marl import config_reader, run_folder
+from marl.config import ALIASES, TrainConfig, read_config
+from marl.errors import UserError
+
+if TYPE_CHECKING:
+    from marl.checkpoint import Checkpoint
+    from marl.distributed import Ranks, Solo
+    from marl.trainer import Trainer
+
+HELP = """usage: snakes train [--config FILE] [flags]
+
+Train a team of three snakes. Without flags: good defaults for this machine.
+
+Ranks (or by torchrun -m marl train ..., which needs none of these):
+  --distributed               start one rank per GPU, else one per two cores; NPROC=N fixes the number
+  --num_gpus N                start N ranks on N GPUs
+  --nnodes N --node_rank K    several machines; also NNODES and NODE_RANK
+  --master_addr A             address of machine 0; also MASTER_ADDR
+  --master_port P             a port that is free there; also MASTER_PORT
+  --max_restarts N            start all ranks again if one fails, this often
+
+--config FILE reads a YAML file; flags count more than the file, a later file more than an earlier one.
+"""
+# Flags of the launcher: whether each takes a value.
+LAUNCH = {
+    "distributed": False, "num_gpus": True, "nnodes": True, "node_rank": True,
+    "master_addr": True, "master_port": True, "max_restarts": True,
+}  # fmt: skip
+SAME_SIGNAL = 1.0  # seconds within which a second signal is the first one once more: launchers repeat it
+
+
+def run_words(words: Sequence[str]) -> int:
+    """Train as the words of the command line say."""
+    if any(word in ("-h", "--help") for word in words):
+        print(HELP + "\n" + config_reader.help_text(TrainConfig, ALIASES))
+        return 0
+    asked, words = _split(words)
+    rank = os.environ.get("RANK")
+    try:
+        saved, config = _configuration(words)
+        if asked and rank is None:
+            return _launch(asked, words, config)
+    except UserError:
+        if rank not in (None, "0"):  # every rank finds the same mistake; one tells it
+            return 2
+        raise
+    return _train(config, saved, list(words))
+
+
+# --- before there are ranks
+
+
+def _split(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The launcher's flags, and all the others."""
+    asked, others, rest = {}, [], list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        if not word.startswith("--") or name not in LAUNCH:
+            others.append(word)
+        elif not LAUNCH[name]:
+            asked[name] = ""
+        elif equals or (rest and not rest[0].startswith("--")):
+            asked[name] = value if equals else rest.pop(0)
+        else:
+            raise UserError(f"--{name} needs a value (see snakes train --help)")
+    return asked, others
+
+
+def _configuration(words: Sequence[str]) -> tuple[Path | None, TrainConfig]:
+    """What to go on from (a run or checkpoint folder), and the configuration: that of its run, changed by the words."""
+    config = read_config(words)
+    source = _source(config)
+    if source is None:
+        return None, config
+    run = next((folder for folder in (source, *source.parents) if (folder / run_folder.CONFIG).is_file()), None)
+    return source, config if run is None else read_config(words, run / run_folder.CONFIG)
+
+
+def _source(config: TrainConfig) -> Path | None:
+    if config.load_model:
+        number = config.load_model_run
+        run = run_folder.newest(config.runs_dir) if number is None else run_folder.find_run(config.runs_dir, number)
+        if run is None:
+            raise UserError(f"--load_model: there is no run in {Path(config.runs_dir) / run_folder.GROUP}")
+        return run
+    if config.resume == "never":
+        return None
+    if config.resume != "auto":
+        if not Path(config.resume).exists():
+            raise UserError(f"--resume {config.resume}: there is no such run or checkpoint; or give auto or never")
+        return Path(config.resume)
+    named = run_folder.newest(config.runs_dir, config.run_name) if config.run_name else None
+    # A run that was stopped before its first checkpoint starts afresh in its folder.
+    return named
+
+
+def _launch(asked: dict[str, str], words: list[str], config: TrainConfig) -> int:
+    """Start the ranks that were asked for; one alone runs right here."""
+    import torch
+
+    from marl.launch import launch, nodes_from, ranks_here
+    from marl.machine import processor
+
+    names = {"nnodes": "NNODES", "node_rank": "NODE_RANK", "master_addr": "MASTER_ADDR", "master_port": "MASTER_PORT"}
+    environment = os.environ | {names[name]: value for name, value in asked.items() if name in names}
+    numbers = {name: _whole(asked, name) for name in ("num_gpus", "max_restarts")}
+    gpus = 0 if config.device == "cpu" else torch.cuda.device_count()
+    ranks = ranks_here(environment, processor()["cores"], gpus, numbers["num_gpus"])
+    nodes = nodes_from(environment)
+    if ranks == 1 and nodes.nnodes == (1, 1) and not numbers["max_restarts"]:
+        return _train(config, _source(config), words)
+    return launch(words, ranks, *nodes, max_restarts=numbers["max_restarts"] or 0, timeout=config.ddp.timeout)
+
+
+def _whole(asked: dict[str, str], name: str) -> int | None:
+    text = asked.get(name)
+    if text is not None and not text.isdecimal():
+        raise UserError(f"--{name} {text}: a whole number is needed")
+    return None if text is None else int(text)
+
+
+# --- in a rank
+
+
+def _train(config: TrainConfig, source: Path | None, words: list[str]) -> int:
+    from marl import distributed
+    from marl.trainer import CannotSave, NotFinite
+
+    settings = distributed.defaults_for_nccl()
+    group = distributed.start(config.ddp.backend, config.ddp.timeout, config.device)
+    try:
+        code = _in_group(config, source, words, group, settings)
+        group.close()
+        return code
+    except (NotFinite, distributed.OutOfSync, CannotSave) as error:  # raised on all ranks alike
+        if group.is_main:
+            print(f"snakes: {error}", file=sys.stderr)
+        group.close()
+        return 2 if isinstance(error, CannotSave) else 1
+    except distributed.LostRank as error:
+        distributed.leave(error, group)
+    except RuntimeError as error:
+        lost = distributed.explain(error, group)
+        if lost is None:
+            raise
+        distributed.leave(lost, group)
+
+
+def _in_group(
+    config: TrainConfig, source: Path | None, words: list[str], group: "Solo | Ranks", settings: dict[str, str]
+) -> int:
+    from marl import autoscale
+    from marl.console import Console, Quiet
+    from marl.cpu_speed import choose_onednn
+    from marl.metrics import Metrics, Silent
+    from marl.trainer import Trainer
+
+    config = autoscale.resolve(config, group.device)
+    resumed = _resumed(config, source)
+    episode = resumed.episode if resumed else 0
+    folder = Path(group.share(str(_folder(config, source)) if group.is_main else None))
+    onednn = None
+    if group.device.type == "cpu":
+        from arena.batch import encoder_named
+
+        width = encoder_named(config.network.encoder).width
+        onednn = group.share(choose_onednn(width, config.network.body, config.ddpg.batch_size))
+        import torch
+
+        torch.backends.mkldnn.enabled = onednn
+    if group.is_main:
+        run_folder.describe(folder, config_reader.to_dict(config), ["snakes", "train", *words], group.world)
+        metrics: Any = Metrics(folder, episode if resumed else None, run_folder.GROUP if config.wandb else None)
+        console: Any = Console(config.schedule.max_episodes, episode)
+    else:
+        metrics, console = Silent(), Quiet()
+    with console:
+        trainer = Trainer(config, group, folder, metrics, console, resumed)
+        console.banner(_banner(trainer, resumed, onednn, settings))
+        if resumed and episode >= config.schedule.max_episodes:
+            raise UserError(
+                f"{resumed.path} has all its {episode} episodes; train on with --max_episodes above {episode}"
+            )
+        with _stopping(trainer):
+            began = time.perf_counter()
+            ended = trainer.run()
+        if group.is_main:
+            _summarise(trainer, ended, time.perf_counter() - began)
+    metrics.close()
+    return 128 + (trainer.stop_signal or signal.SIGTERM) if ended == "signal" else 0
+
+
+def _resumed(config: TrainConfig, source: Path | None) -> "Checkpoint | None":
+    from marl import checkpoint
+
+    if source is None:
+        return None
+    if config.load_model and config.load_model_run_episode is not None:
+        return checkpoint.load(checkpoint.in_run(source, config.load_model_run_episode))
+    if (source / checkpoint.FOLDER).is_dir() or not (source / run_folder.CONFIG).is_file():
+        return checkpoint.load_newest(source) if (source / checkpoint.FOLDER).is_dir() else checkpoint.load(source)
+    return None  # a run that was stopped before its first checkpoint
+
+
+def _folder(config: TrainConfig, source: Path | None) -> Path:
+    """The run's folder: that of the run that goes on, or a new one."""
+    if source is not None and not config.load_model:
+        run = next((folder for folder in (source, *source.parents) if (folder / run_folder.CONFIG).is_file()), None)
+        if run is not None:
+            return run
+    return run_folder.create(config.runs_dir, config.run_name)
+
+
+@contextmanager
+def _stopping(trainer: "Trainer") -> Iterator[None]:
+    """The first TERM or Ctrl-C makes the run save and end; a second one, later, ends it at once."""
+    first: list[float] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if first and time.monotonic() - first[0] > SAME_SIGNAL:
+            os._exit(128 + number)
+        if not first:
+            first.append(time.monotonic())
+            trainer.stop_signal = number
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# --- what the user reads
+
+
+def _banner(
+    trainer: "Trainer", resumed: "Checkpoint | None", onednn: bool | None, settings: dict[str, str]
+) -> list[tuple[str, str]]:
+    import torch
+
+    config, group, buffer = trainer.config, trainer.group, trainer.buffer
+    ddpg, ddp = config.ddpg, config.ddp
+    device = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU"
+    threads = f", {torch.get_num_threads()} threads, oneDNN {'on' if onednn else 'off'}" if onednn is not None else ""
+    rows = 3 * len(trainer.learner.sampler.batch.here)
+    effective = rows * group.world * ddp.sync_freq
+    weights = sum(p.numel() for p in trainer.learner.raw_actor.parameters())
+    evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
+    evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
+    body = " -> ".join(map(str, config.network.body))
+    size = f"{3 * buffer.turns * buffer.matches:,} transitions, {buffer.bytes / 2**20:,.0f} MiB"
+    schedule = f"{config.schedule.strategy} over {config.schedule.max_episodes:,} episodes"
+    lines = [
+        ("run", str(trainer.folder)),
+        ("device", f"{device} ({group.device}), {config.precision}{threads}"),
+        ("ranks", f"{group.world}" + (f" over {group.backend}" if group.backend else ", one process")),
+        ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
+        ("matches", f"{config.matches:,} per rank, {trainer.rollout.all_matches:,} in all"),
+        ("batch", f"{rows:,} x {group.world} ranks x sync_freq {ddp.sync_freq} = {effective:,} snake transitions"),
+        ("cycle", f"{ddpg.turns} turns, {ddpg.updates} updates"),
+        ("learning rates", f"{ddpg.a_lr:g}, {ddpg.c_lr:g}; scaling {ddp.lr_scaling}, warm-up {ddp.lr_warmup} updates"),
+        ("buffer", f"{size} on {buffer.storage} per rank"),
+        ("opponents", schedule + (evasion if evades else "")),
+    ]
+    if settings and group.backend == "nccl":
+        lines.append(("set for NCCL", " ".join(f"{name}={value}" for name, value in settings.items())))
+    if resumed:
+        lines.append(("going on from", f"{resumed.path} (episode {resumed.episode:,})"))
+    return lines
+
+
+def _summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
+    from arena.replay import write
+    from marl import checkpoint
+    from marl.console import duration
+
+    progress, folder, console = trainer.progress, trainer.folder, trainer.console
+    if ended == "signal":
+        console.note(
+            f"stopped by a signal at episode {progress.episodes:,}; go on with: snakes train --resume {folder}"
+        )
+        return
+    rows: list[Sequence[Any]] = [("against", "won", "95 % interval", "mean score")]
+    for name, result in trainer.evaluation.results.items():
+        interval = f"{result.win_rate_low:.1%} to {result.win_rate_high:.1%}"
+        rows.append((name, f"{result.win_rate:.1%}", interval, f"{result.home_score:.1f} : {result.away_score:.1f}"))
+    console.summary("at the end", rows)
+    replay = trainer.evaluation.best_replay
+    if replay is not None:
+        write(folder / "best_match.jsonl", replay)
+    rate = progress.env_steps / max(1e-9, progress.seconds)
+    best = checkpoint.resolve(folder, prefer=checkpoint.BEST)
+    console.banner(
+        [
+            ("time", f"{duration(seconds)} ({duration(progress.seconds)} of training)"),
+            ("episodes", f"{progress.episodes:,}"),
+            ("env steps", f"{progress.env_steps:,} ({rate:,.0f} per second)"),
+            ("updates", f"{progress.updates:,}"),
+            ("best", str(best)),
+            ("last", str(checkpoint.resolve(folder))),
+            ("best match", str(folder / "best_match.jsonl")),
+            ("curves", f"tensorboard --logdir {folder}"),
+            ("measure it", f"python -m marl eval --home {folder} --away level2"),
+        ],
+    )

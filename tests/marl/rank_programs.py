@@ -1,0 +1,256 @@
+"""What the ranks of test_distributed.py and test_launch.py do: `python rank_programs.py NAME`, one process per rank.
+
+`python rank_programs.py groups FOLDER JSON` runs many groups side by side, their ranks forked from one process that has
+loaded torch: sixteen ranks would spend most of a minute on that alone, and come too late to each other.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+
+def together() -> None:
+    """All that ranks do while none of them is lost; any failed check ends the rank with a traceback."""
+    import torch
+    from torch.nn.functional import mse_loss
+
+    group = start()
+    torch.manual_seed(group.rank)  # parameters and buffers differ until they are wrapped
+    actor, critic = net(4, 3), net(7, 1)
+    actor.register_buffer("seen", torch.full((2,), float(group.rank)))
+    wrapped_actor, wrapped_critic = group.wrap(actor), group.wrap(critic)
+    assert actor.seen.tolist() == [0.0, 0.0]
+    named = [*actor.named_parameters("actor"), *critic.named_parameters("critic")]
+    group.check_sync(named, "start")
+
+    # Every rank takes its half of a batch that all know; the gradient must be the whole batch's.
+    torch.manual_seed(7)
+    observations, actions, targets = (torch.randn(8, n, dtype=torch.float64) for n in (4, 3, 1))
+    mine = slice(4 * group.rank, 4 * group.rank + 4)
+    optimizer = torch.optim.Adam([p for _, p in named], lr=0.01)
+    whole = [mse_loss(critic(torch.cat([observations, actions], 1)), targets)]
+    whole_critic = torch.autograd.grad(whole[0], list(critic.parameters()))
+    optimizer.zero_grad(set_to_none=True)
+    mse_loss(wrapped_critic(torch.cat([observations, actions], 1)[mine]), targets[mine]).backward()
+    for parameter, expected in zip(critic.parameters(), whole_critic, strict=True):
+        torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=1e-15)
+    critic.requires_grad_(False)
+    whole_actor = torch.autograd.grad(
+        -critic(torch.cat([observations, actor(observations)], 1)).mean(), list(actor.parameters())
+    )
+    (-critic(torch.cat([observations[mine], wrapped_actor(observations[mine])], 1)).mean()).backward()
+    critic.requires_grad_(True)
+    for parameter, expected in zip(actor.parameters(), whole_actor, strict=True):
+        torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=1e-15)
+
+    for update in range(3):
+        optimizer.zero_grad(set_to_none=True)
+        mse_loss(wrapped_critic(torch.randn(5, 7, dtype=torch.float64)), targets[:5] + group.rank).backward()
+        optimizer.step()
+        group.check_sync(named, f"update {update}")
+
+    # sync_freq 4: the ranks talk in one of four.
+    talks = []
+    wrapped_critic.register_comm_hook(talks, counted)
+    optimizer.zero_grad(set_to_none=True)
+    for update in range(8):
+        if update % 4 == 3:
+            mse_loss(wrapped_critic(torch.randn(2, 7, dtype=torch.float64)), targets[:2]).backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        else:
+            with group.no_sync(wrapped_actor, wrapped_critic):
+                mse_loss(wrapped_critic(torch.randn(2, 7, dtype=torch.float64)), targets[:2]).backward()
+        assert len(talks) == (update + 1) // 4, talks
+    group.check_sync(named, "sync_freq")
+
+    assert group.any(group.rank == 1)
+    assert not group.any(False)
+    assert group.share({"run": f"of rank {group.rank}"}) == {"run": "of rank 0"}
+    assert group.sum_(torch.tensor([1, group.rank])).tolist() == [2, 1]
+    turned = torch.arange(4.0).reshape(2, 2).T * (1 + 2 * group.rank)  # not contiguous
+    assert torch.equal(group.mean_(turned), torch.tensor([[0.0, 4.0], [2.0, 6.0]])), turned
+    group.barrier("the end")
+
+    from marl.distributed import OutOfSync
+
+    if group.rank == 1:
+        with torch.no_grad():
+            critic[2].bias += 1e-12
+    try:
+        group.check_sync(named, "update 9")
+    except OutOfSync as error:
+        print(f"rank {group.rank}: {error}")
+    else:
+        raise AssertionError("a changed parameter was not seen")
+    group.close()
+
+
+def counted(talks, bucket):
+    import torch.distributed as dist
+
+    talks.append(bucket.index())
+    future = dist.all_reduce(bucket.buffer().div_(2), async_op=True).get_future()
+    return future.then(lambda done: done.value()[0])
+
+
+def train_until_lost() -> None:
+    """Updates for ever; in the fifth, the rank and the deed that LOSE says: kill:1, stop:0, nap:1, raise:1."""
+    import torch
+
+    from marl import distributed
+
+    deed, victim = os.environ["LOSE"].split(":")
+    group = start()
+    distributed.PATIENCE = 2.0
+    wrapped = group.wrap(net(4, 3))
+    try:
+        for update in range(1_000_000):
+            group.doing = "update"
+            if (update, group.rank) == (5, int(victim)):
+                if deed == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                elif deed == "stop":
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                elif deed == "raise":
+                    raise ValueError("a bug")
+                elif deed == "nap":
+                    group.doing = "a nap"
+                    time.sleep(600)
+                elif deed == "miss":  # the others come to a barrier, this one goes on
+                    time.sleep(600)
+            elif (update, deed) == (5, "miss"):
+                group.barrier("save")
+            wrapped(torch.randn(2, 4, dtype=torch.float64)).sum().backward()
+    except RuntimeError as error:
+        lost = distributed.explain(error, group)
+        if lost is None:
+            raise
+        distributed.leave(lost, group)
+
+
+def join() -> None:
+    start().close()
+
+
+def tell_environment() -> None:
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMP_NUM_THREADS", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE")
+    say(*(f"{name}={os.environ[name]}" for name in names), *sys.argv[2:])
+
+
+def fail() -> None:
+    """Rank 1 fails as FAIL says, rank 0 waits to be ended."""
+    if os.environ["RANK"] == "1":
+        how = os.environ["FAIL"]
+        if how == "raise":
+            raise ValueError("a bug")
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        sys.exit(int(how))
+    time.sleep(600)
+
+
+def fail_once() -> None:
+    """The first start of rank 1 dies; after the restart a real group forms."""
+    if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    group = start()
+    if group.any(group.rank == 1) and group.is_main:
+        say(f"{group.world} ranks after a restart")
+    group.close()
+
+
+def wait_for_term() -> None:
+    """Ends in good order at TERM, and says so."""
+
+    def ended(number, frame):
+        say(f"rank {os.environ['RANK']} got {signal.Signals(number).name}")
+        sys.exit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ended)
+    say("ready")
+    time.sleep(600)
+
+
+def say(*words: str) -> None:
+    """A line in one piece: `print` to an unbuffered pipe writes the end of the line by itself."""
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()
+
+
+def start():
+    import torch
+
+    from marl import distributed
+    from marl.errors import UserError
+
+    torch.set_num_threads(1)
+    try:
+        return distributed.start(timeout=float(os.environ.get("TIMEOUT", "60")), device="cpu")
+    except (UserError, distributed.LostRank) as error:
+        print(f"snakes: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def net(inputs: int, outputs: int):
+    import torch
+    from torch import nn
+
+    torch.set_default_dtype(torch.float64)
+    return nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, outputs))
+
+
+def groups(folder: str, description: str) -> None:
+    """Forks the ranks; their output goes to FOLDER/GROUP.RANK.out and .err, their exit codes to stdout as JSON.
+
+    A rank that has not ended when as many of its group have as should, or at the limit, is killed.
+    """
+    # What every rank would load by itself: DistributedDataParallel is built with torch._dynamo in memory.
+    import torch._dynamo
+    import torch.distributed.nn  # noqa: F401
+
+    import marl.distributed  # noqa: F401
+
+    specs = json.loads(description)
+    with ExitStack() as held:  # all ports at once, so that they differ
+        sockets = [held.enter_context(socket.socket()) for _ in specs]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in sockets]
+    running: dict[int, tuple[str, int]] = {}
+    for (name, spec), port in zip(specs.items(), ports, strict=True):
+        for rank in spec["ranks"]:
+            pid = os.fork()
+            if pid == 0:
+                for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
+                    os.dup2(os.open(f"{folder}/{name}.{rank}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
+                os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(spec["world"])}
+                os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | spec["environment"]
+                return globals()[spec["program"]]()
+            running[pid] = (name, rank)
+    codes: dict[str, dict[int, int]] = {name: {} for name in specs}
+    deadline = time.monotonic() + 80
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid:
+            name, rank = running.pop(pid)
+            codes[name][rank] = os.waitstatus_to_exitcode(status)
+        else:
+            for other, (name, _) in running.items():
+                done = len(codes[name]) == len(specs[name]["ranks"]) - specs[name]["stuck"]
+                if (done and specs[name]["stuck"]) or time.monotonic() > deadline:
+                    os.kill(other, signal.SIGKILL)
+            time.sleep(0.02)
+    print(json.dumps(codes))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:] if sys.argv[1] == "groups" else ())
