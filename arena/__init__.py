@@ -2,16 +2,25 @@
 
 from typing import TYPE_CHECKING, Any
 
-from arena.batch import BatchArena
 from arena.errors import ArenaError
 from arena.jidi import jidi_observation
-from arena.memory import Events
 from arena.rules import RULES_VERSION
 
 if TYPE_CHECKING:
+    from arena.batch import BatchArena
     from arena.environment import AECEnv, ParallelEnv
+    from arena.memory import Events
 
 __all__ = ["RULES_VERSION", "ArenaError", "BatchArena", "Events", "env", "jidi_observation", "parallel_env"]
+
+
+def __getattr__(name: str) -> Any:
+    """BatchArena and Events bring torch, which takes seconds to load; who does not ask for them need not wait."""
+    if name not in ("BatchArena", "Events"):
+        raise AttributeError(f"module 'arena' has no attribute {name!r}")
+    from arena import batch
+
+    return getattr(batch, name)
 
 
 def parallel_env(render_mode: str | None = None, seed: int | None = None, **options: Any) -> "ParallelEnv":

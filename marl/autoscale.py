@@ -20,8 +20,8 @@ BUFFER_SHARE = 0.5  # of the free memory that a buffer chosen here may take
 SMALL_FEWEST_TURNS = 16  # turns that a buffer holds at the least, beyond those of a target
 
 
-def resolve(config: TrainConfig, device: torch.device) -> TrainConfig:
-    """The configuration with every `auto` replaced by a value."""
+def resolve(config: TrainConfig, device: torch.device, sharing: int = 1) -> TrainConfig:
+    """The configuration with every `auto` replaced by a value. `sharing`: ranks that share the device's memory."""
     on_gpu = device.type == "cuda"
     auto = (GPU | GPU_CYCLE) if on_gpu else (CPU | CPU_CYCLE)
     if config.max_utilization:
@@ -42,7 +42,7 @@ def resolve(config: TrainConfig, device: torch.device) -> TrainConfig:
         freq = config.ddp.sync_freq
         raise UserError(f"ddpg.updates is {ddpg.updates}; allowed with ddp.sync_freq {freq}: a multiple of {freq}")
     row = batch.encoder_named(network.encoder).width + 6  # bytes of a transition
-    size = config.ddpg.buffer_size or min(auto["buffer_size"], int(BUFFER_SHARE * free_memory(device) / row))
+    size = config.ddpg.buffer_size or min(auto["buffer_size"], int(BUFFER_SHARE * free_memory(device) / row / sharing))
     least = (ddpg.n_step + 1) * matches * TEAM
     if config.ddpg.buffer_size is None:
         size = max(size, least + SMALL_FEWEST_TURNS * matches * TEAM)
@@ -52,6 +52,8 @@ def resolve(config: TrainConfig, device: torch.device) -> TrainConfig:
             f"(or fewer matches)"
         )
     precision = config.precision or ("bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32")
+    if not on_gpu and (precision == "fp16" or (precision == "bf16" and not _cpu_has_bf16())):
+        raise UserError(f"precision is {precision}; this CPU calculates in fp32")
     return replace(config, matches=matches, precision=precision, network=network, ddpg=replace(ddpg, buffer_size=size))
 
 
@@ -60,6 +62,11 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return batch.free_memory()
+
+
+def _cpu_has_bf16() -> bool:
+    # Without such instructions torch goes through fp32 and back, many times slower.
+    return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def _multiple(number: int, of: int) -> int:

@@ -1,7 +1,8 @@
 """The command line: finds the command, reads its flags, and tells a user's mistake in one line.
 
 A command is a module with `add_arguments(parser)` and `run(args) -> int`, and a line in COMMANDS; one that reads its
-flags itself has `run_words(words) -> int` instead. Modules are loaded only when their command is called, and they load
+flags itself has `run_words(words) -> int` instead. With `set_aside(words) -> (its own, others)` it keeps words from the
+parser and gets them as `args.set_aside`. Modules are loaded only when their command is called, and they load
 torch only when they run: help and mistakes must come at once.
 """
 
@@ -18,7 +19,7 @@ from marl.errors import UserError
 # name: (module, what it does)
 COMMANDS = {
     "train": ("marl.train", "Train a team under a curriculum of opponents, in one process or many ranks."),
-    "bench": ("marl.bench", "Measure the speed of the arena and of the opponents on this machine."),
+    "bench": ("marl.bench", "Measure the speed of the arena, of the opponents and of training on this machine."),
     "demo": ("marl.demo", "Play one match between two teams and print the board as text."),
     "doctor": ("marl.doctor", "Show versions and devices, and check that this installation plays right."),
     "eval": ("marl.evaluate", "Play matches between two players and tell who is better, and how sure that is."),
@@ -69,6 +70,9 @@ def _run(words: list[str]) -> int:
         return module.run_words(rest)
     parser = _Parser(prog=f"snakes {name}", description=summary, allow_abbrev=False)
     module.add_arguments(parser)
+    if hasattr(module, "set_aside"):
+        rest, aside = module.set_aside(rest)
+        parser.set_defaults(set_aside=aside)
     _check_flags(parser, name, rest)
     args, unknown = parser.parse_known_args(rest)
     if unknown:

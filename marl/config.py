@@ -14,8 +14,11 @@ from marl.errors import UserError
 from opponents.scheduler import ScheduleConfig
 
 CONFIG_VERSION = 1
+MAX_SEED = 10**18  # torch and the arena count in 64 bits
 # What a run that goes on does not take over from the one before.
-WHERE_FROM = ("device", "resume", "load_model", "load_model_run", "load_model_run_episode")
+WHERE_FROM = (
+    "device", "runs_dir", "run_name", "resume", "load_model", "load_model_run", "load_model_run_episode",
+)  # fmt: skip
 # Names of the command line that are not the field's own.
 ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy"}
 
@@ -82,6 +85,8 @@ class DdpgConfig:
     """Learning rate of the actor."""
     c_lr: float = 1e-3
     """Learning rate of the critic."""
+    lr_end: float = 1.0
+    """Share of the learning rates that is left at the end of the run; they fall in a straight line."""
     epsilon: float = 0.5
     """Share of random moves at the start, on top of drawing moves from the actor's softmax."""
     epsilon_speed: float = 0.9995
@@ -114,6 +119,7 @@ class DdpgConfig:
             ("tau", _between(0, 1)),
             ("a_lr", _from(0)),
             ("c_lr", _from(0)),
+            ("lr_end", _between(0, 1)),
             ("epsilon", _between(0, 1)),
             ("epsilon_speed", _between(0, 1)),
             ("epsilon_min", _between(0, 1)),
@@ -222,7 +228,7 @@ class TrainConfig:
         _check(
             "",
             self,
-            ("seed", _from(0)),
+            ("seed", _between(0, MAX_SEED)),
             ("max_minutes", _from(0)),
             ("log_interval", _from(1)),
             ("save_interval", _from(1)),

@@ -114,9 +114,14 @@ class Ddpg:
         self._logged += torch.stack([number.detach() for number in logged])
 
     def _descend(self, optimizer: Optimizer, loss: torch.Tensor, step: bool) -> torch.Tensor:
-        """Add the loss's gradients, and if asked step; the norm of the gradients, 0 without a step."""
+        """Add the loss's gradients, and if asked step; the norm of the gradients, 0 without a step.
+
+        Times sync_freq, so that the mean over all batches is the mean norm of a step.
+        """
         self._precision.backward(optimizer, loss / self._sync_freq)
-        return self._precision.step(optimizer, self.config.max_grad_norm) if step else torch.zeros_like(loss)
+        if not step:
+            return torch.zeros_like(loss)
+        return self._precision.step(optimizer, self.config.max_grad_norm) * self._sync_freq
 
     @torch.no_grad()
     def _target(self, batch: Batch) -> torch.Tensor:
@@ -177,10 +182,10 @@ class Ddpg:
     def state_dict(self) -> dict[str, Any]:
         """Everything beside the weights that an update depends on."""
         return {
-            "actor_optimizer": self.actor_optimizer.state_dict(),
-            "critic_optimizer": self.critic_optimizer.state_dict(),
+            "actor_optimizer": self._precision.state_dict(self.actor_optimizer),
+            "critic_optimizer": self._precision.state_dict(self.critic_optimizer),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
-        self.critic_optimizer.load_state_dict(state["critic_optimizer"])
+        self._precision.load_state_dict(self.actor_optimizer, state["actor_optimizer"])
+        self._precision.load_state_dict(self.critic_optimizer, state["critic_optimizer"])

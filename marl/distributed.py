@@ -18,19 +18,22 @@ import time
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from arena.errors import ArenaError
 from marl.errors import UserError
 
+T = TypeVar("T")
 BACKENDS = ("gloo", "nccl")
 EXIT_LOST_RANK = 3
+EXIT_TOGETHER = 4  # all ranks left alike, and rank 0 has told why
 PATIENCE = 5.0  # seconds a living rank has to answer a roll call: one numba call may hold the interpreter for a while
 
 # How torch tells of a broken connection: gloo's errors are plain RuntimeErrors.
@@ -126,6 +129,8 @@ class Solo:
     backend: str | None = None
 
     def __init__(self, device: torch.device) -> None:
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
         self.device = device
         self.doing = "start"
 
@@ -309,6 +314,21 @@ def _minority(values: list[Any]) -> list[int]:
     keys = [repr(value) for value in values]
     usual = Counter(keys).most_common(1)[0][0]  # a tie goes to the value seen first: rank 0's
     return [rank for rank, key in enumerate(keys) if key != usual]
+
+
+def on_main(group: Solo | Ranks, act: Callable[[], T]) -> T:
+    """What rank 0 gets when it acts, on every rank. A user's mistake that it runs into is raised on all of them too,
+    so that none waits for it."""
+    value = problem = None
+    if group.is_main:
+        try:
+            value = act()
+        except (UserError, ArenaError) as error:
+            problem = str(error)
+    value, problem = group.share((value, problem))
+    if problem is not None:
+        raise UserError(problem)
+    return value
 
 
 # --- start ----------------------------------------------------------------------------------------------------------

@@ -277,7 +277,7 @@ def _stopping(exception: type[Exception]) -> Iterator[list[int]]:
 
 def _tell(failures: Mapping[int, Any]) -> int:
     """One line on how the first rank failed; returns the exit code. `failures` is torch's, by rank."""
-    from marl.distributed import EXIT_LOST_RANK
+    from marl.distributed import EXIT_LOST_RANK, EXIT_TOGETHER
 
     def order(rank: int) -> tuple[float, bool]:
         # In the same second: a rank that was ended, or that lost another one, is not the cause.
@@ -286,8 +286,8 @@ def _tell(failures: Mapping[int, Any]) -> int:
 
     rank = min(failures, key=order)
     code = failures[rank].exitcode
-    if code in (2, EXIT_LOST_RANK):  # the rank has told it itself
-        return code
+    if code in (2, EXIT_LOST_RANK, EXIT_TOGETHER):  # the rank has told it itself
+        return 1 if code == EXIT_TOGETHER else code
     if code < 0:
         try:
             how = f"was killed by {signal.Signals(-code).name}"

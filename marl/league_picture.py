@@ -3,18 +3,19 @@
 import math
 from typing import TYPE_CHECKING
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageFont
+
+from marl.pen import FAINT, INK, LINE, PAPER, SCALE, Pen, between
 
 if TYPE_CHECKING:
     from opponents.league import Table
 
-SCALE = 2  # of all lengths below, so that the picture is sharp on fine screens
 CELL_WIDTH, CELL_HEIGHT, GAP = 76, 46, 2
 MARGIN, TITLE, CHART, NUMBER = 32, 74, 230, 124
 TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 17, 14, 22
 NAME_MAX = 28  # letters
 
-PAPER, NOBODY, INK, FAINT, LINE = (252, 252, 250), (246, 246, 244), (32, 36, 44), (116, 122, 132), (222, 224, 226)
+NOBODY = (246, 246, 244)
 # Told apart by colour-blind people, and both dark enough at the ends for white letters.
 WON, EVEN, LOST = (30, 98, 176), (236, 236, 234), (201, 88, 20)
 
@@ -32,7 +33,7 @@ def draw(table: "Table") -> Image.Image:
     chart = left + CELL_WIDTH * len(order) + 36
     size = (chart + NUMBER + CHART + MARGIN, top + CELL_HEIGHT * len(order) + MARGIN + 30)
     image = Image.new("RGB", (size[0] * SCALE, size[1] * SCALE), PAPER)
-    pen = _Pen(image)
+    pen = Pen(image)
 
     pen.text((MARGIN, MARGIN + 10), "League", title, INK, "lm")
     about = f"points that row took from column, in percent · {table.matches:,} matches per pair"
@@ -52,13 +53,13 @@ def draw(table: "Table") -> Image.Image:
     return image
 
 
-def _cell(pen: "_Pen", x: float, y: float, points: float, font: ImageFont.FreeTypeFont) -> None:
+def _cell(pen: Pen, x: float, y: float, points: float, font: ImageFont.FreeTypeFont) -> None:
     corners = (x, y, x + CELL_WIDTH - GAP, y + CELL_HEIGHT - GAP)
     if math.isnan(points):
         pen.box(corners, NOBODY, 4)
         return
     strength = abs(2 * points - 1)
-    colour = _between(EVEN, WON if points >= 0.5 else LOST, strength)
+    colour = between(EVEN, WON if points >= 0.5 else LOST, strength)
     pen.box(corners, colour, 4)
     ink = (255, 255, 255) if strength > 0.65 else INK
     pen.text((x + (CELL_WIDTH - GAP) / 2, y + (CELL_HEIGHT - GAP) / 2), f"{100 * points:.1f}", font, ink, "mm")
@@ -84,43 +85,8 @@ def _ratings(pen, table, order, x, top, font, small) -> None:
         rating, margin = float(table.ratings[i]), float(table.margins[i])
         pen.text((x + 52, y), f"{rating:.0f}", font, INK, "rm")
         pen.text((x + 60, y + 1), f"± {margin:.0f}", small, FAINT, "lm")
-        pen.line((place(rating - margin), y, place(rating + margin), y), _between(PAPER, WON, 0.45), 6)
+        pen.line((place(rating - margin), y, place(rating + margin), y), between(PAPER, WON, 0.45), 6)
         pen.dot((place(rating), y), 3.5, WON)
-
-
-class _Pen:
-    """Draws in lengths before SCALE."""
-
-    def __init__(self, image: Image.Image) -> None:
-        self._image = image
-        self._draw = ImageDraw.Draw(image)
-
-    def text(self, at, text, font, colour, anchor) -> None:
-        self._draw.text([v * SCALE for v in at], text, colour, font, anchor)
-
-    def upright(self, at, text, font, colour) -> None:
-        """Text that reads from below to above and ends `at` its lower middle."""
-        # As high as the font, not as these letters, so that all names stand on one line.
-        ascent, descent = font.getmetrics()
-        mask = Image.new("L", (math.ceil(font.getlength(text)), ascent + descent))
-        ImageDraw.Draw(mask).text((0, ascent), text, 255, font, "ls")
-        mask = mask.rotate(90, expand=True)
-        corner = (round(at[0] * SCALE - mask.width / 2), round(at[1] * SCALE - mask.height))
-        self._image.paste(colour, corner, mask)
-
-    def box(self, corners, colour, radius) -> None:
-        self._draw.rounded_rectangle([v * SCALE for v in corners], radius * SCALE, colour)
-
-    def line(self, ends, colour, width) -> None:
-        self._draw.line([v * SCALE for v in ends], colour, width * SCALE)
-
-    def dot(self, at, radius, colour) -> None:
-        x, y = at
-        self._draw.ellipse([v * SCALE for v in (x - radius, y - radius, x + radius, y + radius)], colour)
-
-
-def _between(a: tuple[int, ...], b: tuple[int, ...], share: float) -> tuple[int, ...]:
-    return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
 
 
 def _round_step(width: float) -> int:

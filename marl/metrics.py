@@ -162,6 +162,11 @@ def _start_wandb(folder: Path, project: str, resume_at: int | None) -> Any:
     return run
 
 
+def read_lines(folder: Path) -> list[dict[str, Any]]:
+    """What a run has measured, line by line."""
+    return [json.loads(line) for line in (Path(folder) / LINES).read_text().splitlines()]
+
+
 def _keep_lines(file: Path, first: int) -> None:
     """Drop the lines from step `first` on, and a line that a kill has cut."""
     if not file.exists():

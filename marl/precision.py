@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch.optim import Adam, Optimizer
@@ -44,13 +45,25 @@ class Precision:
             else:
                 group["lr"] = rate
 
+    def state_dict(self, optimizer: Optimizer) -> dict[str, Any]:
+        """State of the optimiser, and of the scale of its losses if they are scaled."""
+        scaler = self._scalers.get(id(optimizer))
+        return {"optimizer": optimizer.state_dict(), "scaler": scaler.state_dict() if scaler else {}}
+
+    def load_state_dict(self, optimizer: Optimizer, state: dict[str, Any]) -> None:
+        """Go on from such a state; a scale is left as it is if the state is of another precision."""
+        optimizer.load_state_dict(state["optimizer"])
+        scaler = self._scalers.get(id(optimizer))
+        if scaler is not None and state["scaler"]:
+            scaler.load_state_dict(state["scaler"])
+
     def backward(self, optimizer: Optimizer, loss: torch.Tensor) -> None:
         """Add the loss's gradients to those of the optimiser's parameters."""
         scaler = self._scalers.get(id(optimizer))
         (loss if scaler is None else scaler.scale(loss)).backward()
 
     def step(self, optimizer: Optimizer, max_norm: float) -> torch.Tensor:
-        """Step, forget the gradients, and return the norm that they had."""
+        """Step, forget the gradients, and return their norm; 0 if the step was left out since fp16 overflowed."""
         scaler = self._scalers.get(id(optimizer))
         if scaler is not None:
             scaler.unscale_(optimizer)
@@ -61,5 +74,6 @@ class Precision:
         else:
             scaler.step(optimizer)
             scaler.update()
+            norm = norm.nan_to_num(0.0, 0.0, 0.0)
         optimizer.zero_grad(set_to_none=True)
         return norm

@@ -12,6 +12,8 @@ from arena.rules import TEAM
 from marl import device_loops
 from marl.turn_loops import MOVES
 
+ROWS = ("observations", "moves", "rewards", "over")
+
 
 class Batch:
     """Rows drawn from the buffer; M of them, the same tensors every time."""
@@ -70,6 +72,18 @@ class ReplayBuffer:
     def advance(self) -> None:
         """The turn is written: go on to the next row."""
         self.counts[:1] += 1
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Copies on the host of all that has been written."""
+        held = min(int(self.counts[0]), self.turns)
+        rows = {name: getattr(self, name)[:held] for name in ROWS}
+        return {name: tensor.to("cpu", copy=True) for name, tensor in {**rows, "counts": self.counts}.items()}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        """Go on where state_dict() left off; the buffer must be of the same size."""
+        self.counts.copy_(state["counts"])
+        for name in ROWS:
+            getattr(self, name)[: len(state[name])].copy_(state[name])
 
     def sampler(self, rows: int, steps: int, gamma: float) -> "Sampler":
         return Sampler(self, rows, steps, gamma)

@@ -19,6 +19,8 @@ from opponents import loops
 from opponents.scheduler import Mix
 from opponents.scripted import SCRIPTED
 
+Policy = Callable[[torch.Tensor], torch.Tensor]  # what snakes see [N, W] to the logits of their moves [N, 4]
+
 
 class Results(NamedTuple):
     """What finished since the last time it was asked for, on this rank; tensors on the device."""
@@ -78,15 +80,15 @@ class Rollout:
             for i, name in enumerate(self.opponents)
         ]
 
-    def start(self) -> None:
+    def start(self, actor: Policy | None = None) -> None:
         """Start all matches and bring them to different turns, so that every stretch of turns is alike.
 
-        The moves up to there are random and nobody learns from them; the matches that are cut off do not count.
+        Up to there the actor plays (without one, chance does) against the mix, and nobody learns from it; the matches
+        that are cut off on the way do not count.
         """
         self.arena.start()
-        self.epsilon.fill_(1.0)
         for turn in range(TURNS):
-            self._draw()
+            self._choose_moves(actor)
             self.arena.play_turn(self.moves)
             self.arena.start(self._stagger_at == turn)
 
@@ -100,16 +102,10 @@ class Rollout:
             elif self._met[i] == -1:
                 self._met[i] = self._turns
 
-    def play_turn(self, actor: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def play_turn(self, actor: Policy) -> None:
         """One turn of every match, from what the snakes see to the row in the buffer."""
         arena, buffer = self.arena, self.buffer
-        self._meet()
-        arena.observe(self.encoder.name, self.seats, out=self.rows)
-        self.logits.copy_(actor(self.rows))
-        self._draw()
-        for i, answer in enumerate(self._answers):
-            if self._may_be_met(i):
-                answer()
+        self._choose_moves(actor)
         buffer.write_observations(self.rows)
         arena.play_turn(self.moves)
         self._finish()
@@ -117,12 +113,38 @@ class Rollout:
         arena.start(arena.events.over)
         self._turns += 1
 
+    def _choose_moves(self, actor: Policy | None) -> None:
+        self._meet()
+        if actor is not None:
+            self.arena.observe(self.encoder.name, self.seats, out=self.rows)
+            self.logits.copy_(actor(self.rows))
+        self._draw()
+        for i, answer in enumerate(self._answers):
+            if self._may_be_met(i):
+                answer()
+
     def results(self) -> Results:
         """Results since the last call."""
         results = Results(self._tally.sum(0), self._totals[:, 1].sum(0))
         self._tally.zero_()
         self._totals[:, 1] = 0
         return results
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Copies on the host of all matches, and of what has added up since `results` was asked."""
+        return {name: tensor.to("cpu", copy=True) for name, tensor in self._state().items()}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        """Go on where state_dict() left off, instead of `start`."""
+        for name, tensor in self._state().items():
+            tensor.copy_(state[name])
+        # Any opponent may be in the middle of a match.
+        self._met = {i: last if last == -1 else self._turns for i, last in self._met.items()}
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        arena = self.arena
+        matches = {"state": arena.state, "keys": arena.keys, "numbers": arena.numbers, "which": self.which}
+        return {**matches, "totals": self._totals, "tally": self._tally}
 
     def episodes(self, turns: int) -> int:
         """Matches that the whole world has finished after so many turns: known without asking the device."""

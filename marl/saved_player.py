@@ -19,10 +19,10 @@ def load_player(path: str) -> PolicyPlayer:
             f"{found.path} was trained on version {about.get('encoder_version')} of encoder {encoder.name}; "
             f"this program has version {encoder.version}: train again, or use the program it was trained with"
         )
-    actor = Actor(encoder, about["body"])
     weights = {key.removeprefix("actor."): t for key, t in found.weights.items() if key.startswith("actor.")}
     try:
+        actor = Actor(encoder, about["body"])
         actor.load_state_dict(weights)
-    except RuntimeError:
+    except (RuntimeError, KeyError, TypeError):
         raise UserError(f"{found.path}: its weights are not those of the network that it names") from None
     return PolicyPlayer(actor.requires_grad_(False), encoder, path.rstrip("/"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from arena.errors import ArenaError
 from marl import config_reader, run_folder
 from marl.config import ALIASES, TrainConfig, read_config
 from marl.errors import UserError
@@ -38,6 +39,7 @@ LAUNCH = {
     "distributed": False, "num_gpus": True, "nnodes": True, "node_rank": True,
     "master_addr": True, "master_port": True, "max_restarts": True,
 }  # fmt: skip
+CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
 SAME_SIGNAL = 1.0  # seconds within which a second signal is the first one once more: launchers repeat it
 
 
@@ -46,17 +48,16 @@ def run_words(words: Sequence[str]) -> int:
     if any(word in ("-h", "--help") for word in words):
         print(HELP + "\n" + config_reader.help_text(TrainConfig, ALIASES))
         return 0
-    asked, words = _split(words)
-    rank = os.environ.get("RANK")
     try:
+        asked, words = _split(words)
         saved, config = _configuration(words)
-        if asked and rank is None:
+        if asked and "RANK" not in os.environ:
             return _launch(asked, words, config)
-    except UserError:
-        if rank not in (None, "0"):  # every rank finds the same mistake; one tells it
+        return _train(config, saved, list(words))
+    except (UserError, ArenaError):
+        if os.environ.get("LOCAL_RANK", "0") != "0":  # every rank of a node finds the same mistake; one tells it
             return 2
         raise
-    return _train(config, saved, list(words))
 
 
 # --- before there are ranks
@@ -138,19 +139,26 @@ def _whole(asked: dict[str, str], name: str) -> int | None:
 
 def _train(config: TrainConfig, source: Path | None, words: list[str]) -> int:
     from marl import distributed
-    from marl.trainer import CannotSave, NotFinite
+    from marl.trainer import NotFinite
 
     settings = distributed.defaults_for_nccl()
-    group = distributed.start(config.ddp.backend, config.ddp.timeout, config.device)
+    try:
+        group = distributed.start(config.ddp.backend, config.ddp.timeout, config.device)
+    except distributed.LostRank as error:
+        print(f"snakes: {error}", file=sys.stderr)
+        return distributed.EXIT_LOST_RANK
     try:
         code = _in_group(config, source, words, group, settings)
         group.close()
         return code
-    except (NotFinite, distributed.OutOfSync, CannotSave) as error:  # raised on all ranks alike
+    except (UserError, ArenaError):  # on all ranks alike
+        group.close()
+        raise
+    except (NotFinite, distributed.OutOfSync) as error:  # these too
         if group.is_main:
             print(f"snakes: {error}", file=sys.stderr)
         group.close()
-        return 2 if isinstance(error, CannotSave) else 1
+        return 1 if group.backend is None else distributed.EXIT_TOGETHER
     except distributed.LostRank as error:
         distributed.leave(error, group)
     except RuntimeError as error:
@@ -164,15 +172,17 @@ def _in_group(
     config: TrainConfig, source: Path | None, words: list[str], group: "Solo | Ranks", settings: dict[str, str]
 ) -> int:
     from marl import autoscale
-    from marl.console import Console, Quiet
+    from marl.console import Quiet
     from marl.cpu_speed import choose_onednn
-    from marl.metrics import Metrics, Silent
+    from marl.distributed import on_main
+    from marl.metrics import Silent
     from marl.trainer import Trainer
+    from opponents.players import find
 
     config = autoscale.resolve(config, group.device)
-    resumed = _resumed(config, source)
-    episode = resumed.episode if resumed else 0
-    folder = Path(group.share(str(_folder(config, source)) if group.is_main else None))
+    for name in config.evaluation.eval_opponents:
+        find(name).close()  # one that is not there is told now, not when it is to play
+    resumed = _resumed(config, source, group)
     onednn = None
     if group.device.type == "cpu":
         from arena.batch import encoder_named
@@ -182,38 +192,76 @@ def _in_group(
         import torch
 
         torch.backends.mkldnn.enabled = onednn
-    if group.is_main:
-        run_folder.describe(folder, config_reader.to_dict(config), ["snakes", "train", *words], group.world)
-        metrics: Any = Metrics(folder, episode if resumed else None, run_folder.GROUP if config.wandb else None)
-        console: Any = Console(config.schedule.max_episodes, episode)
-    else:
-        metrics, console = Silent(), Quiet()
-    with console:
-        trainer = Trainer(config, group, folder, metrics, console, resumed)
-        console.banner(_banner(trainer, resumed, onednn, settings))
-        if resumed and episode >= config.schedule.max_episodes:
-            raise UserError(
-                f"{resumed.path} has all its {episode} episodes; train on with --max_episodes above {episode}"
-            )
+    # Nothing is written up to here: whatever does not fit leaves the run that was to go on as it is.
+    trainer = Trainer(config, group, Path(), Silent(), Quiet(), resumed)
+    if resumed:
+        _check_unfinished(trainer, resumed)
+    trainer.folder = Path(on_main(group, lambda: _open(trainer, source, words, resumed is not None)))
+    with trainer.console:
+        trainer.console.banner(_banner(trainer, resumed, onednn, settings))
         with _stopping(trainer):
             began = time.perf_counter()
             ended = trainer.run()
         if group.is_main:
             _summarise(trainer, ended, time.perf_counter() - began)
-    metrics.close()
+    trainer.metrics.close()
     return 128 + (trainer.stop_signal or signal.SIGTERM) if ended == "signal" else 0
 
 
-def _resumed(config: TrainConfig, source: Path | None) -> "Checkpoint | None":
+def _resumed(config: TrainConfig, source: Path | None, group: "Solo | Ranks") -> "Checkpoint | None":
+    """The checkpoint to go on from. Rank 0 looks for it and checks it, the others read the same."""
     from marl import checkpoint
+    from marl.distributed import on_main
 
     if source is None:
         return None
+    found: list[Checkpoint | None] = []
+
+    def look() -> str | None:
+        found.append(_checkpoint(config, source))
+        return str(found[0].path) if found[0] else None
+
+    path = on_main(group, look)
+    if path is None:
+        return None
+    return found[0] if found else checkpoint.load(path, verify=False)
+
+
+def _checkpoint(config: TrainConfig, source: Path) -> "Checkpoint | None":
+    from marl import checkpoint
+
     if config.load_model and config.load_model_run_episode is not None:
         return checkpoint.load(checkpoint.in_run(source, config.load_model_run_episode))
-    if (source / checkpoint.FOLDER).is_dir() or not (source / run_folder.CONFIG).is_file():
-        return checkpoint.load_newest(source) if (source / checkpoint.FOLDER).is_dir() else checkpoint.load(source)
-    return None  # a run that was stopped before its first checkpoint
+    if (source / checkpoint.FOLDER).is_dir():
+        return checkpoint.load_newest(source)
+    if (source / run_folder.CONFIG).is_file() and not config.load_model:
+        return None  # a run that was stopped before its first checkpoint
+    return checkpoint.load(source)
+
+
+def _check_unfinished(trainer: "Trainer", resumed: "Checkpoint") -> None:
+    progress, config = trainer.progress, trainer.config
+    if progress.episodes >= config.schedule.max_episodes:
+        raise UserError(
+            f"{resumed.path} has all its {progress.episodes} episodes; "
+            f"train on with --max_episodes above {progress.episodes}"
+        )
+    minutes = progress.seconds / 60
+    if 0 < config.max_minutes <= minutes:
+        raise UserError(f"{resumed.path} has had its {minutes:.3g} minutes; train on with a higher --max_minutes")
+
+
+def _open(trainer: "Trainer", source: Path | None, words: list[str], goes_on: bool) -> str:
+    """Rank 0: the run's folder, and what the run writes there and on the screen."""
+    from marl.console import Console
+    from marl.metrics import Metrics
+
+    config, episode = trainer.config, trainer.progress.episodes
+    folder = _folder(config, source)
+    run_folder.describe(folder, config_reader.to_dict(config), ["snakes", "train", *words], trainer.group.world)
+    trainer.metrics = Metrics(folder, episode if goes_on else None, run_folder.GROUP if config.wandb else None)
+    trainer.console = Console(config.schedule.max_episodes, episode)
+    return str(folder)
 
 
 def _folder(config: TrainConfig, source: Path | None) -> Path:
@@ -288,6 +336,7 @@ def _summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
     from arena.replay import write
     from marl import checkpoint
     from marl.console import duration
+    from marl.curve_picture import draw
 
     progress, folder, console = trainer.progress, trainer.folder, trainer.console
     if ended == "signal":
@@ -300,9 +349,12 @@ def _summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
         interval = f"{result.win_rate_low:.1%} to {result.win_rate_high:.1%}"
         rows.append((name, f"{result.win_rate:.1%}", interval, f"{result.home_score:.1f} : {result.away_score:.1f}"))
     console.summary("at the end", rows)
+    curve = draw(folder)
+    if curve is not None:
+        curve.save(folder / CURVE)
     replay = trainer.evaluation.best_replay
     if replay is not None:
-        write(folder / "best_match.jsonl", replay)
+        write(folder / BEST_MATCH, replay)
     rate = progress.env_steps / max(1e-9, progress.seconds)
     best = checkpoint.resolve(folder, prefer=checkpoint.BEST)
     console.banner(
@@ -313,8 +365,9 @@ def _summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
             ("updates", f"{progress.updates:,}"),
             ("best", str(best)),
             ("last", str(checkpoint.resolve(folder))),
-            ("best match", str(folder / "best_match.jsonl")),
-            ("curves", f"tensorboard --logdir {folder}"),
+            ("best match", str(folder / BEST_MATCH)),
+            ("curve", str(folder / CURVE)),
+            ("all curves", f"tensorboard --logdir {folder}"),
             ("measure it", f"python -m marl eval --home {folder} --away level2"),
         ],
     )

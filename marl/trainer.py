@@ -6,10 +6,11 @@ evaluate, save, stop) follows from counters that all ranks share, or is agreed u
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ from marl.autoscale import free_memory
 from marl.config import TrainConfig
 from marl.console import Console, Quiet
 from marl.ddpg import LOGGED, Ddpg
-from marl.distributed import Ranks, Solo, lr_factor, warmup
+from marl.distributed import Ranks, Solo, lr_factor, on_main, warmup
 from marl.errors import UserError
 from marl.evaluation import Evaluation, evaluate
 from marl.graphs import Captured
@@ -37,10 +38,6 @@ SPARE_MATCHES = 3  # rounds of all slots that a resumed run leaves out: cut off 
 
 class NotFinite(RuntimeError):
     """A loss is no number any more; raised on all ranks alike."""
-
-
-class CannotSave(UserError):
-    """A checkpoint could not be written; raised on all ranks alike, so that none waits for the others."""
 
 
 @dataclass
@@ -73,6 +70,8 @@ class Trainer:
         self.encoder = encoder_named(config.network.encoder)
         state = resumed.part("state") if resumed else None
         self.progress = Progress(**state["progress"]) if state else Progress()
+        if config.load_model:
+            self.progress.best = Progress.best  # of another run
         self.scheduler = Scheduler(config.schedule)
         self.buffer = _buffer(config, group)
         first_match = self.progress.next_match
@@ -91,9 +90,7 @@ class Trainer:
             config.ddpg, config.network, self.buffer, group, precision, config.ddp.sync_freq, config.seed
         )
         if state:
-            self.learner.load_weights(resumed.weights)
-            self.learner.load_state_dict(state["learner"])
-            self.scheduler.load_state_dict(state["schedule"])
+            self._take_over(resumed, state)
         # A buffer on the host, and gradients that gloo takes through the host, are beyond what a graph can hold.
         graphs = config.graphs and self.buffer.storage == self.device
         self._play = Captured(self._play_turns, self.device, graphs)
@@ -107,10 +104,23 @@ class Trainer:
         self.evaluation: Evaluation | None = None  # the last one
         self.stop_signal = 0  # set by whoever wants the run to save and end
 
+    def _take_over(self, resumed: checkpoint.Checkpoint, state: dict[str, Any]) -> None:
+        try:
+            self.learner.load_weights(resumed.weights)
+            self.learner.load_state_dict(state["learner"])
+        except (RuntimeError, ValueError, KeyError):  # torch tells it tensor by tensor
+            raise UserError(
+                f"{resumed.path} holds other networks than these flags ask for; leave out --encoder, --body, --critic, "
+                "--critic_form and --twin to go on with its own, or start a new run"
+            ) from None
+        if state["schedule"]["strategy"] == self.scheduler.config.strategy:  # another one starts by itself
+            self.scheduler.load_state_dict(state["schedule"])
+
     def run(self) -> str:
         """Train to the end of the schedule, of the time, or until a signal; returns which of them it was."""
         self.rollout.start()
         self._fill_buffer()
+        self._agree()
         self._began = time.perf_counter() - (self.progress.seconds - self._first.seconds)
         ended = ""
         while not ended:
@@ -129,6 +139,15 @@ class Trainer:
         """Share of random moves at this point."""
         ddpg = self.config.ddpg
         return max(ddpg.epsilon_min, ddpg.epsilon * ddpg.epsilon_speed**self.progress.episodes)
+
+    @property
+    def share_done(self) -> float:
+        """How much of the run is behind, from 0 to 1: of its episodes, or of its time if that is further."""
+        config, progress = self.config, self.progress
+        shares = [progress.episodes / config.schedule.max_episodes]
+        if config.max_minutes > 0:
+            shares.append(progress.seconds / (60 * config.max_minutes))
+        return min(1.0, max(shares))
 
     # --- a cycle
 
@@ -155,8 +174,8 @@ class Trainer:
             turns // config.episode_length + SPARE_MATCHES
         )
         if learn:
-            factor = lr_factor(config.ddp.lr_scaling, group.world)
-            self.learner.set_lr(factor * warmup(progress.updates, config.ddp.lr_warmup))
+            factor = lr_factor(config.ddp.lr_scaling, group.world) * warmup(progress.updates, config.ddp.lr_warmup)
+            self.learner.set_lr(factor * (1 - (1 - config.ddpg.lr_end) * self.share_done))
             group.doing = "an update"
             self._learn()
             progress.updates += config.ddpg.updates
@@ -193,15 +212,22 @@ class Trainer:
         return self._marks[what] // interval != before // interval
 
     def _ended(self) -> str:
-        config, group = self.config, self.group
+        config = self.config
         if self.progress.episodes >= config.schedule.max_episodes:
             return "max_episodes"
-        group.doing = "agreeing whether to go on"
-        if group.any(self.stop_signal != 0):
+        if self._agree():
             return "signal"
-        if config.max_minutes > 0 and group.any(self.progress.seconds >= 60 * config.max_minutes):
+        if config.max_minutes > 0 and self.progress.seconds >= 60 * config.max_minutes:
             return "max_minutes"
         return ""
+
+    def _agree(self) -> bool:
+        """Whether a signal has come to any rank; and one time for all: learning rates and the end follow from it."""
+        self.group.doing = "agreeing whether to go on"
+        mine = torch.tensor([float(self.stop_signal != 0), self.progress.seconds], dtype=torch.float64)
+        stopped, seconds = self.group.sum_(mine).tolist()
+        self.progress.seconds = seconds / self.group.world
+        return stopped > 0
 
     @contextmanager
     def _pause(self, what: str) -> Iterator[None]:
@@ -225,12 +251,9 @@ class Trainer:
         losses = sums[-len(LOGGED) :]
         updates = max(1, (progress.updates - before.updates) * group.world)
         values = {name: value / updates for name, value in zip(LOGGED, losses, strict=True)}
-        if not all(math.isfinite(value) for value in losses):  # the same on all ranks: it is a sum over them
-            worst = next(name for name, value in values.items() if not math.isfinite(value))
-            raise NotFinite(
-                f"{worst} is not finite at episode {progress.episodes}; go on from the last checkpoint with a lower "
-                f"learning rate: --resume {self.folder} --a_lr {self.config.ddpg.a_lr / 3:.1g}"
-            )
+        for name, value in values.items():  # the same on all ranks: they are sums over them
+            if not math.isfinite(value):
+                raise self._not_finite(name)
         snakes = [sums[tally.numel() + k] for k in range(TEAM)]
         finished = sum(sums[: tally.numel()]) or 1
         for i, name in enumerate(self.rollout.opponents):
@@ -247,7 +270,7 @@ class Trainer:
         values |= {"time/global_fps": rate, "time/updates_per_second": updates / group.world / seconds}
         values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
         values["train/updates"] = progress.updates
-        self.metrics.log(progress.episodes, values | (gpu_gauges() if group.is_main else {}))
+        on_main(group, lambda: self.metrics.log(progress.episodes, values | gpu_gauges()))
         rates = [f"{name.removeprefix('win_rate/')} {v:.0%}" for name, v in values.items() if "win_rate/" in name]
         self.console.line(
             {
@@ -266,30 +289,31 @@ class Trainer:
 
     def _evaluate(self, record: bool = False) -> None:
         """Rank 0 plays, all learn the result, and the best so far is saved."""
-        config, progress = self.config, self.progress
         with self._pause("an evaluation"):
-            if self.group.is_main:
-                actor = self.learner.raw_actor
-                self.evaluation = evaluate(actor, self.encoder, config.evaluation, self.device, config.seed, record)
-                self.metrics.log(progress.episodes, self.evaluation.metrics())
-                results = self.evaluation.results
-                rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in results.items())
-                self.console.note(f"evaluation at episode {progress.episodes}: wins against {rates}")
-            points = self.group.share(self.evaluation.points if self.evaluation else None)
-        if points > progress.best:
-            progress.best = points
+            points = on_main(self.group, lambda: self._points(record))
+        if points > self.progress.best:
+            self.progress.best = points
             self._save(best=True)
+
+    def _points(self, record: bool) -> float:
+        config, episode = self.config, self.progress.episodes
+        actor = self.learner.raw_actor
+        self.evaluation = evaluate(actor, self.encoder, config.evaluation, self.device, config.seed, record)
+        self.metrics.log(episode, self.evaluation.metrics())
+        rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in self.evaluation.results.items())
+        self.console.note(f"evaluation at episode {episode}: wins against {rates}")
+        return self.evaluation.points
 
     def _save(self, best: bool = False) -> None:
         """Rank 0 writes; all meet before it, and wait for it."""
         with self._pause("a checkpoint"):
-            self.group.barrier("before a checkpoint")
-            problem = self.group.share(self._write_checkpoint(best) if self.group.is_main else None)
-        if problem:
-            raise CannotSave(problem)
+            self.group.barrier("a checkpoint")
+            weights = dict(self.learner.named_weights())
+            if self.group.any(not _all_finite(weights.values())):  # one to go on from must be good
+                raise self._not_finite("a weight")
+            on_main(self.group, lambda: self._write_checkpoint(weights, best))
 
-    def _write_checkpoint(self, best: bool) -> str | None:
-        """Write it; what went wrong, if anything did."""
+    def _write_checkpoint(self, weights: dict[str, torch.Tensor], best: bool) -> None:
         progress, config = self.progress, self.config
         state = {
             "progress": asdict(progress),
@@ -298,16 +322,21 @@ class Trainer:
         }
         about = policy.about(self.encoder, config.network.body)
         about |= {"algo": config.algo, "world_size": self.group.world}
-        try:
-            saved = checkpoint.save(
-                self.folder, progress.episodes, dict(self.learner.named_weights()), {"state": state}, about
-            )
-            if best:
-                checkpoint.mark_best(self.folder, saved)
-            checkpoint.prune(self.folder, config.keep_last)
-        except checkpoint.CheckpointError as error:
-            return str(error)
-        return None
+        saved = checkpoint.save(self.folder, progress.episodes, weights, {"state": state}, about)
+        if best:
+            checkpoint.mark_best(self.folder, saved)
+        checkpoint.prune(self.folder, config.keep_last)
+
+    def _not_finite(self, what: str) -> NotFinite:
+        ddpg = self.config.ddpg
+        return NotFinite(
+            f"{what} is not finite at episode {self.progress.episodes}; go on from the last checkpoint with lower "
+            f"learning rates: --resume {self.folder} --a_lr {ddpg.a_lr / 3:.1g} --c_lr {ddpg.c_lr / 3:.1g}"
+        )
+
+
+def _all_finite(tensors: Iterable[torch.Tensor]) -> bool:
+    return bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all())
 
 
 def _buffer(config: TrainConfig, group: Solo | Ranks) -> ReplayBuffer:

@@ -1,0 +1,144 @@
+"""marl.config: what a training run can be told, and what it is told is wrong."""
+
+import pytest
+import yaml
+
+from arena.errors import ArenaError
+from marl import config_reader
+from marl.config import CONFIG_VERSION, WHERE_FROM, TrainConfig, read_config
+from marl.errors import UserError
+from opponents.scheduler import STRATEGIES
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "value"),
+    [
+        (["--ddpg.tau", "0.5"], "ddpg.tau", 0.5),
+        (["--tau", "0.5"], "ddpg.tau", 0.5),
+        (["--tau=0.5"], "ddpg.tau", 0.5),
+        (["--a_lr", "3e-4"], "ddpg.a_lr", 3e-4),
+        (["--a-lr", "3e-4"], "ddpg.a_lr", 3e-4),
+        (["--c_lr", "3e-4"], "ddpg.c_lr", 3e-4),
+        (["--epsilon", "0.8"], "ddpg.epsilon", 0.8),
+        (["--epsilon_speed", "0.999"], "ddpg.epsilon_speed", 0.999),
+        (["--batch_size", "64"], "ddpg.batch_size", 64),
+        (["--buffer-size", "1e6"], "ddpg.buffer_size", 1_000_000),
+        (["--buffer_size", "auto"], "ddpg.buffer_size", None),
+        (["--max_episodes", "100_000"], "schedule.max_episodes", 100_000),
+        (["--max-episodes", "100000"], "schedule.max_episodes", 100_000),
+        (["--enable_opponent_evasion"], "schedule.enable_opponent_evasion", True),
+        (["--opponent_evasion_start_episode", "9"], "schedule.opponent_evasion_start_episode", 9),
+        (["--save_interval", "7"], "save_interval", 7),
+        (["--log_interval", "7"], "log_interval", 7),
+        (["--eval_interval", "7"], "evaluation.eval_interval", 7),
+        (["--eval_opponents", "level1,evasive"], "evaluation.eval_opponents", ("level1", "evasive")),
+        (["--body", "64,32"], "network.body", (64, 32)),
+        (["--critic", "team"], "ddpg.critic", "team"),
+        (["--check_sync"], "ddp.check_sync", 100),
+        (["--check_sync", "1"], "ddp.check_sync", 1),
+        (["--timeout", "5"], "ddp.timeout", 5.0),
+        (["--backend", "gloo"], "ddp.backend", "gloo"),
+        (["--sync-freq", "4"], "ddp.sync_freq", 4),
+        (["--lr_scaling", "sqrt"], "ddp.lr_scaling", "sqrt"),
+        (["--no-graphs"], "graphs", False),
+        (["--load_model", "--load_model_run", "2"], "load_model_run", 2),
+        *((["--opponent_difficulty_strategy", name], "schedule.strategy", name) for name in STRATEGIES),
+        *((["--opponent-difficulty-strategy", name], "schedule.strategy", name) for name in STRATEGIES),
+        (["--schedule.strategy", "linear"], "schedule.strategy", "linear"),
+    ],
+)
+def test_names_of_the_command_line(words, path, value) -> None:
+    found = read_config(words)
+    for name in path.split("."):
+        found = getattr(found, name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_files_count_less_than_flags_and_earlier_files_less_than_later_ones(tmp_path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("a_lr: 3e-4\nmax_episodes: 10\nddpg:\n  tau: 0.1\n  epsilon: 0.1\n")
+    second.write_text("opponent_difficulty_strategy: linear\nddpg: {tau: 0.2, epsilon: 0.2}\n")
+    config = read_config(["--tau", "0.3", "--config", str(first), f"--config={second}"])
+    assert (config.ddpg.a_lr, config.ddpg.tau, config.ddpg.epsilon) == (3e-4, 0.3, 0.2)  # 3e-4 is text in YAML
+    assert (config.schedule.max_episodes, config.schedule.strategy) == (10, "linear")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("ddpg:\n  a_lr: 3e-4 # fine\n  c_lr: 3e-4x\n", ("ddpg.c_lr", "'3e-4x'", "a finite number")),
+        ("matches: many\n", ("matches", "'many'", "a whole number")),
+        ("matches: 2.5\n", ("matches", "2.5", "a whole number")),
+        ("wandb: maybe\n", ("wandb", "'maybe'", "true or false")),
+        ("a_lr: .inf\n", ("a_lr", "inf", "a finite number")),
+        ("ddpg: 3\n", ("section ddpg", "3")),
+        ("taus: 3\n", ("unknown key taus", "did you mean")),
+        ("ddpg:\n  matches: 3\n", ("unknown key ddpg.matches",)),
+        ("tau: 0.1\nddpg: {tau: 0.2}\n", ("tau", "both set ddpg.tau")),
+        ("tau: 0.1\ntau: 0.2\n", ("line 2", "tau is set twice")),
+    ],
+)
+def test_a_wrong_file_is_told_by_name(tmp_path, text, parts) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_config(["--config", str(file)])
+    assert "\n" not in str(caught.value)
+    for part in (str(file), *parts):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--tau", "2"], "ddpg.tau is 2.0; allowed: from 0 to 1"),
+        (["--gamma", "-1"], "ddpg.gamma is -1.0; allowed: from 0 to 1"),
+        (["--batch_size", "0"], "ddpg.batch_size is 0; allowed: from 1"),
+        (["--a_lr", "-1"], "ddpg.a_lr is -1.0; allowed: from 0"),
+        (["--timeout", "0.5"], "ddp.timeout is 0.5; allowed: from 1"),
+        (["--sync_freq", "0"], "ddp.sync_freq is 0; allowed: from 1"),
+        (["--eval_matches", "0"], "evaluation.eval_matches is 0; allowed: from 1"),
+        (["--eval_opponents="], "evaluation.eval_opponents is empty"),
+        (["--save_interval", "0"], "save_interval is 0; allowed: from 1"),
+        (["--seed", "-1"], "seed is -1; allowed: from 0"),
+        (["--matches", "3"], "matches is 3; allowed: an even number"),
+        (["--episode_length", "100"], "episode_length is 100; allowed: 200"),
+        (["--body", "64,0"], "network.body is 64,0; allowed: widths from 1"),
+        (["--config_version", "0"], f"config_version is 0; this program reads version {CONFIG_VERSION}"),
+        (["--load_model_run_episode", "8"], "load_model_run and load_model_run_episode say what to load"),
+        (["--load_model", "--resume", "runs/x"], "load_model and resume runs/x both say where to go on"),
+        (["--lr_scaling", "cubic"], "--lr_scaling is 'cubic'; allowed: one of none, linear, sqrt"),
+        (["--config"], "--config needs a file"),
+        (["configs/quick.yaml"], "'configs/quick.yaml' belongs to no flag"),
+        (["--opponent_difficulty_strategy", "hard"], "unknown opponent strategy 'hard'; known: linear"),
+        (["--max_episodes", "0"], "max_episodes is 0; allowed: at least 1"),
+    ],
+)
+def test_wrong_flags(words, message) -> None:
+    with pytest.raises((UserError, ArenaError)) as caught:
+        read_config(words)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_configuration_comes_back_from_its_file(tmp_path) -> None:
+    words = ["--body", "64,32", "--tau", "0.3", "--run_name", "x", "--eval_opponents", "level1", "--strategy", "league"]
+    config = read_config(words)
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(config_reader.to_dict(config)))
+    assert read_config(["--config", str(file)]) == config
+
+
+def test_a_run_that_goes_on_takes_over_all_but_where_it_was_from(tmp_path) -> None:
+    words = ["--tau", "0.3", "--matches", "8", "--device", "cpu", "--run_name", "x", "--runs_dir", "y"]
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(config_reader.to_dict(read_config([*words, "--load_model"]))))
+    config = read_config(["--matches", "4"], file)
+    assert (config.ddpg.tau, config.matches) == (0.3, 4)
+    fresh = TrainConfig()
+    assert all(getattr(config, name) == getattr(fresh, name) for name in WHERE_FROM)
+
+
+def test_every_field_says_what_it_is() -> None:
+    for option in config_reader.fields_of(TrainConfig):
+        assert option.help, option.path

@@ -1,0 +1,90 @@
+"""`python train_as_ranks.py FOLDER JSON`: trainings in two ranks each, one after another, with the environment of
+torchrun. Loading torch takes longest, so the ranks are forked from a process that has it.
+
+JSON: {name: words}. What rank R prints goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+LIMIT = 60  # seconds for one training
+
+
+def train(words: list[str]) -> int:
+    """A rank: `snakes train`, and on its last line of output how often its gradients were exchanged."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+    from marl import cli, distributed
+
+    exchanges = []
+
+    def counted(_state, bucket):
+        exchanges.append(bucket.index())
+        return allreduce_hook(None, bucket)
+
+    wrap = distributed.Ranks.wrap
+
+    def wrap_and_count(self, module):
+        wrapped = wrap(self, module)
+        wrapped.register_comm_hook(None, counted)
+        return wrapped
+
+    distributed.Ranks.wrap = wrap_and_count
+    code = cli.main(words)
+    print(f"exchanges {len(exchanges)}", flush=True)
+    return code
+
+
+def two_ranks(folder: str, name: str, words: list[str]) -> list[int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    pids = []
+    for rank in ("0", "1"):
+        pid = os.fork()
+        if pid == 0:
+            for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
+                os.dup2(os.open(f"{folder}/{name}.{rank}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
+            os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            code = 1
+            try:
+                code = train(words)
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        pids.append(pid)
+    deadline, codes = time.monotonic() + LIMIT, {}
+    while len(codes) < len(pids):
+        for pid in set(pids) - codes.keys():
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                codes[pid] = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    return [codes[pid] for pid in pids]
+
+
+def main(folder: str, description: str) -> None:
+    # What every rank would load by itself; nothing that starts threads, which a fork does not take along.
+    import torch._dynamo
+    import torch.distributed.nn
+    import torch.utils.tensorboard  # noqa: F401
+
+    import marl.train
+    import marl.trainer  # noqa: F401
+
+    print(json.dumps({name: two_ranks(folder, name, words) for name, words in json.loads(description).items()}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
