@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
+#SBATCH --job-name=snakes --open-mode=append
+#SBATCH --requeue --signal=B:USR1@120
 # ./train_ddp.sh [flags]: set up .venv on the first start, then train with the flags given. Works from any folder.
+# sbatch --nodes=2 ... train_ddp.sh [flags]: the same on a SLURM cluster, from this folder; see docs/cluster.md.
 #
 # One rank per GPU that CUDA_VISIBLE_DEVICES leaves, else one per two cores. The environment says more:
 #   NPROC=2                  ranks on this machine
@@ -7,7 +10,14 @@
 #   CONFIG=configs/x.yaml    a configuration; flags count more than it
 set -euo pipefail
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# sbatch runs a copy of this script that stands elsewhere.
-if [ ! -f "$root/pyproject.toml" ] && [ -n "${SLURM_SUBMIT_DIR:-}" ]; then root=$SLURM_SUBMIT_DIR; fi
+if [ ! -f "$root/pyproject.toml" ] && [ -n "${SLURM_SUBMIT_DIR:-}" ]; then
+    root=$SLURM_SUBMIT_DIR       # sbatch runs a copy of this script that stands elsewhere
+    unset "${!SLURM_STEP@}"      # if sbatch was called inside a step, these are of that one
+fi
+if [ ! -f "$root/pyproject.toml" ]; then
+    echo "snakes: $root is not the folder of train_ddp.sh; sbatch it from there" >&2
+    exit 2
+fi
 "$root/scripts/venv.sh"
+if [ -n "${SLURM_JOB_ID:-}" ]; then source "$root/scripts/slurm.sh"; fi
 exec "$root/.venv/bin/python" -m marl train --distributed ${CONFIG:+--config "$CONFIG"} "$@"

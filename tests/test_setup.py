@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 from pathlib import Path
@@ -31,6 +32,22 @@ esac
 """
 
 
+# A cluster: srun tells how it was called and, while there is a file `hold`, runs on until scancel asks it to end.
+FAKE_SRUN = """#!/usr/bin/env bash
+echo "srun $*"
+if [ -e "$FAKE/hold" ]; then
+    echo running >"$FAKE/events"
+    read -r code <"$FAKE/go"
+    exit "$code"
+fi
+"""
+FAKE_SCANCEL = """#!/usr/bin/env bash
+echo "scancel $*" >>"$FAKE/calls"
+cat "$FAKE/hold" >"$FAKE/go"
+"""
+NODE_1 = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NODEID": "1", "SLURM_STEP_NODELIST": "n[1-2]"}
+
+
 class Sandbox:
     """A copy of the repository's set-up files, and a PATH on which python3 is the pretending one."""
 
@@ -39,11 +56,19 @@ class Sandbox:
         self.repository = folder / "a repository"
         self.tools = "/usr/bin:/bin"
         self.fake.mkdir()
-        for name in (*SCRIPTS, "pyproject.toml", *(lock.name for lock in ROOT.glob("requirements*.lock"))):
+        for name in (
+            *SCRIPTS,
+            "scripts/slurm.sh",
+            "pyproject.toml",
+            *(lock.name for lock in ROOT.glob("requirements*.lock")),
+        ):
             (self.repository / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.repository / name)
         self.put("python3", FAKE_PYTHON)
         self.put("nvidia-smi", '#!/usr/bin/env bash\n[ -e "$FAKE/gpu" ]\n')
+        self.put("id", "#!/usr/bin/env bash\necho 0\n")
+        self.put("dpkg", '#!/usr/bin/env bash\n[ -e "$FAKE/packages" ]\n')
+        self.put("apt-get", '#!/usr/bin/env bash\necho "apt-get $*" >>"$FAKE/calls"\n[ ! -e "$FAKE/no_network" ]\n')
 
     def put(self, name: str, text: str) -> None:
         path = self.fake / name
@@ -66,6 +91,7 @@ class Sandbox:
             [self.repository / script, *words],
             cwd=self.fake,
             env=self.environment(**more),
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -166,9 +192,23 @@ def test_test_sh_with_arguments_runs_just_those(sandbox):
     assert out == f"run in {sandbox.repository}: -m pytest -k one thing\n"
 
 
-def test_ci_runs_the_tests(sandbox):
-    code, out, _ = sandbox.start(".ci/run")
+def test_ci_installs_what_tests_want_of_the_system_and_runs_them(sandbox):
+    code, out, err = sandbox.start(".ci/run")
     assert code == 0
+    assert "-m pytest" in out
+    assert "could not" not in err
+    assert sandbox.calls()[0].endswith("install --no-install-recommends slurm-wlm munge")
+
+    (sandbox.fake / "packages").touch()
+    assert sandbox.start(".ci/run")[0] == 0
+    assert sandbox.calls() == []
+
+
+def test_ci_runs_the_tests_where_nothing_can_be_installed(sandbox):
+    sandbox.start("scripts/venv.sh", "dev")
+    (sandbox.fake / "no_network").touch()
+    code, out, err = sandbox.start(".ci/run")
+    assert (code, err) == (0, "snakes: could not install slurm-wlm munge; tests that need them are skipped\n")
     assert "-m pytest" in out
 
 
@@ -201,14 +241,97 @@ def test_another_python_is_taken_where_python3_is_old(sandbox):
     assert sandbox.calls()[0] == "venv"
 
 
-def test_a_copy_started_by_slurm_finds_the_repository(sandbox):
-    spool = sandbox.fake / "spool"
+@pytest.fixture
+def slurm(sandbox):
+    """The sandbox as the submit folder of a job of two nodes."""
+    sandbox.start("scripts/venv.sh")
+    sandbox.calls()
+    sandbox.put("srun", FAKE_SRUN)
+    sandbox.put("scancel", FAKE_SCANCEL)
+    sandbox.put("scontrol", '#!/usr/bin/env bash\necho "scontrol $*" >>"$FAKE/calls"\necho localhost\n')
+    given = sandbox.environment
+    job = {"SLURM_JOB_ID": "12", "SLURM_JOB_NUM_NODES": "2", "SLURM_SUBMIT_DIR": str(sandbox.repository)}
+    sandbox.environment = lambda **more: given(**{**job, **more})
+    os.mkfifo(sandbox.fake / "events")
+    os.mkfifo(sandbox.fake / "go")
+    return sandbox
+
+
+def test_a_copy_started_by_slurm_finds_the_repository_and_starts_one_task_per_node(slurm):
+    spool = slurm.fake / "spool"
     spool.mkdir()
-    shutil.copy(sandbox.repository / "train_ddp.sh", spool / "slurm_script")
-    environment = sandbox.environment(SLURM_SUBMIT_DIR=str(sandbox.repository))
-    done = subprocess.run([spool / "slurm_script", "--x"], env=environment, capture_output=True, text=True, timeout=30)
+    shutil.copy(slurm.repository / "train_ddp.sh", spool / "slurm_script")
+    in_a_step = {"SLURM_STEP_ID": "3", "SLURM_STEP_NUM_TASKS": "8"}  # where sbatch was called
+    done = subprocess.run(
+        [spool / "slurm_script", "--x"],
+        env=slurm.environment(**in_a_step),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("-m marl train --distributed --x\n")
+    assert done.stdout.startswith("srun --nodes=2 --ntasks=2 --ntasks-per-node=1 ")
+    assert done.stdout.endswith(f" {slurm.repository}/train_ddp.sh --x --run_name slurm_12\n")
+
+
+def test_a_job_that_was_not_submitted_from_the_repository_is_told_so(slurm):
+    shutil.copy(slurm.repository / "train_ddp.sh", slurm.fake / "slurm_script")
+    environment = slurm.environment(SLURM_SUBMIT_DIR="/")
+    done = subprocess.run([slurm.fake / "slurm_script"], env=environment, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "snakes: / is not the folder of train_ddp.sh; sbatch it from there\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "passed_on"),
+    [
+        ([], "--seed 5 --run_name slurm_11_5"),
+        (["--seed=7"], "--seed=7 --run_name slurm_11_5"),
+        (["--run-name", "mine"], "--run-name mine --seed 5"),
+    ],
+)
+def test_a_task_of_an_array_has_its_own_seed_and_run_unless_they_are_given(slurm, words, passed_on):
+    code, out, _ = slurm.start("train_ddp.sh", *words, SLURM_ARRAY_JOB_ID="11", SLURM_ARRAY_TASK_ID="5")
+    assert code == 0
+    assert out.endswith(f"/train_ddp.sh {passed_on}\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "queued_again"),
+    [
+        (signal.SIGUSR1, 143, True),
+        (signal.SIGUSR1, 0, False),  # it was just about to end
+        (signal.SIGUSR1, 2, False),  # a mistake would only come back
+        (signal.SIGTERM, 143, False),
+    ],
+)
+def test_a_signal_to_the_batch_script_ends_the_step_and_usr1_queues_the_job_again(slurm, number, code, queued_again):
+    (slurm.fake / "hold").write_text(f"{code}\n")
+    with os.fdopen(os.open(slurm.fake / "events", os.O_RDWR)) as events:
+        process = slurm.begin("train_ddp.sh")
+        assert events.readline() == "running\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert slurm.calls() == ["scancel --signal=TERM 12", *["scontrol requeue 12"] * queued_again]
+    assert ("snakes: job 12 is queued again\n" in err) == queued_again
+
+
+def test_a_task_learns_from_slurm_which_node_it_is(slurm):
+    python = slurm.repository / ".venv/bin/python"
+    python.write_text('#!/usr/bin/env bash\necho "$NNODES $NODE_RANK $MASTER_ADDR $MASTER_PORT $*"\n')
+    code, out, err = slurm.start("train_ddp.sh", **NODE_1, SLURM_STEP_NUM_NODES="2", SLURM_STEP_NUM_TASKS="2")
+    assert (code, out, err) == (0, "2 1 localhost 20012 -m marl train --distributed\n", "")
+    code, out, _ = slurm.start("train_ddp.sh", **NODE_1, SLURM_STEP_NUM_NODES="2", MASTER_ADDR="a", MASTER_PORT="5")
+    assert (code, out) == (0, "2 1 a 5 -m marl train --distributed\n")
+    node_0 = NODE_1 | {"SLURM_PROCID": "0", "SLURM_NODEID": "0"}
+    _, _, err = slurm.start("train_ddp.sh", **node_0, SLURM_STEP_NUM_NODES="2", SLURM_STEP_NUM_TASKS="2")
+    assert err == "snakes: SLURM job 12: 2 nodes (n[1-2]) meet at localhost:20012\n"
+    code, out, err = slurm.start("train_ddp.sh", **node_0, SLURM_STEP_NUM_NODES="2", SLURM_STEP_NUM_TASKS="8")
+    assert (code, out) == (2, "")
+    assert err.startswith("snakes: 8 tasks on 2 nodes, but ")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("waits_in", ["flock", "sleep"])
