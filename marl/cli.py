@@ -21,7 +21,7 @@ COMMANDS = {
     "train": ("marl.train", "Train a team under a curriculum of opponents, in one process or many ranks."),
     "bench": ("marl.bench", "Measure the speed of the arena, of the opponents and of training on this machine."),
     "demo": ("marl.demo", "Play one match between two teams and print the board as text."),
-    "doctor": ("marl.doctor", "Show versions and devices, and check that this installation plays right."),
+    "doctor": ("marl.doctor", "Check this machine (packages, game, ranks, disk), or a saved run or checkpoint."),
     "eval": ("marl.evaluate", "Play matches between two players and tell who is better, and how sure that is."),
     "league": ("marl.league", "Let all players meet all others: points, ratings, a picture."),
 }

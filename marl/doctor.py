@@ -1,64 +1,98 @@
-"""snakes doctor: what is installed, what there is to run on, and whether the arena plays right here."""
+"""snakes doctor: what is installed, whether the arena plays right here, ranks talk and runs can be written.
+
+With a path: what is in a saved run or checkpoint, and whether it is whole.
+"""
 
 import argparse
 import hashlib
 import json
 import os
-import platform
+import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from marl import machine
+from marl.doctor_check import REINSTALL, Check, amount
+from marl.errors import UserError
+from marl.run_folder import GROUP, listing
 
 MATCHES = 64
 # Of the self-check's matches after their last turn, under rules version 1.
 CHECKSUM = "9dc599e78b325131"
-REINSTALL = "run ./train_ddp.sh --help, which repairs .venv"
-
-
-class Check(NamedTuple):
-    """One thing that must be right; `fix` says what to do where it is not."""
-
-    name: str
-    ok: bool
-    detail: str
-    fix: str = ""
+ROOM = 256 * 2**20  # bytes that must be free: a smaller disk holds no run, and is not ours to fill
+CHUNK, CHUNKS = 16 * 2**20, 4  # bytes written to measure the disk
+PATIENCE = 2.0  # seconds after which no more of them are written: there are slow disks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit code 0 if every check passes, 1 if one fails."
+    parser.add_argument(
+        "path", nargs="?", metavar="PATH", help="look at this run, checkpoint or pointer to one, not at the machine"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    parser.add_argument(
+        "--backend", choices=("gloo", "nccl"), help="how ranks shall talk (default: as training would choose)"
+    )
+    parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="where runs shall go (default: runs)")
 
 
 def run(args: argparse.Namespace) -> int:
-    report: dict[str, Any] = {"versions": machine.versions(), "cpu": machine.processor(), "gpus": [], "backend": None}
-    checks = [_imports()]
-    if checks[0].ok:
-        report["gpus"] = machine.gpus()
-        report["backend"] = _backend()
-        checks += [_cache(), _self_check("cpu"), *_gpu_checks()]
+    if args.path is not None:
+        _check_there(args.path)
+    report: dict[str, Any] = {"versions": machine.versions(machine.PACKAGES + machine.TRAINING_PACKAGES)}
+    checks = [_packages(report["versions"])]
+    if args.path is not None:
+        report["checkpoints"] = []
+        if checks[0].ok:
+            from marl import doctor_checkpoint
+
+            report["checkpoints"], found = doctor_checkpoint.examine(args.path)
+            checks += found
+    else:
+        report |= {"cpu": machine.processor(), "gpus": [], "backend": None, "ranks": None, "runs_dir": None}
+        if checks[0].ok:
+            checks += _machine(report, args)
     ok = all(check.ok for check in checks)
     if args.json:
         print(json.dumps({**report, "checks": [check._asdict() for check in checks], "ok": ok}, indent=2))
     else:
-        _print_report(report, checks)
+        _print_checkpoints(report["checkpoints"]) if args.path is not None else _print_machine(report)
+        for check in checks:
+            end = "" if check.ok else ": " + check.fix
+            print(f"{'ok' if check.ok else 'FAILED':12} {check.name}: {check.detail}{end}")
     return 0 if ok else 1
 
 
-def _imports() -> Check:
+def _check_there(path: str) -> None:
+    # A checkpoint that is just being replaced has another name for a moment; who knows that is asked later.
+    if not os.path.lexists(path) and Path(path).parent.name != "checkpoints":
+        raise UserError(f"there is no run or checkpoint {path!r}; give the folder of one")
+
+
+def _machine(report: dict[str, Any], args: argparse.Namespace) -> list[Check]:
+    from marl import doctor_ranks
+
+    report["gpus"] = machine.gpus()
+    checks = [_cache(), _self_check("cpu"), *_gpu_checks()]
+    report["ranks"], found = doctor_ranks.examine(args.backend)
+    report["backend"] = report["ranks"].pop("backend")
+    report["runs_dir"], disk = _disk(args.runs_dir)
+    return [*checks, *found, disk]
+
+
+def _packages(versions: dict[str, str | None]) -> Check:
+    # What only a GPU needs is asked for where there is one.
+    missing = [name for name, version in versions.items() if version is None and name != "numba-cuda"]
     try:
         import arena
     except ImportError as error:
         return Check("packages", False, str(error), REINSTALL)
-    return Check("packages", True, f"the arena loads, rules version {arena.RULES_VERSION}")
-
-
-def _backend() -> str:
-    import torch
-
-    return "nccl" if platform.system() == "Linux" and torch.cuda.is_available() else "gloo"
+    if missing:
+        return Check("packages", False, f"missing: {', '.join(missing)}", REINSTALL)
+    return Check("packages", True, f"all there; the arena loads, rules version {arena.RULES_VERSION}")
 
 
 def _cache() -> Check:
@@ -124,7 +158,38 @@ def checksum(device: str) -> str:
     return hashlib.sha256(ends.encode()).hexdigest()[:16]
 
 
-def _print_report(report: dict[str, Any], checks: list[Check]) -> None:
+def _disk(runs_dir: str) -> tuple[dict[str, Any], Check]:
+    """How fast runs are written there. Where the folder is not there yet, the one it would be made in is measured."""
+    report: dict[str, Any] = {"path": runs_dir, "write_mb_s": None, "free_gib": None}
+    folder = (Path(runs_dir) / GROUP).absolute()
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    fix = "make it writable, or choose another folder with --runs_dir"
+    try:
+        free = shutil.disk_usage(folder).free
+        report["free_gib"] = round(free / 2**30, 1)
+        if free < ROOM:
+            detail = f"{folder}: only {free / 2**20:,.0f} MiB are free"
+            return report, Check("run folder", False, detail, "free some, or choose another disk with --runs_dir")
+        report["write_mb_s"] = _write_speed(folder)
+    except OSError as error:
+        return report, Check("run folder", False, f"{folder}: {error.strerror or error}", fix)
+    detail = f"{runs_dir}: {report['write_mb_s']:,} MB/s, {report['free_gib']:,} GiB free"
+    return report, Check("run folder", True, detail)
+
+
+def _write_speed(folder: Path) -> float:
+    """MB/s that reach the disk. The file has no name: it is gone with this process, however that ends."""
+    data = os.urandom(CHUNK)  # a disk that compresses shall have no advantage
+    written, begin = 0, time.perf_counter()
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        while written < CHUNKS * CHUNK and time.perf_counter() - begin < PATIENCE:
+            written += file.write(data)
+            os.fsync(file.fileno())
+        return round(written / (time.perf_counter() - begin) / 1e6, 1)
+
+
+def _print_machine(report: dict[str, Any]) -> None:
     for name, version in report["versions"].items():
         print(f"{name:12} {version or 'missing'}")
     cpu = report["cpu"]
@@ -134,5 +199,21 @@ def _print_report(report: dict[str, Any], checks: list[Check]) -> None:
     if not report["gpus"]:
         print(f"{'GPU':12} none")
     print(f"{'backend':12} {report['backend'] or 'unknown'}")
-    for check in checks:
-        print(f"{'ok' if check.ok else 'FAILED':12} {check.name}: {check.detail}{'' if check.ok else ': ' + check.fix}")
+    if report["ranks"] and report["ranks"]["train_ddp"]:
+        print(f"{'ranks':12} {report['ranks']['train_ddp']} if started by ./train_ddp.sh")
+
+
+def _print_checkpoints(checkpoints: list[dict[str, Any]]) -> None:
+    for about in checkpoints:
+        told = {name: "unknown" if value is None else value for name, value in about.items()}
+        body = told["body"] if isinstance(told["body"], list) else [told["body"]]
+        files = [f"{name} {amount(size)}" for name, size in told["files"].items()]
+        for title, text in (
+            ("checkpoint", told["path"]),
+            ("saved", f"at episode {told['episode']} by {told['algo']}, ranks: {told['world_size']}"),
+            ("made for", f"rules version {told['rules']}, encoder {told['encoder']} version {told['encoder_version']}"),
+            ("network", " -> ".join(map(str, [told["encoder"], *body]))),
+            ("weights", f"{told['weights']:,} in {told['tensors']} tensors"),
+            ("files", listing(files)),
+        ):
+            print(f"{title:12} {text}")

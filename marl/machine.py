@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("torch", "numba", "numba-cuda", "numpy", "pettingzoo")
+TRAINING_PACKAGES = ("safetensors", "pyyaml", "tensorboard", "rich", "nvidia-ml-py")  # decide neither
 
 
-def versions() -> dict[str, str | None]:
+def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str | None]:
     """The version of Python and of each package, None where one is missing."""
     found: dict[str, str | None] = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in packages:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
