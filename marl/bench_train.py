@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from arena.batch import encoder_named
 from arena.rules import TEAM
 from marl import autoscale, config_reader, distributed
 from marl.bench import WINDOWS, best_rate
@@ -53,7 +52,7 @@ class TrainBench:
         if device.type == "cuda":
             torch.cuda.set_device(device)  # graphs and events belong to the current one
         else:
-            choose_onednn(encoder_named(config.network.encoder).width, config.network.body, config.ddpg.batch_size)
+            choose_onednn(config)
         self._trainer = Trainer(config, distributed.Solo(device), Path(), Silent(), Quiet())
         # A buffer on the host, and work that is not to be recorded, are timed call by call.
         self._graphs = device.type == "cuda" and config.graphs and self._trainer.buffer.storage == device

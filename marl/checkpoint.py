@@ -94,8 +94,7 @@ def save(
     try:
         checkpoints.mkdir(exist_ok=True)
         _sweep(checkpoints)
-        manifest = {"format": FORMAT, "rules": RULES_VERSION, "episode": episode, "save": 1}
-        manifest["save"] += max((_save_of(folder, 0) for folder in _all(run)), default=0)
+        manifest = {"format": FORMAT, "rules": RULES_VERSION, "episode": episode, "save": saves(run) + 1}
         assert not {*manifest, "files", "sha256"} & about.keys(), "about names a field that the manifest has already"
         draft.mkdir()
         _write(draft, manifest | about, weights, parts)
@@ -170,6 +169,16 @@ def in_run(run: Path, episode: int) -> Path:
 def usable(run: Path) -> list[Path]:
     """The complete checkpoints of a run, the one saved last first. Sizes are looked at, hashes are not."""
     return [folder for folder in _all(run) if _is_complete(folder)]
+
+
+def is_unsaved(run: Path) -> bool:
+    """Whether a run has no checkpoint at all, not even a damaged one."""
+    return not _all(run)
+
+
+def saves(run: Path) -> int:
+    """How often the run has been saved, as far as what is left of it tells."""
+    return int(max((_save_of(folder, 0) for folder in _all(run)), default=0))
 
 
 def load(path: str | os.PathLike, verify: bool = True) -> Checkpoint:

@@ -37,6 +37,8 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code: 0 success, 2 a user's mistake, 130 interrupted, else the command's."""
     words = _with_dashes(sys.argv[1:] if argv is None else argv)
+    # torch, which reads this when it is loaded, warns of lost connections in many lines of its own; we say it in one.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         code = _run(words)
         sys.stdout.flush()

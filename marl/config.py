@@ -203,6 +203,11 @@ class TrainConfig:
     """Episodes between two checkpoints."""
     keep_last: int = 3
     """Checkpoints to keep beside `best`; 0 for all."""
+    milestones: int = 0
+    """Keep also one checkpoint of every so many episodes; 0 for none. Best a multiple of save_interval."""
+    save_buffer: int = 512
+    """MiB: matches and buffer of each rank are saved up to this size, and a resumed run goes on to the bit; beyond it,
+    it starts new matches and fills its buffer again."""
     runs_dir: str = "runs"
     """Where run folders go."""
     run_name: str | None = None
@@ -233,6 +238,8 @@ class TrainConfig:
             ("log_interval", _from(1)),
             ("save_interval", _from(1)),
             ("keep_last", _from(0)),
+            ("milestones", _from(0)),
+            ("save_buffer", _from(0)),
         )
         if self.config_version != CONFIG_VERSION:
             raise UserError(f"config_version is {self.config_version}; this program reads version {CONFIG_VERSION}")

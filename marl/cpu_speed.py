@@ -2,34 +2,41 @@
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 
-TRIALS = 5
-CLEARLY = 1.15  # a smaller gain is not worth different rounding from one start to the next
+from arena.batch import encoder_named
+from marl.config import TrainConfig
+
+TRIALS = 12
+CLEARLY = 1.5  # a smaller gain is not worth different rounding from one start to the next
 
 
-def choose_onednn(inputs: int, body: Sequence[int], rows: int) -> bool:
-    """Switch oneDNN off if this network trains clearly faster without it, which happens on ARM; says if it is on.
+def choose_onednn(config: TrainConfig, before: bool | None = None) -> bool:
+    """Switch oneDNN off on ARM, where it is mostly slower, unless this network trains clearly faster with it.
 
-    On x86 it is never slower, so nothing is measured there.
+    On x86 it is never slower, so nothing is measured there. What was chosen `before` stays. Says if it is on.
     """
-    if platform.machine() in ("aarch64", "arm64") and torch.backends.mkldnn.is_available():
-        seconds = {enabled: _training_seconds(enabled, inputs, body, rows) for enabled in (True, False)}
-        torch.backends.mkldnn.enabled = seconds[True] < CLEARLY * seconds[False]
+    inputs, body, rows = encoder_named(config.network.encoder).width, config.network.body, config.ddpg.batch_size
+    if before is not None:
+        torch.backends.mkldnn.enabled = before
+    elif platform.machine() in ("aarch64", "arm64") and torch.backends.mkldnn.is_available():
+        train = _one_step(inputs, body, rows)
+        best = {True: float("inf"), False: float("inf")}
+        for _ in range(TRIALS):  # by turns, so that whatever else goes on here disturbs both
+            for enabled in best:
+                torch.backends.mkldnn.enabled = enabled
+                begin = time.perf_counter()
+                train()
+                best[enabled] = min(best[enabled], time.perf_counter() - begin)
+        torch.backends.mkldnn.enabled = CLEARLY * best[True] < best[False]
     return torch.backends.mkldnn.enabled
 
 
-def _training_seconds(enabled: bool, inputs: int, body: Sequence[int], rows: int) -> float:
-    torch.backends.mkldnn.enabled = enabled
+def _one_step(inputs: int, body: Sequence[int], rows: int) -> Callable[[], None]:
     widths = [inputs, *body]
     layers = [layer for a, b in zip(widths, body, strict=False) for layer in (nn.Linear(a, b), nn.ReLU())]
     net, batch = nn.Sequential(*layers), torch.zeros(rows, inputs)
-    best = float("inf")
-    for _ in range(TRIALS):
-        begin = time.perf_counter()
-        net(batch).sum().backward()
-        best = min(best, time.perf_counter() - begin)
-    return best
+    return lambda: net(batch).sum().backward()

@@ -11,7 +11,7 @@ Nothing here waits for the device, so a whole update can be one CUDA graph.
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -20,16 +20,19 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from arena.rules import TEAM
+from marl.branch import Branch
 from marl.config import DdpgConfig, NetworkConfig
 from marl.distributed import Ranks, Solo
-from marl.graphs import Branch
-from marl.networks import Actor, Critics, value_of
+from marl.networks import Actor, Critics, lowest, value_of
 from marl.policy import legal
 from marl.precision import Precision
 from marl.replay_buffer import Batch, ReplayBuffer
 
 ALIGNED = 8
-LOGGED = ("losses/critic", "losses/actor", "losses/entropy", "losses/value", "losses/actor_grad", "losses/critic_grad")
+LOGGED = (
+    "losses/critic", "losses/actor", "losses/entropy", "losses/value", "losses/actor_grad", "losses/critic_grad",
+    "losses/skipped",
+)  # fmt: skip
 
 
 def turns_of(batch_size: int) -> int:
@@ -65,7 +68,8 @@ class Ddpg:
         self.actor_optimizer = precision.optimizer(self.raw_actor.parameters(), config.a_lr)
         self.critic_optimizer = precision.optimizer(self.raw_critics.parameters(), config.c_lr)
         self.sampler = buffer.sampler(turns_of(config.batch_size), config.n_step, config.gamma)
-        self._logged = torch.zeros(len(LOGGED), device=device)
+        self.sums = torch.zeros(len(LOGGED), device=device)  # of this rank's batches since `logged` was asked
+        self._in_a_row = torch.zeros((), device=device)  # steps that were skipped, up to now
         self._online = [*self.raw_actor.parameters(), *self.raw_critics.parameters()]
         self._targets = [*self.target_actor.parameters(), *self.target_critics.parameters()]
         self._micro = 0
@@ -75,7 +79,11 @@ class Ddpg:
 
     def act(self, rows: torch.Tensor) -> torch.Tensor:
         """Logits of the moves for what snakes see."""
-        with torch.no_grad(), self._precision.cast():
+        return self._beside.in_halves(self._act, rows)
+
+    @torch.no_grad()
+    def _act(self, rows: torch.Tensor) -> torch.Tensor:
+        with self._precision.cast():
             return self.raw_actor(self._precision.narrow(rows))
 
     def update(self) -> None:
@@ -91,47 +99,64 @@ class Ddpg:
                 self._learn(batch, step=False)
 
     def _learn(self, batch: Batch, step: bool) -> None:
-        """Gradients of both networks from a batch, and a step along them. The actor's part runs beside the critic's."""
+        """Gradients of both networks from a batch, and a step along them. The actors work beside the critics."""
         precision, moves, beside = self._precision, batch.moves, self._beside
-        rows = precision.narrow(batch.observations)
-        with beside, precision.cast():
-            logits = self.actor(rows)
-        target = self._target(batch)
+        rows, next_rows = precision.narrow(batch.observations), precision.narrow(batch.next_observations)
+        next_shares = beside.run(self._next_shares, next_rows)
+        logits = beside.run(self._logits, rows)
         with precision.cast():
             values = self.critics(rows, moves)
         values = values.float()
-        with beside:
-            log_shares = legal(logits, rows, self.encoder).log_softmax(-1)
-            shares = log_shares.exp()
-            value = value_of(self._values_for_actor(values, rows, shares), shares).amin(0).mean()
-            entropy = -(shares * log_shares).sum(-1).mean()
-            actor_loss = -value - self.config.entropy * entropy
-            actor_norm = self._descend(self.actor_optimizer, actor_loss, step)
-        critic_loss = F.mse_loss(value_of(values, moves), target.expand(len(values), -1, -1)) * len(values)
+        actor_part = beside.run(self._learn_actor, logits, values, rows, step)
+        target = self._target(batch, next_rows, next_shares())
+        first, *more = (F.mse_loss(each, target) for each in value_of(values, moves))
+        critic_loss = sum(more, first)
         critic_norm = self._descend(self.critic_optimizer, critic_loss, step)
-        beside.join()
-        logged = (critic_loss, actor_loss, entropy, value, actor_norm, critic_norm)
-        self._logged += torch.stack([number.detach() for number in logged])
+        actor_loss, entropy, value, actor_norm = actor_part()
+        both = actor_norm + critic_norm
+        skipped = (both - both).ne(0).float()  # 1 if one of them is not finite
+        if step:
+            self._in_a_row.add_(1).mul_(skipped)
+        logged = (critic_loss, actor_loss, entropy, value, actor_norm, critic_norm, skipped)
+        self.sums += torch.stack([number.detach() for number in logged]).nan_to_num(0.0, 0.0, 0.0)
 
     def _descend(self, optimizer: Optimizer, loss: torch.Tensor, step: bool) -> torch.Tensor:
         """Add the loss's gradients, and if asked step; the norm of the gradients, 0 without a step.
 
         Times sync_freq, so that the mean over all batches is the mean norm of a step.
         """
-        self._precision.backward(optimizer, loss / self._sync_freq)
+        self._precision.backward(optimizer, loss if self._sync_freq == 1 else loss / self._sync_freq)
         if not step:
             return torch.zeros_like(loss)
         return self._precision.step(optimizer, self.config.max_grad_norm) * self._sync_freq
 
     @torch.no_grad()
-    def _target(self, batch: Batch) -> torch.Tensor:
-        rows = self._precision.narrow(batch.next_observations)
+    def _next_shares(self, next_rows: torch.Tensor) -> torch.Tensor:
         with self._precision.cast():
-            logits = self.target_actor(rows)
-            shares = legal(logits, rows, self.encoder).softmax(-1)
-            values = self.target_critics(rows, shares)
-        value = value_of(values.float(), shares).amin(0)
+            logits = self.target_actor(next_rows)
+        return legal(logits, next_rows, self.encoder).softmax(-1)
+
+    @torch.no_grad()
+    def _target(self, batch: Batch, next_rows: torch.Tensor, next_shares: torch.Tensor) -> torch.Tensor:
+        with self._precision.cast():
+            values = self.target_critics(next_rows, next_shares)
+        value = lowest(value_of(values.float(), next_shares))
         return batch.returns + batch.discounts[:, None] * value
+
+    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
+        with self._precision.cast():
+            return self.actor(rows)
+
+    def _learn_actor(
+        self, logits: Callable[[], torch.Tensor], values: torch.Tensor, rows: torch.Tensor, step: bool
+    ) -> tuple[torch.Tensor, ...]:
+        """Loss, entropy, value and norm of the gradients."""
+        log_shares = legal(logits(), rows, self.encoder).log_softmax(-1)
+        shares = log_shares.exp()
+        value = lowest(value_of(self._values_for_actor(values, rows, shares), shares)).mean()
+        entropy = -(shares * log_shares).sum(-1).mean()
+        loss = -value - self.config.entropy * entropy
+        return loss, entropy, value, self._descend(self.actor_optimizer, loss, step)
 
     def _values_for_actor(self, values: torch.Tensor, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
         """The critics' answer to the actor's shares, through which gradients reach the actor and nothing else.
@@ -153,9 +178,9 @@ class Ddpg:
             self._precision.set_lr(optimizer, rate * factor)
 
     def logged(self) -> torch.Tensor:
-        """Sums of LOGGED over the updates since the last call, on the device."""
-        sums = self._logged.clone()
-        self._logged.zero_()
+        """Sums of LOGGED over the updates since the last call, and the steps just skipped in a row; on the device."""
+        sums = torch.cat((self.sums, self._in_a_row[None]))
+        self.sums.zero_()
         return sums
 
     def networks(self) -> dict[str, nn.Module]:
@@ -180,12 +205,14 @@ class Ddpg:
             net.load_state_dict(own)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything beside the weights that an update depends on."""
+        """Everything beside the weights that an update depends on; the same on all ranks."""
         return {
             "actor_optimizer": self._precision.state_dict(self.actor_optimizer),
             "critic_optimizer": self._precision.state_dict(self.critic_optimizer),
+            "in_a_row": self._in_a_row,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._precision.load_state_dict(self.actor_optimizer, state["actor_optimizer"])
         self._precision.load_state_dict(self.critic_optimizer, state["critic_optimizer"])
+        self._in_a_row.copy_(state["in_a_row"])

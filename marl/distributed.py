@@ -155,6 +155,9 @@ class Solo:
     def share(self, value: Any) -> Any:
         return value
 
+    def gather(self, value: Any) -> list[Any] | None:
+        return [value]
+
     def check_sync(self, named: Iterable[tuple[str, torch.Tensor]], where: str) -> None:
         pass
 
@@ -252,6 +255,13 @@ class Ranks:
         with self._talking():
             return self._share(value)
 
+    def gather(self, value: Any) -> list[Any] | None:
+        """Every rank's value, in their order, on rank 0; None elsewhere."""
+        with self._talking():
+            values: list[Any] | None = [None] * self.world if self.is_main else None
+            dist.gather_object(value, values, dst=0, group=self._control)
+            return values
+
     def check_sync(self, named: Iterable[tuple[str, torch.Tensor]], where: str) -> None:
         """Raise OutOfSync, on all ranks alike, unless the tensors are the same to the bit on all of them."""
         mine = [(name, _digest(tensor)) for name, tensor in named]
@@ -263,7 +273,7 @@ class Ranks:
                 return
             details: list[Any] = [None] * self.world
             dist.all_gather_object(details, mine, group=self._control)
-        raise OutOfSync(f"{where}: {_first_difference(details)}; continue from the last checkpoint with --resume auto")
+        raise OutOfSync(f"{where}: {_first_difference(details)}; {_GO_ON}")
 
     def close(self) -> None:
         """Leave the group. Waits for nobody for long: it also runs when this rank has failed."""
@@ -593,7 +603,7 @@ class _RollCall(threading.Thread):
         if silent:
             return (
                 f"{_ranks(silent)} of {world} stopped answering during {what}: killed, out of memory, stopped, or "
-                f"{_verb(silent, 'its node is', 'their nodes are')} down; {_GO_ON}"
+                f"{_verb(silent, 'its node is', 'their nodes are')} down or cut off; {_GO_ON}"
             )
         absent = [r for r in alive if r not in failed]
         if absent:
@@ -607,10 +617,11 @@ class _RollCall(threading.Thread):
     def _host_lost(self) -> str:
         what = self._failed or self._group.doing
         host = f"rank 0 of {self._group.world}" if self._where.is_ours else "the launcher that hosts the store"
-        return f"{host} stopped answering during {what}: killed, out of memory, stopped, or its node is down; {_GO_ON}"
+        why = "killed, out of memory, stopped, or its node is down or cut off"
+        return f"{host} stopped answering during {what}: {why}; {_GO_ON}"
 
 
-_GO_ON = "start again with --resume auto"
+_GO_ON = "go on with --resume and the run's folder"
 
 
 def _ranks(ranks: list[int]) -> str:

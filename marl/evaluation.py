@@ -9,6 +9,7 @@ from arena.observe import Encoder
 from arena.replay import Replay
 from marl.config import EvalConfig
 from marl.policy import PolicyPlayer
+from marl.saved_player import load_player
 from opponents.match import Results, play
 
 EVAL_SEED = 1_000_003  # added to the run's seed: matches that are never trained on
@@ -45,5 +46,5 @@ def evaluate(
     for name in config.eval_opponents:
         player = PolicyPlayer(actor, encoder, "team")
         keep = record and name == config.eval_opponents[-1]
-        results[name] = play(player, name, config.eval_matches, device, seed + EVAL_SEED, record=keep)
+        results[name] = play(player, name, config.eval_matches, device, seed + EVAL_SEED, keep, loader=load_player)
     return Evaluation(results)

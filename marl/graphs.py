@@ -41,32 +41,3 @@ class Captured:
         with torch.cuda.stream(stream):
             self._function()
         torch.cuda.current_stream(self._device).wait_stream(stream)
-
-
-class Branch:
-    """Work that may run beside the rest: on a stream of its own on a GPU, in its place otherwise.
-
-    Entering waits for all that was asked for so far; the rest goes on, and `join` waits for the branch. Until then keep
-    alive every tensor that is used on both sides.
-    """
-
-    def __init__(self, device: torch.device, enabled: bool) -> None:
-        self._device = device
-        self._stream = torch.cuda.Stream(device) if enabled and device.type == "cuda" else None
-        self._entered: torch.cuda.StreamContext | None = None
-
-    def __enter__(self) -> None:
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(self._device))
-            self._entered = torch.cuda.stream(self._stream)
-            self._entered.__enter__()
-
-    def __exit__(self, *exception: object) -> None:
-        if self._entered is not None:
-            self._entered.__exit__(*exception)
-            self._entered = None
-
-    def join(self) -> None:
-        """Wait for the branch."""
-        if self._stream is not None:
-            torch.cuda.current_stream(self._device).wait_stream(self._stream)

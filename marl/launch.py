@@ -110,14 +110,22 @@ def launch(
     signal to this process; then they are killed.
     """
     fewest, most = (nodes, nodes) if isinstance(nodes, int) else nodes
-    _environment(ranks, most > 1, master_addr)
-    where = _rendezvous(most, node_rank, master_addr, master_port, timeout)
+    where = _rendezvous((fewest, most), node_rank, master_addr, master_port, timeout)
+    _environment(ranks, _interface(where["local_addr"]) if most > 1 else None)
 
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousTimeoutError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    if most > 1:
+        from marl import rendezvous
+
+        rendezvous.register()
+        if node_rank == 0:
+            interface = os.environ.get("GLOO_SOCKET_IFNAME")
+            through = f" through network interface {interface}" if interface else ""
+            print(f"snakes: {most} nodes meet at {where['rdzv_endpoint']}{through}", file=sys.stderr, flush=True)
     _silence()
     settings = {
         "min_nodes": fewest,
@@ -125,7 +133,7 @@ def launch(
         "nproc_per_node": ranks,
         "max_restarts": max_restarts,
         "monitor_interval": 0.1,
-        "rdzv_backend": "c10d",
+        "rdzv_backend": rendezvous.NAME if most > 1 else "c10d",
         "shutdown_timeout": shutdown_timeout,
         "signals_to_handle": "",  # ours stay: torch's would run again at a second signal and leave the ranks behind
         **where,
@@ -154,8 +162,8 @@ def launch(
         ) from error
 
 
-def _environment(ranks: int, several_nodes: bool, master_addr: str | None) -> None:
-    """What the ranks inherit; what the user has set stays."""
+def _environment(ranks: int, interface: str | None) -> None:
+    """What the ranks inherit; what the user has set stays. interface: the one to the other nodes."""
     from marl.machine import processor
 
     threads = str(max(1, processor()["cores"] // ranks))
@@ -166,19 +174,18 @@ def _environment(ranks: int, several_nodes: bool, master_addr: str | None) -> No
         "NUMBA_NUM_THREADS": threads,
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch warns of a lost connection with its C++ stack; we name the rank
     }
-    if several_nodes and master_addr is not None:
+    if interface:
         # Where a host's name resolves to loopback, gloo and NCCL would tell the other nodes to connect there.
-        interface = _interface(_own_address(master_addr))
-        if interface:
-            wanted |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+        wanted |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
     for name, value in wanted.items():
         os.environ.setdefault(name, value)
 
 
 def _rendezvous(
-    most: int, node_rank: int, master_addr: str | None, master_port: int | None, timeout: float
+    nodes: tuple[int, int], node_rank: int, master_addr: str | None, master_port: int | None, timeout: float
 ) -> dict[str, Any]:
     """The part of LaunchConfig that says where the nodes meet."""
+    fewest, most = nodes
     if most == 1:
         if master_port is not None:
             _check_free(master_addr or "127.0.0.1", master_port)
@@ -190,12 +197,14 @@ def _rendezvous(
         }
     if master_addr is None:
         raise UserError(f"{most} nodes need the address of node 0: --master_addr or MASTER_ADDR")
+    own = _own_address(master_addr)
+    _check_not_loopback(master_addr, own, os.environ)
     port = master_port or DEFAULT_PORT
     if node_rank == 0:
         _check_free(master_addr, port)
     seconds = max(1, int(timeout))
     return {
-        "run_id": f"snakes-{port}",  # all nodes must say the same
+        "run_id": f"snakes-{port}-{fewest}-{most}",  # nodes with different NNODES do not meet
         "rdzv_endpoint": f"{master_addr}:{port}",
         # is_host: torch guesses it by name, wrongly where the name is an alias or resolves to loopback.
         "rdzv_configs": {
@@ -204,8 +213,17 @@ def _rendezvous(
             "read_timeout": seconds,
             "is_host": node_rank == 0,
         },
-        "local_addr": _own_address(master_addr),
+        "local_addr": own,
     }
+
+
+def _check_not_loopback(master_addr: str, own: str | None, environment: Mapping[str, str]) -> None:
+    """own: this machine's address on the way to MASTER_ADDR, which is what the other nodes are told."""
+    if own is not None and own.startswith("127.") and environment.get("GLOO_SOCKET_IFNAME") != "lo":
+        raise UserError(
+            f"MASTER_ADDR={master_addr} is loopback here, where no other host can come to: give the address of node 0 "
+            "that the other hosts use, on every node (or set GLOO_SOCKET_IFNAME=lo, if all nodes are on this machine)"
+        )
 
 
 def _check_free(address: str, port: int) -> None:
@@ -294,7 +312,7 @@ def _tell(failures: Mapping[int, Any]) -> int:
         except ValueError:
             how = f"was killed by signal {-code}"
         hint = " (out of memory?)" if -code == getattr(signal, "SIGKILL", None) else ""
-        print(f"snakes: rank {rank} {how}{hint}; start again with --resume auto", file=sys.stderr)
+        print(f"snakes: rank {rank} {how}{hint}; go on with --resume and the run's folder", file=sys.stderr)
         return 128 - code
     print(f"snakes: rank {rank} failed with exit code {code}; its own message is above", file=sys.stderr)
     return code

@@ -106,3 +106,8 @@ class Critics(nn.Module):
 def value_of(values: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     """What a critic's answer [..., 4 or 1] says of the shares [..., 4] that it was asked about: [...]."""
     return values.squeeze(-1) if values.shape[-1] == 1 else (values * shares).sum(-1)
+
+
+def lowest(values: torch.Tensor) -> torch.Tensor:
+    """The lowest of the critics' values [K, ...]; of one critic its own, without asking the device to compare."""
+    return values[0] if len(values) == 1 else values.amin(0)

@@ -63,17 +63,21 @@ class Precision:
         (loss if scaler is None else scaler.scale(loss)).backward()
 
     def step(self, optimizer: Optimizer, max_norm: float) -> torch.Tensor:
-        """Step, forget the gradients, and return their norm; 0 if the step was left out since fp16 overflowed."""
+        """Step and forget the gradients; returns their norm. If it is not finite, nothing is changed.
+
+        Decided on the device. Ranks decide alike: their gradients are means over all of them.
+        """
         scaler = self._scalers.get(id(optimizer))
         if scaler is not None:
             scaler.unscale_(optimizer)
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm if max_norm > 0 else float("inf"))
         if scaler is None:
+            # Where this is 1 the fused Adam leaves the step out; only of a number that is none, x - x is not 0.
+            optimizer.found_inf = (norm - norm).ne(0).float()
             optimizer.step()
         else:
             scaler.step(optimizer)
             scaler.update()
-            norm = norm.nan_to_num(0.0, 0.0, 0.0)
         optimizer.zero_grad(set_to_none=True)
         return norm

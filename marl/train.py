@@ -1,14 +1,16 @@
 """snakes train: train a team, in this process or in many ranks."""
 
+import dataclasses
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.errors import ArenaError
 from marl import config_reader, run_folder
@@ -39,7 +41,9 @@ LAUNCH = {
     "distributed": False, "num_gpus": True, "nnodes": True, "node_rank": True,
     "master_addr": True, "master_port": True, "max_restarts": True,
 }  # fmt: skip
+CLAIMED = "SNAKES_RUN"  # tells the ranks of a launch with restarts what it has claimed
 CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
+AS_RESTARTED = {"load_model": False, "load_model_run": None, "load_model_run_episode": None, "resume": "auto"}
 SAME_SIGNAL = 1.0  # seconds within which a second signal is the first one once more: launchers repeat it
 
 
@@ -82,13 +86,45 @@ def _split(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _configuration(words: Sequence[str]) -> tuple[Path | None, TrainConfig]:
-    """What to go on from (a run or checkpoint folder), and the configuration: that of its run, changed by the words."""
+    """What to go on from (a run or checkpoint folder), and the configuration: that of its run, changed by the words.
+
+    After a restart that is what this launch has saved; before it has, ranks start again as they were told to.
+    """
     config = read_config(words)
-    source = _source(config)
+    claim = _claimed()
+    restarted = claim is not None and _saves(claim.run) > claim.saves
+    source = _source(config) if claim is None else claim.run if restarted else claim.source
     if source is None:
         return None, config
-    run = next((folder for folder in (source, *source.parents) if (folder / run_folder.CONFIG).is_file()), None)
-    return source, config if run is None else read_config(words, run / run_folder.CONFIG)
+    run = _run_of(source)
+    config = config if run is None else read_config(words, run / run_folder.CONFIG)
+    return source, dataclasses.replace(config, **AS_RESTARTED) if restarted else config
+
+
+class Claim(NamedTuple):
+    """What a launcher has found or made for its ranks before they start, and start again."""
+
+    run: Path
+    saves: int  # how often that run was saved before
+    source: Path | None  # what to go on from until it is saved again
+
+
+def _claimed() -> Claim | None:
+    if CLAIMED not in os.environ:
+        return None
+    run, saves, source = json.loads(os.environ[CLAIMED])
+    return Claim(Path(run), saves, source and Path(source))
+
+
+def _saves(run: Path) -> int:
+    from marl import checkpoint
+
+    return checkpoint.saves(run)
+
+
+def _run_of(source: Path) -> Path | None:
+    """The run that a run folder, or a checkpoint's folder in it, belongs to."""
+    return next((folder for folder in (source, *source.parents) if (folder / run_folder.CONFIG).is_file()), None)
 
 
 def _source(config: TrainConfig) -> Path | None:
@@ -106,7 +142,12 @@ def _source(config: TrainConfig) -> Path | None:
         return Path(config.resume)
     named = run_folder.newest(config.runs_dir, config.run_name) if config.run_name else None
     # A run that was stopped before its first checkpoint starts afresh in its folder.
-    return named
+    return None if named is None or _is_new(named) else named
+
+
+def _is_new(run: Path) -> bool:
+    """Whether a folder is made and claimed for a run, but nobody has described a run there yet."""
+    return not ((run / run_folder.CONFIG).exists() or (run / "checkpoints").exists())
 
 
 def _launch(asked: dict[str, str], words: list[str], config: TrainConfig) -> int:
@@ -124,7 +165,23 @@ def _launch(asked: dict[str, str], words: list[str], config: TrainConfig) -> int
     nodes = nodes_from(environment)
     if ranks == 1 and nodes.nnodes == (1, 1) and not numbers["max_restarts"]:
         return _train(config, _source(config), words)
-    return launch(words, ranks, *nodes, max_restarts=numbers["max_restarts"] or 0, timeout=config.ddp.timeout)
+    restarts = numbers["max_restarts"] or 0
+    with _claiming(config) if restarts and nodes.nnodes == (1, 1) else nullcontext():
+        return launch(words, ranks, *nodes, max_restarts=restarts, timeout=config.ddp.timeout)
+
+
+@contextmanager
+def _claiming(config: TrainConfig) -> Iterator[None]:
+    """The run folder is found or made before there are ranks, so that they know it when they start again."""
+    source = _source(config)
+    folder = _folder(config, source)
+    os.environ[CLAIMED] = json.dumps([str(folder), _saves(folder), source and str(source)])
+    try:
+        yield
+    finally:
+        del os.environ[CLAIMED]
+        with suppress(OSError):  # a run that has begun
+            folder.rmdir()
 
 
 def _whole(asked: dict[str, str], name: str) -> int | None:
@@ -171,31 +228,35 @@ def _train(config: TrainConfig, source: Path | None, words: list[str]) -> int:
 def _in_group(
     config: TrainConfig, source: Path | None, words: list[str], group: "Solo | Ranks", settings: dict[str, str]
 ) -> int:
+    import torch
+
     from marl import autoscale
     from marl.console import Quiet
     from marl.cpu_speed import choose_onednn
     from marl.distributed import on_main
     from marl.metrics import Silent
+    from marl.saved_player import load_player
     from marl.trainer import Trainer
     from opponents.players import find
 
-    config = autoscale.resolve(config, group.device)
+    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    config = on_main(group, lambda: autoscale.resolve(config, group.device, sharing))
     for name in config.evaluation.eval_opponents:
-        find(name).close()  # one that is not there is told now, not when it is to play
+        find(name, load_player).close()  # one that is not there is told now, not when it is to play
     resumed = _resumed(config, source, group)
     onednn = None
     if group.device.type == "cpu":
-        from arena.batch import encoder_named
-
-        width = encoder_named(config.network.encoder).width
-        onednn = group.share(choose_onednn(width, config.network.body, config.ddpg.batch_size))
-        import torch
-
+        before = resumed.part("state").get("onednn") if resumed else None  # rounds otherwise: stays as it was
+        onednn = on_main(group, lambda: choose_onednn(config, before))
         torch.backends.mkldnn.enabled = onednn
     # Nothing is written up to here: whatever does not fit leaves the run that was to go on as it is.
     trainer = Trainer(config, group, Path(), Silent(), Quiet(), resumed)
     if resumed:
-        _check_unfinished(trainer, resumed)
+        told = _check_unfinished(trainer, resumed)
+        if told:
+            if group.is_main:
+                print(told)
+            return 0
     trainer.folder = Path(on_main(group, lambda: _open(trainer, source, words, resumed is not None)))
     with trainer.console:
         trainer.console.banner(_banner(trainer, resumed, onednn, settings))
@@ -232,23 +293,28 @@ def _checkpoint(config: TrainConfig, source: Path) -> "Checkpoint | None":
 
     if config.load_model and config.load_model_run_episode is not None:
         return checkpoint.load(checkpoint.in_run(source, config.load_model_run_episode))
+    if (source / run_folder.CONFIG).is_file() and not config.load_model and checkpoint.is_unsaved(source):
+        return None  # a run that was stopped before its first checkpoint, or while it was written
     if (source / checkpoint.FOLDER).is_dir():
         return checkpoint.load_newest(source)
-    if (source / run_folder.CONFIG).is_file() and not config.load_model:
-        return None  # a run that was stopped before its first checkpoint
     return checkpoint.load(source)
 
 
-def _check_unfinished(trainer: "Trainer", resumed: "Checkpoint") -> None:
-    progress, config = trainer.progress, trainer.config
-    if progress.episodes >= config.schedule.max_episodes:
-        raise UserError(
-            f"{resumed.path} has all its {progress.episodes} episodes; "
-            f"train on with --max_episodes above {progress.episodes}"
-        )
-    minutes = progress.seconds / 60
-    if 0 < config.max_minutes <= minutes:
-        raise UserError(f"{resumed.path} has had its {minutes:.3g} minutes; train on with a higher --max_minutes")
+def _check_unfinished(trainer: "Trainer", resumed: "Checkpoint") -> str:
+    """What to tell of a run that is at its end and closed: a mistake of whoever asks for more of it, but no reason to
+    fail for a start that goes on by itself, after a kill or queued again."""
+    progress, ended = trainer.progress, trainer.over()
+    told = {
+        "": "",
+        "max_episodes": f"{resumed.path} has all its {progress.episodes} episodes; "
+        f"train on with --max_episodes above {progress.episodes}",
+        "max_minutes": f"{resumed.path} has had its {progress.seconds / 60:.3g} minutes; "
+        "train on with a higher --max_minutes",
+    }[ended]
+    config, closed = trainer.config, resumed.part("state")["closed"]
+    if told and (config.load_model or (closed and config.resume not in ("auto", "never"))):
+        raise UserError(told)
+    return told if closed else ""
 
 
 def _open(trainer: "Trainer", source: Path | None, words: list[str], goes_on: bool) -> str:
@@ -266,11 +332,15 @@ def _open(trainer: "Trainer", source: Path | None, words: list[str], goes_on: bo
 
 def _folder(config: TrainConfig, source: Path | None) -> Path:
     """The run's folder: that of the run that goes on, or a new one."""
+    claim = _claimed()
+    if claim is not None:
+        return claim.run
     if source is not None and not config.load_model:
-        run = next((folder for folder in (source, *source.parents) if (folder / run_folder.CONFIG).is_file()), None)
+        run = _run_of(source)
         if run is not None:
             return run
-    return run_folder.create(config.runs_dir, config.run_name)
+    named = run_folder.newest(config.runs_dir, config.run_name) if config.run_name else None
+    return named if named and _is_new(named) else run_folder.create(config.runs_dir, config.run_name)
 
 
 @contextmanager
@@ -328,7 +398,8 @@ def _banner(
     if settings and group.backend == "nccl":
         lines.append(("set for NCCL", " ".join(f"{name}={value}" for name, value in settings.items())))
     if resumed:
-        lines.append(("going on from", f"{resumed.path} (episode {resumed.episode:,})"))
+        how = "to the bit" if trainer.exact else "with new matches and a new buffer"
+        lines.append(("going on from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
     return lines
 
 
@@ -363,6 +434,7 @@ def _summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
             ("episodes", f"{progress.episodes:,}"),
             ("env steps", f"{progress.env_steps:,} ({rate:,.0f} per second)"),
             ("updates", f"{progress.updates:,}"),
+            ("checkpoints", f"{trainer.saver.saved}; training waited {trainer.save_seconds:.1f} s for them"),
             ("best", str(best)),
             ("last", str(checkpoint.resolve(folder))),
             ("best match", str(folder / BEST_MATCH)),

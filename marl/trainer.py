@@ -30,9 +30,13 @@ from marl.metrics import Metrics, Silent, gpu_gauges
 from marl.precision import Precision
 from marl.replay_buffer import ReplayBuffer
 from marl.rollout import Rollout
+from marl.saving import Saver, on_host
+from marl.stopwatch import Stopwatch
 from opponents.scheduler import Scheduler
 
 BUFFER_KEYS = 1 << 40  # batch draws follow from match numbers that no match has: this and the rank
+SKIPS_IN_A_ROW = 20  # as many as fp16 may need to find its scale
+BAD_BATCH = "not_finite.pt"
 SPARE_MATCHES = 3  # rounds of all slots that a resumed run leaves out: cut off at the start, and going on at the end
 
 
@@ -89,18 +93,22 @@ class Trainer:
         self.learner = Ddpg(
             config.ddpg, config.network, self.buffer, group, precision, config.ddp.sync_freq, config.seed
         )
+        self.exact = False  # whether matches and buffer go on as well
         if state:
             self._take_over(resumed, state)
-        # A buffer on the host, and gradients that gloo takes through the host, are beyond what a graph can hold.
+            self.exact = self._take_over_matches(resumed)
+        # A buffer on the host, and gradients that ranks exchange, are beyond what a graph can hold.
         graphs = config.graphs and self.buffer.storage == self.device
         self._play = Captured(self._play_turns, self.device, graphs)
-        self._learn = Captured(self._make_updates, self.device, graphs and group.backend != "gloo")
-        self._first = Progress(**asdict(self.progress))  # where this process took over
-        self._began = time.perf_counter()
-        self._paused = 0.0
+        self._learn = Captured(self._make_updates, self.device, graphs and group.backend is None)
+        now = state if self.exact else {}
+        self._first = Progress(**now.get("first", asdict(self.progress)))  # when these matches were started
+        self._logged = Progress(**now.get("logged", asdict(self.progress)))
+        self._marks = now.get("marks") or dict.fromkeys(("log", "eval", "save"), self.progress.episodes)
         self._mix: dict[str, float] = {}
-        self._marks = dict.fromkeys(("log", "eval", "save"), self.progress.episodes)
-        self._logged = Progress(**asdict(self.progress))
+        self._stopwatch = Stopwatch(self.progress.seconds)
+        self.saver = Saver(config.keep_last, config.milestones)
+        self.save_seconds = 0.0  # that training has waited for checkpoints
         self.evaluation: Evaluation | None = None  # the last one
         self.stop_signal = 0  # set by whoever wants the run to save and end
 
@@ -115,23 +123,53 @@ class Trainer:
             ) from None
         if state["schedule"]["strategy"] == self.scheduler.config.strategy:  # another one starts by itself
             self.scheduler.load_state_dict(state["schedule"])
+        self.buffer.counts[1] = self.progress.updates  # batches are drawn by number: none is drawn twice
+
+    def _take_over_matches(self, resumed: checkpoint.Checkpoint) -> bool:
+        """Go on with the very matches and buffer of the checkpoint, if all ranks can."""
+        name = f"rank{self.group.rank}"
+        here = name in resumed.parts and resumed.manifest["world_size"] == self.group.world
+        part = resumed.part(name) if here else {}
+        if self.group.any(part.get("fits") != self._fits()):
+            return False
+        self.rollout.load_state_dict(part["rollout"])
+        self.buffer.load_state_dict(part["buffer"])
+        self.learner.sums.copy_(part["sums"])
+        return True
+
+    def _fits(self) -> dict[str, Any]:
+        """What must be the same for matches and buffer to go on."""
+        config = self.config
+        sizes = {"seed": config.seed, "matches": config.matches, "turns": self.buffer.turns}
+        encoder = {"encoder": self.encoder.name, "encoder_version": self.encoder.version}
+        return {**sizes, **encoder, "opponents": list(self.rollout.opponents)}
 
     def run(self) -> str:
         """Train to the end of the schedule, of the time, or until a signal; returns which of them it was."""
-        self.rollout.start()
-        self._fill_buffer()
+        try:
+            return self._run()
+        finally:
+            self.saver.close()  # a rank that is lost, or any mistake, costs no checkpoint that was begun
+
+    def _run(self) -> str:
+        self._stopwatch = Stopwatch(self.progress.seconds)
+        self._prepare()
+        if not self.exact:
+            self.rollout.start(self.learner.act)
+            self._fill_buffer()
         self._agree()
-        self._began = time.perf_counter() - (self.progress.seconds - self._first.seconds)
-        ended = ""
+        ended = self.over() if self.progress.updates else ""  # it may have been stopped while it was closed
         while not ended:
             self._cycle()
             self._between_cycles()
             ended = self._ended()
-        if self.progress.episodes > self._logged.episodes:
-            self._log()
-        if ended != "signal":
-            self._evaluate(record=True)
-        self._save()
+        if ended == "signal":
+            self._save()
+        else:
+            self._save(best=self._evaluate(record=True), closed=True)
+            if self.progress.episodes > self._logged.episodes:
+                self._log()  # not in the checkpoint: a run that goes on logs as if it had never ended
+        self._finish_saving()
         return ended
 
     @property
@@ -159,11 +197,7 @@ class Trainer:
 
     def _cycle(self, learn: bool = True) -> None:
         progress, config, group = self.progress, self.config, self.group
-        mix = self.scheduler.mix(progress.episodes)
-        if mix != self._mix:
-            self._mix = mix
-            self.rollout.mix(mix)
-        self.rollout.epsilon.fill_(self.epsilon)
+        self._prepare()
         group.doing = "playing"
         self._play()
         progress.turns += config.ddpg.turns
@@ -179,7 +213,15 @@ class Trainer:
             group.doing = "an update"
             self._learn()
             progress.updates += config.ddpg.updates
-        progress.seconds = self._first.seconds + time.perf_counter() - self._began - self._paused
+        progress.seconds = self._stopwatch.seconds
+
+    def _prepare(self) -> None:
+        """Opponents and share of random moves for the turns to come."""
+        mix = self.scheduler.mix(self.progress.episodes)
+        if mix != self._mix:
+            self._mix = mix
+            self.rollout.mix(mix)
+        self.rollout.epsilon.fill_(self.epsilon)
 
     def _play_turns(self) -> None:
         for _ in range(self.config.ddpg.turns):
@@ -197,29 +239,34 @@ class Trainer:
         if every and progress.updates // every != (progress.updates - config.ddpg.updates) // every:
             self.group.doing = "comparing parameters"
             self.group.check_sync(self.learner.named_weights(), f"update {progress.updates}")
-        if self._due("log", config.log_interval):
+        intervals = {"log": config.log_interval, "eval": config.evaluation.eval_interval, "save": config.save_interval}
+        due = {what: self._due(what, interval) for what, interval in intervals.items()}
+        if due["log"]:
             self._log()
         going_on = progress.episodes < config.schedule.max_episodes  # the end has an evaluation of its own
-        if config.evaluation.eval_interval and self._due("eval", config.evaluation.eval_interval) and going_on:
-            self._evaluate()
-        if self._due("save", config.save_interval):
-            self._save()
+        best = due["eval"] and going_on and self._evaluate()
+        if due["save"] or best:
+            self._save(best)
         self.console.progress(min(progress.episodes, config.schedule.max_episodes))
 
     def _due(self, what: str, interval: int) -> bool:
         """Whether the episodes have passed a multiple of the interval since this was asked last."""
         before, self._marks[what] = self._marks[what], self.progress.episodes
-        return self._marks[what] // interval != before // interval
+        return interval > 0 and self._marks[what] // interval != before // interval
 
-    def _ended(self) -> str:
+    def over(self) -> str:
+        """Which limit the run has reached, if any."""
         config = self.config
         if self.progress.episodes >= config.schedule.max_episodes:
             return "max_episodes"
-        if self._agree():
-            return "signal"
         if config.max_minutes > 0 and self.progress.seconds >= 60 * config.max_minutes:
             return "max_minutes"
         return ""
+
+    def _ended(self) -> str:
+        stopped = self._agree()
+        ended = self.over()
+        return "signal" if stopped and ended != "max_episodes" else ended
 
     def _agree(self) -> bool:
         """Whether a signal has come to any rank; and one time for all: learning rates and the end follow from it."""
@@ -235,9 +282,8 @@ class Trainer:
         self.group.doing = what
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        begin = time.perf_counter()
-        yield
-        self._paused += time.perf_counter() - begin
+        with self._stopwatch.pause():
+            yield
 
     # --- log, evaluate, save
 
@@ -247,13 +293,11 @@ class Trainer:
         group.doing = "logging"
         tally, rewards = self.rollout.results()
         sums = group.sum_(torch.cat((tally.flatten().double(), rewards.double(), self.learner.logged().double())))
-        sums = sums.tolist()
-        losses = sums[-len(LOGGED) :]
+        *sums, in_a_row = sums.tolist()
+        losses = dict(zip(LOGGED, sums[-len(LOGGED) :], strict=True))
         updates = max(1, (progress.updates - before.updates) * group.world)
-        values = {name: value / updates for name, value in zip(LOGGED, losses, strict=True)}
-        for name, value in values.items():  # the same on all ranks: they are sums over them
-            if not math.isfinite(value):
-                raise self._not_finite(name)
+        values = {name: value / updates for name, value in losses.items()}
+        self._judge_skipped(losses["losses/skipped"] / group.world, in_a_row / group.world)
         snakes = [sums[tally.numel() + k] for k in range(TEAM)]
         finished = sum(sums[: tally.numel()]) or 1
         for i, name in enumerate(self.rollout.opponents):
@@ -287,13 +331,23 @@ class Trainer:
         )
         self._logged = Progress(**asdict(progress))
 
-    def _evaluate(self, record: bool = False) -> None:
-        """Rank 0 plays, all learn the result, and the best so far is saved."""
+    def _judge_skipped(self, skipped: float, in_a_row: float) -> None:
+        """Updates whose gradients are not finite are left out; too many in a row end the run. Alike on all ranks."""
+        if in_a_row >= SKIPS_IN_A_ROW:
+            batches = self.group.gather({name: on_host(t) for name, t in vars(self.learner.sampler.batch).items()})
+            if self.group.is_main:
+                torch.save(dict(enumerate(batches)), self.folder / BAD_BATCH)
+            raise self._not_finite(f"the gradient of {in_a_row:.0f} updates in a row (last batch: {BAD_BATCH})")
+        if skipped:
+            self.console.note(f"{skipped:.0f} updates were left out: their gradients were not finite")
+
+    def _evaluate(self, record: bool = False) -> bool:
+        """Rank 0 plays, and all learn the result: whether it is the best so far."""
         with self._pause("an evaluation"):
             points = on_main(self.group, lambda: self._points(record))
-        if points > self.progress.best:
-            self.progress.best = points
-            self._save(best=True)
+        best = points > self.progress.best
+        self.progress.best = max(points, self.progress.best)
+        return best
 
     def _points(self, record: bool) -> float:
         config, episode = self.config, self.progress.episodes
@@ -304,28 +358,45 @@ class Trainer:
         self.console.note(f"evaluation at episode {episode}: wins against {rates}")
         return self.evaluation.points
 
-    def _save(self, best: bool = False) -> None:
-        """Rank 0 writes; all meet before it, and wait for it."""
+    def _save(self, best: bool = False, closed: bool = False) -> None:
+        """All meet and hand their part to rank 0, which writes while training goes on. Closed: it is the end."""
+        begin = time.perf_counter()
         with self._pause("a checkpoint"):
             self.group.barrier("a checkpoint")
-            weights = dict(self.learner.named_weights())
+            weights = on_host(dict(self.learner.named_weights()))
             if self.group.any(not _all_finite(weights.values())):  # one to go on from must be good
                 raise self._not_finite("a weight")
-            on_main(self.group, lambda: self._write_checkpoint(weights, best))
+            ranks = self.group.gather(self._own_part())
+            on_main(self.group, lambda: self._write_checkpoint(weights, ranks, best, closed))
+        self.save_seconds += time.perf_counter() - begin
 
-    def _write_checkpoint(self, weights: dict[str, torch.Tensor], best: bool) -> None:
-        progress, config = self.progress, self.config
+    def _own_part(self) -> dict[str, Any] | None:
+        """This rank's matches and buffer, if they are to be saved."""
+        if self.buffer.bytes > self.config.save_buffer * 2**20:
+            return None
+        held = {"rollout": self.rollout.state_dict(), "buffer": self.buffer.state_dict()}
+        return {"fits": self._fits(), **held, "sums": on_host(self.learner.sums)}
+
+    def _write_checkpoint(self, weights: dict[str, torch.Tensor], ranks: list[Any], best: bool, closed: bool) -> None:
+        config = self.config
         state = {
-            "progress": asdict(progress),
-            "learner": self.learner.state_dict(),
+            "progress": asdict(self.progress),
+            "first": asdict(self._first),
+            "logged": asdict(self._logged),
+            "marks": dict(self._marks),
+            "learner": on_host(self.learner.state_dict()),
             "schedule": self.scheduler.state_dict(),
+            "onednn": bool(torch.backends.mkldnn.enabled),  # rounds otherwise
+            "closed": closed,
         }
+        parts = {"state": state} | {f"rank{rank}": part for rank, part in enumerate(ranks) if part is not None}
         about = policy.about(self.encoder, config.network.body)
         about |= {"algo": config.algo, "world_size": self.group.world}
-        saved = checkpoint.save(self.folder, progress.episodes, weights, {"state": state}, about)
-        if best:
-            checkpoint.mark_best(self.folder, saved)
-        checkpoint.prune(self.folder, config.keep_last)
+        self.saver.save(self.folder, self.progress.episodes, weights, parts, about, best)
+
+    def _finish_saving(self) -> None:
+        self.group.doing = "a checkpoint"
+        on_main(self.group, self.saver.finish)
 
     def _not_finite(self, what: str) -> NotFinite:
         ddpg = self.config.ddpg

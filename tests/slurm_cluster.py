@@ -96,6 +96,7 @@ class Cluster:
         strange = re.compile("SLURM|SBATCH_|SALLOC_|RANK$|WORLD_SIZE$|MASTER_|NPROC$|NNODES$|NODE_RANK$|CONFIG$")
         clean = {name: value for name, value in os.environ.items() if not strange.search(name)}
         self.environment = clean | {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": _path()}
+        self.environment["GLOO_SOCKET_IFNAME"] = "lo"  # both nodes are on this machine
 
     def start(self) -> None:
         host = socket.gethostname().partition(".")[0]

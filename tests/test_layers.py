@@ -17,7 +17,7 @@ AT_HOME = {
     "pygame": {"arena/render/window.py"},
     "pettingzoo": {"arena/environment.py"},
     "gymnasium": {"arena/environment.py"},
-    "torch.distributed": {"marl/distributed.py", "marl/launch.py"},
+    "torch.distributed": {"marl/distributed.py", "marl/launch.py", "marl/rendezvous.py"},
     "pynvml": {"marl/metrics.py"},
     "tensorboard": {"marl/metrics.py"},
     "torch.utils.tensorboard": {"marl/metrics.py"},

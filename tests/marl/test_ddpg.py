@@ -10,6 +10,7 @@ from collecting import CPU, WholeNumbers, a_buffer, a_rollout
 
 from arena.batch import encoder_named
 from arena.rules import TEAM
+from marl.branch import Branch
 from marl.config import DdpgConfig, NetworkConfig
 from marl.ddpg import LOGGED, Ddpg, turns_of
 from marl.distributed import Solo
@@ -92,6 +93,7 @@ def learner(
     if isinstance(precision, str):
         precision = Precision(precision, CPU)
     made = Ddpg(config, BODY, buffer, Solo(CPU), precision, sync_freq, seed)
+    made._beside = Branch(CPU, enabled=False)  # so that whoever watches sees the actor first, then the critic
     with torch.no_grad():  # first weights answer nearly 0 everywhere, and targets equal what they follow: not so here
         generator = torch.Generator().manual_seed(seed)
         for net in made.networks().values():
@@ -206,7 +208,9 @@ def test_an_update_is_what_the_slow_formulas_say(form, buffer) -> None:
         batch = drawn(buffer, made)
         assert 0 < int((batch.discounts == 0).sum()) < len(batch.discounts)
         expected = slow_update(made, batch)
-        torch.testing.assert_close(made._target(batch), expected.targets, rtol=1e-4, atol=1e-5)
+        later = batch.next_observations
+        targets = made._target(batch, later, made._next_shares(later))
+        torch.testing.assert_close(targets, expected.targets, rtol=1e-4, atol=1e-5)
         precision.before.clear()
         made.update()
         logged = made.logged().tolist()
@@ -214,7 +218,8 @@ def test_an_update_is_what_the_slow_formulas_say(form, buffer) -> None:
         of_actor, of_critic = precision.before
         assert_all_close(of_actor, expected.actor)
         assert_all_close(of_critic, expected.critic)
-        for norm, grads in zip(logged[4:], (of_actor, of_critic), strict=True):
+        assert logged[6:] == [0, 0]  # nothing is left out
+        for norm, grads in zip(logged[4:6], (of_actor, of_critic), strict=True):
             assert norm == pytest.approx(torch.cat([g.flatten() for g in grads]).norm().item(), rel=1e-4)
 
 
@@ -343,7 +348,7 @@ def test_gradients_are_scaled_down_to_the_norm_allowed(buffer) -> None:
         assert norm(before) > 2e-3
         assert norm(clipped) == pytest.approx(1e-3, rel=1e-3)
         assert_all_close([g / norm(clipped) for g in clipped], [g / norm(before) for g in before])
-    assert made.logged()[4:].tolist() == pytest.approx([norm(g) for g in precision.before], rel=1e-4)
+    assert made.logged()[4:6].tolist() == pytest.approx([norm(g) for g in precision.before], rel=1e-4)
 
 
 @pytest.mark.parametrize("most", [0.0, 1e6])
@@ -402,9 +407,75 @@ def test_a_step_that_overflows_in_fp16_is_left_out_and_logged_as_a_number(buffer
         scaler.update(2.0**60)
     made.update()
     assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if not n.startswith("target_"))
-    assert torch.isfinite(made.logged()).all()
+    logged = made.logged()
+    assert torch.isfinite(logged).all()
+    assert logged[SKIPPED] == 1
     for scaler in precision._scalers.values():
         assert scaler.get_scale() < 2.0**60, "the next one is scaled less"
+
+
+# --- gradients that are not finite ------------------------------------------------------------------------------------
+
+SKIPPED = LOGGED.index("losses/skipped")
+
+
+def spoilt(made: Ddpg, number: float) -> pytest.MonkeyPatch:
+    """A patch to be undone: batches whose targets have one such number."""
+    target = made._target
+    patch = pytest.MonkeyPatch()
+
+    def spoil(*arguments) -> torch.Tensor:
+        targets = target(*arguments)
+        targets[0, 0] = number
+        return targets
+
+    patch.setattr(made, "_target", spoil)
+    return patch
+
+
+def steps_of(optimizer) -> set[float]:
+    return {state["step"].item() for state in optimizer.state.values()}
+
+
+@every_form
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_step_along_a_gradient_that_is_not_finite_is_left_out_and_counted(form, number, buffer) -> None:
+    made = learner(buffer, **form)
+    made.update()
+    made.logged()
+    before = weights_of(made)
+    patch = spoilt(made, number)
+    made.update()
+    made.update()
+    assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
+    assert steps_of(made.critic_optimizer) == {1.0}
+    logged = made.logged()
+    assert torch.isfinite(logged).all()
+    assert logged[SKIPPED:].tolist() == [2, 2]  # so many since the last log, and in a row
+    made.update()
+    assert made.logged()[SKIPPED:].tolist() == [1, 3]
+    patch.undo()
+    made.update()
+    assert made.logged()[SKIPPED:].tolist() == [0, 0]
+    assert steps_of(made.critic_optimizer) == {2.0}
+    assert all(torch.isfinite(tensor).all() for _, tensor in made.named_weights())
+    assert not any(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
+
+
+def test_a_spoilt_batch_spoils_the_step_it_is_part_of_and_no_other(buffer) -> None:
+    made = learner(buffer, sync_freq=2)
+    patch = spoilt(made, float("nan"))
+    made.update()  # no step yet
+    patch.undo()
+    before = weights_of(made)
+    made.update()
+    assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
+    assert made.logged()[SKIPPED:].tolist() == [1, 1]
+    spoilt(made, float("nan"))
+    for row in (2, 3, 4):
+        made.update()
+        made.update()
+        assert made.logged()[SKIPPED:].tolist() == [1, row], "steps in a row, whatever batches come between"
 
 
 # --- the same again ---------------------------------------------------------------------------------------------------
@@ -472,7 +543,7 @@ def test_a_learner_that_was_saved_goes_on_identically(precision, form, buffer) -
     other = learner(buffer, precision, seed=99, **form)
     other.load_weights(saved["weights"])
     other.load_state_dict(saved["state"])
-    made.logged()
+    made.logged()  # sums of what was not logged yet belong to a rank, not to the learner
     losses = []
     for each in (made, other):
         buffer.counts.copy_(at)
@@ -503,7 +574,7 @@ def test_what_is_logged_adds_up_until_it_is_asked_for(buffer) -> None:
     again = learner(buffer)
     for _ in range(3):
         again.update()
-    assert len(LOGGED) == 6
+    assert len(LOGGED) == 7
     assert again.logged().tolist() == pytest.approx([sum(column) for column in zip(*losses, strict=True)], rel=1e-5)
     assert not again.logged().any()
 
@@ -515,3 +586,23 @@ def test_acting_gives_logits_without_a_graph(buffer) -> None:
     assert not logits.requires_grad
     torch.testing.assert_close(logits, made.raw_actor(rows))
     assert encoder_named("features") is made.encoder
+
+
+# --- beside each other ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [{}, {"critic": "team"}, {"twin": True}], ids=str)
+def test_a_thread_of_its_own_changes_no_bit(form, buffer) -> None:
+    """The actors' part in its place, and beside the critics'."""
+    weights, logits = [], []
+    for enabled in (False, True):
+        buffer.counts[1] = 0
+        made = learner(buffer, **form)
+        made._beside = Branch(CPU, enabled)
+        assert not enabled or torch.get_num_threads() > 1 or made._beside._worker is not None
+        for _ in range(3):
+            made.update()
+        logits.append(made.act(buffer.observations[0].flatten(0, 1)))
+        weights.append([*(t.clone() for _, t in made.named_weights()), made.logged()])
+    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+    torch.testing.assert_close(*logits)  # products of fewer rows may round otherwise

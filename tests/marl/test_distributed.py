@@ -82,7 +82,7 @@ def test_ranks_that_work_together(results) -> None:
         assert err == ""
         assert out == (
             f"rank {rank}: update 9: critic.2.bias on rank 1 of 2 differs from the other ranks; "
-            "continue from the last checkpoint with --resume auto\n"
+            "go on with --resume and the run's folder\n"
         )
 
 

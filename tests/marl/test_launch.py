@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from marl.errors import UserError
-from marl.launch import _check_free, _interface, _own_address, nodes_from, ranks_here
+from marl.launch import _check_free, _check_not_loopback, _interface, _own_address, nodes_from, ranks_here
 from marl.machine import processor
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -107,6 +108,61 @@ def test_the_interface_of_an_address() -> None:
     assert _interface("192.0.2.1") is None
 
 
+@pytest.mark.parametrize(
+    ("address", "own", "environment"),
+    [
+        ("10.0.0.1", "10.0.0.1", {}),
+        ("n0", "10.0.0.2", {"GLOO_SOCKET_IFNAME": "eth0"}),
+        ("n0", None, {}),  # no way there yet: the nodes will not meet, and that is told
+        ("localhost", "127.0.0.1", {"GLOO_SOCKET_IFNAME": "lo"}),  # all nodes on this machine
+    ],
+)
+def test_an_address_that_other_hosts_can_reach(address, own, environment) -> None:
+    _check_not_loopback(address, own, environment)
+
+
+@pytest.mark.parametrize("environment", [{}, {"GLOO_SOCKET_IFNAME": "eth0"}])
+@pytest.mark.parametrize("address", ["n0", "127.0.1.1"])
+def test_an_address_that_is_loopback_here(address, environment) -> None:
+    with pytest.raises(UserError, match=f"^MASTER_ADDR={address} is loopback here, .*: give the address of"):
+        _check_not_loopback(address, "127.0.0.1", environment)
+
+
+class Unplugged:
+    """A store that answers until its cable is cut, and then never."""
+
+    def __init__(self) -> None:
+        self.cut, self.healed, self.calls = False, threading.Event(), 0
+
+    def get(self, key: str) -> bytes:
+        self.calls += 1
+        if self.cut:
+            self.healed.wait(60)
+        return key.encode()
+
+    def compare_set(self, key: str, expected: str, wanted: str) -> bytes:
+        raise ValueError("no such key")
+
+
+def test_calls_to_a_store_that_does_not_answer_end() -> None:
+    from marl.rendezvous import BoundedStore
+
+    store = Unplugged()
+    bounded = BoundedStore(store, 0.2)
+    assert [bounded.get("a"), bounded.get("b")] == [b"a", b"b"]
+    store.cut = True
+    try:
+        with pytest.raises(RuntimeError, match="no answer within"):
+            bounded.get("a")
+        with pytest.raises(RuntimeError, match="is lost"):
+            bounded.get("a")
+        assert store.calls == 3  # the last one was not asked
+    finally:
+        store.healed.set()
+    with pytest.raises(RuntimeError, match="no such key"):
+        BoundedStore(store, 10.0).compare_set("a", "", "b")
+
+
 # --- real launches
 
 
@@ -190,7 +246,11 @@ def test_what_the_user_has_set_stays(launches) -> None:
         ("exit 2", 2, ""),
         ("exit 3", 3, ""),
         ("exit 7", 7, "snakes: rank 1 failed with exit code 7; its own message is above\n"),
-        ("kill", 137, "snakes: rank 1 was killed by SIGKILL (out of memory?); start again with --resume auto\n"),
+        (
+            "kill",
+            137,
+            "snakes: rank 1 was killed by SIGKILL (out of memory?); go on with --resume and the run's folder\n",
+        ),
     ],
 )
 def test_a_failed_rank_is_told_in_one_line(name, code, line, launches) -> None:

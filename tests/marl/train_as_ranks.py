@@ -1,7 +1,8 @@
 """`python train_as_ranks.py FOLDER JSON`: trainings in two ranks each, one after another, with the environment of
 torchrun. Loading torch takes longest, so the ranks are forked from a process that has it.
 
-JSON: {name: words}. What rank R prints goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON.
+JSON: {name: words}. What rank R prints goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. A word @1
+before all others makes it one process without ranks; words @FAULT are planted, see planted.py.
 """
 
 import json
@@ -11,6 +12,8 @@ import socket
 import sys
 import time
 from pathlib import Path
+
+from planted import plant
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
@@ -37,23 +40,30 @@ def train(words: list[str]) -> int:
         return wrapped
 
     distributed.Ranks.wrap = wrap_and_count
-    code = cli.main(words)
+    for word in words:
+        if word.startswith("@"):
+            plant(word[1:])
+    code = cli.main([word for word in words if not word.startswith("@")])
     print(f"exchanges {len(exchanges)}", flush=True)
     return code
 
 
-def two_ranks(folder: str, name: str, words: list[str]) -> list[int]:
+def ranks(folder: str, name: str, words: list[str]) -> list[int]:
+    """The exit codes of a training's ranks."""
+    alone = words[0] == "@1"
+    words = words[alone:]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     pids = []
-    for rank in ("0", "1"):
+    for rank in ("0",) if alone else ("0", "1"):
         pid = os.fork()
         if pid == 0:
             for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
                 os.dup2(os.open(f"{folder}/{name}.{rank}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
-            os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            if not alone:
+                os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+                os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
             code = 1
             try:
                 code = train(words)
@@ -83,7 +93,7 @@ def main(folder: str, description: str) -> None:
     import marl.train
     import marl.trainer  # noqa: F401
 
-    print(json.dumps({name: two_ranks(folder, name, words) for name, words in json.loads(description).items()}))
+    print(json.dumps({name: ranks(folder, name, words) for name, words in json.loads(description).items()}))
 
 
 if __name__ == "__main__":

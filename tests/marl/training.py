@@ -87,6 +87,40 @@ def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
+def as_ranks(folder: Path, trainings: dict[str, list[str]]) -> dict[str, list[tuple[int, str, str]]]:
+    """Trainings in two ranks each, see train_as_ranks.py: (exit code, stdout, stderr) of each rank."""
+    program = Path(__file__).with_name("train_as_ranks.py")
+    done = subprocess.run(
+        [sys.executable, str(program), str(folder), json.dumps(trainings)],
+        env=without_ranks() | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"},
+        capture_output=True,
+        text=True,
+        timeout=3 * LIMIT,
+    )
+    assert done.returncode == 0, done.stderr
+    return {
+        name: [
+            (code, *((folder / f"{name}.{rank}.{end}").read_text() for end in ("out", "err")))
+            for rank, code in enumerate(codes)
+        ]
+        for name, codes in json.loads(done.stdout).items()
+    }
+
+
+def ranks_of(launcher: int) -> dict[int, int]:
+    """Process ids of its ranks."""
+    found = {}
+    for task in Path(f"/proc/{launcher}/task").iterdir():
+        for pid in (task / "children").read_text().split():
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            for rank in (int(word[5:]) for word in environment if word.startswith(b"RANK=")):
+                found[rank] = int(pid)
+    return found
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds ranks in Linux's /proc")
+
+
 def the_run(runs_dir: Path) -> Path:
     """The only run there."""
     (run,) = (Path(runs_dir) / "snakes_3v3").iterdir()

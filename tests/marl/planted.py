@@ -1,0 +1,81 @@
+"""Faults that a training runs into at a certain cycle, in the process that plants them.
+
+RANK:term:N     the rank gets TERM before its cycle N (from 1, those that fill the buffer included)
+RANK:kill:N     it is killed there
+RANK:STAGE:N    it is killed in this stage of its save N: begin, middle, rename, point
+RANK:late:N     its clock is a week ahead from there on
+RANK:nan:N-M    the batches N to M that it draws hold a number that is none
+"""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+# Stages of a save: which function of marl.checkpoint begins it, and with which file.
+STAGES = {
+    "begin": ("_write", ".saving-*"),
+    "middle": ("_write_file", "state.pt"),
+    "rename": ("_put_in_place", ".saving-*"),
+    "point": ("write_atomically", "last"),
+}
+
+
+def plant(fault: str) -> None:
+    """For this process, if the fault is for its rank."""
+    rank, what, when = fault.split(":")
+    if rank != os.environ.get("RANK", "0"):
+        return
+    if what in STAGES:
+        _in_save(what, int(when))
+    elif what == "nan":
+        _spoil(*map(int, when.split("-")))
+    else:
+        _before_cycle(int(when), what)
+
+
+def _before_cycle(number: int, what: str) -> None:
+    from marl.trainer import Trainer
+
+    cycle, cycles = Trainer._cycle, []
+
+    def counted(self: Trainer, learn: bool = True) -> None:
+        cycles.append(learn)
+        if len(cycles) == number:
+            if what == "late":
+                self._stopwatch._zero -= 7 * 24 * 3600
+            else:
+                os.kill(os.getpid(), {"term": signal.SIGTERM, "kill": signal.SIGKILL}[what])
+        cycle(self, learn)
+
+    Trainer._cycle = counted
+
+
+def _in_save(stage: str, number: int) -> None:
+    from marl import checkpoint
+
+    name, file = STAGES[stage]
+    function, calls = getattr(checkpoint, name), []
+
+    def counted(path: Path, *others: Any) -> Any:
+        calls.extend([path] * path.match(file))
+        if len(calls) == number and path.match(file):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(path, *others)
+
+    setattr(checkpoint, name, counted)
+
+
+def _spoil(first: int, last: int) -> None:
+    from marl.replay_buffer import Batch, Sampler
+
+    draw, draws = Sampler.draw, []
+
+    def spoilt(self: Sampler) -> Batch:
+        batch = draw(self)
+        draws.append(batch)
+        if first <= len(draws) <= last:
+            batch.returns[0, 0] = float("nan")
+        return batch
+
+    Sampler.draw = spoilt
