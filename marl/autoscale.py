@@ -12,7 +12,7 @@ from marl.errors import UserError
 # What learns best per second: measured on two Neoverse-N1 cores and on one H200.
 CPU = {"encoder": "features", "body": (128, 128), "matches": 256, "batch_size": 1024, "buffer_size": 1_000_000}
 GPU = {"encoder": "planes", "body": (512, 256), "matches": 4096, "batch_size": 8192, "buffer_size": 2_000_000}
-CPU_CYCLE, GPU_CYCLE = {"turns": 4, "updates": 4}, {"turns": 4, "updates": 10}
+CPU_CYCLE, GPU_CYCLE = {"turns": 4, "updates": 3}, {"turns": 4, "updates": 10}
 # What --max_utilization asks for instead: as wide as memory and cores allow.
 CPU_LARGEST = {"body": (256, 256), "matches": 1024, "batch_size": 4096, "buffer_size": 8_000_000}
 GPU_LARGEST = {"body": (1024, 512), "matches": 16384, "batch_size": 32768, "buffer_size": 30_000_000}

@@ -72,7 +72,7 @@ class DdpgConfig:
     turns: int | None = None
     """Turns played between updates (auto: 4)."""
     updates: int | None = None
-    """Updates after these turns (auto: 4, GPU 10)."""
+    """Updates after these turns (auto: 3, GPU 10)."""
     warmup_turns: int = 100
     """Turns in the buffer before the first update."""
     gamma: float = 0.97

@@ -255,7 +255,7 @@ def test_two_ranks_then_one_then_two(tmp_path) -> None:
     assert_goes_on(run, 40)
 
 
-def test_on_load_and_on_never_a_finished_run_is_left_alone(run) -> None:
+def test_a_finished_run_is_left_alone_and_is_no_failure_of_a_start_that_goes_on_by_itself(run) -> None:
     before = files_of(run)
     again = ["train", "--runs_dir", run.parent.parent, "--run_name", "team"]
     done = here(*again, "--max_episodes", "16")
@@ -328,13 +328,11 @@ def spoilt(tmp_path_factory):
     folder = tmp_path_factory.mktemp("spoilt")
     words = [*RANKS, "--updates", "4", "--run_name", "team", "--runs_dir"]
     trainings = {
-        "whole": [*words, str(folder / "whole")],
         "few": ["@1:nan:9-11", *words, str(folder / "few")],
         "many": ["@1:nan:9-999", *words, str(folder / "many")],
-        "steps": ["@0:nan:9-999", "--sync_freq", "2", *words, str(folder / "steps")],
+        "steps": ["@0:nan:9-999", *words, str(folder / "steps"), "--sync_freq", "2"],
         "alone": ["@1", "@0:nan:9-11", *words, str(folder / "alone")],
     }
-    trainings["steps"] = ["@0:nan:9-999", *words, str(folder / "steps"), "--sync_freq", "2"]
     return folder, as_ranks(folder, trainings)
 
 
