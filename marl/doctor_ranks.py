@@ -141,7 +141,7 @@ def _text(file: IO[bytes]) -> str:
 
 def _problem(ends: list[End]) -> str | None:
     """Why a rank failed: of several, that of one that did not just lose another."""
-    from marl.distributed import EXIT_LOST_RANK
+    from marl.roll_call import EXIT_LOST_RANK
 
     failed = [rank for rank, end in enumerate(ends) if end.code != 0]
     if not failed:

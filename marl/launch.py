@@ -295,7 +295,8 @@ def _stopping(exception: type[Exception]) -> Iterator[list[int]]:
 
 def _tell(failures: Mapping[int, Any]) -> int:
     """One line on how the first rank failed; returns the exit code. `failures` is torch's, by rank."""
-    from marl.distributed import EXIT_LOST_RANK, EXIT_TOGETHER
+    from marl.distributed import EXIT_TOGETHER
+    from marl.roll_call import EXIT_LOST_RANK
 
     def order(rank: int) -> tuple[float, bool]:
         # In the same second: a rank that was ended, or that lost another one, is not the cause.

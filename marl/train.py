@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from arena.errors import ArenaError
 from marl import config_reader, run_folder
@@ -42,7 +42,6 @@ LAUNCH = {
     "master_addr": True, "master_port": True, "max_restarts": True,
 }  # fmt: skip
 CLAIMED = "SNAKES_RUN"  # tells the ranks of a launch with restarts what it has claimed
-CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
 AS_RESTARTED = {"load_model": False, "load_model_run": None, "load_model_run_episode": None, "resume": "auto"}
 SAME_SIGNAL = 1.0  # seconds within which a second signal is the first one once more: launchers repeat it
 
@@ -196,6 +195,7 @@ def _whole(asked: dict[str, str], name: str) -> int | None:
 
 def _train(config: TrainConfig, source: Path | None, words: list[str]) -> int:
     from marl import distributed
+    from marl.roll_call import EXIT_LOST_RANK
     from marl.trainer import NotFinite
 
     settings = distributed.defaults_for_nccl()
@@ -203,7 +203,7 @@ def _train(config: TrainConfig, source: Path | None, words: list[str]) -> int:
         group = distributed.start(config.ddp.backend, config.ddp.timeout, config.device)
     except distributed.LostRank as error:
         print(f"snakes: {error}", file=sys.stderr)
-        return distributed.EXIT_LOST_RANK
+        return EXIT_LOST_RANK
     try:
         code = _in_group(config, source, words, group, settings)
         group.close()
@@ -236,6 +236,7 @@ def _in_group(
     from marl.distributed import on_main
     from marl.metrics import Silent
     from marl.saved_player import load_player
+    from marl.train_report import banner, summarise
     from marl.trainer import Trainer
     from opponents.players import find
 
@@ -259,12 +260,12 @@ def _in_group(
             return 0
     trainer.folder = Path(on_main(group, lambda: _open(trainer, source, words, resumed is not None)))
     with trainer.console:
-        trainer.console.banner(_banner(trainer, resumed, onednn, settings))
+        trainer.console.banner(banner(trainer, resumed, onednn, settings))
         with _stopping(trainer):
             began = time.perf_counter()
             ended = trainer.run()
         if group.is_main:
-            _summarise(trainer, ended, time.perf_counter() - began)
+            summarise(trainer, ended, time.perf_counter() - began)
     trainer.metrics.close()
     return 128 + (trainer.stop_signal or signal.SIGTERM) if ended == "signal" else 0
 
@@ -361,85 +362,3 @@ def _stopping(trainer: "Trainer") -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-# --- what the user reads
-
-
-def _banner(
-    trainer: "Trainer", resumed: "Checkpoint | None", onednn: bool | None, settings: dict[str, str]
-) -> list[tuple[str, str]]:
-    import torch
-
-    config, group, buffer = trainer.config, trainer.group, trainer.buffer
-    ddpg, ddp = config.ddpg, config.ddp
-    device = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU"
-    threads = f", {torch.get_num_threads()} threads, oneDNN {'on' if onednn else 'off'}" if onednn is not None else ""
-    rows = 3 * len(trainer.learner.sampler.batch.here)
-    effective = rows * group.world * ddp.sync_freq
-    weights = sum(p.numel() for p in trainer.learner.raw_actor.parameters())
-    evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
-    evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
-    body = " -> ".join(map(str, config.network.body))
-    size = f"{3 * buffer.turns * buffer.matches:,} transitions, {buffer.bytes / 2**20:,.0f} MiB"
-    schedule = f"{config.schedule.strategy} over {config.schedule.max_episodes:,} episodes"
-    lines = [
-        ("run", str(trainer.folder)),
-        ("device", f"{device} ({group.device}), {config.precision}{threads}"),
-        ("ranks", f"{group.world}" + (f" over {group.backend}" if group.backend else ", one process")),
-        ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
-        ("matches", f"{config.matches:,} per rank, {trainer.rollout.all_matches:,} in all"),
-        ("batch", f"{rows:,} x {group.world} ranks x sync_freq {ddp.sync_freq} = {effective:,} snake transitions"),
-        ("cycle", f"{ddpg.turns} turns, {ddpg.updates} updates"),
-        ("learning rates", f"{ddpg.a_lr:g}, {ddpg.c_lr:g}; scaling {ddp.lr_scaling}, warm-up {ddp.lr_warmup} updates"),
-        ("buffer", f"{size} on {buffer.storage} per rank"),
-        ("opponents", schedule + (evasion if evades else "")),
-    ]
-    if settings and group.backend == "nccl":
-        lines.append(("set for NCCL", " ".join(f"{name}={value}" for name, value in settings.items())))
-    if resumed:
-        how = "to the bit" if trainer.exact else "with new matches and a new buffer"
-        lines.append(("going on from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
-    return lines
-
-
-def _summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
-    from arena.replay import write
-    from marl import checkpoint
-    from marl.console import duration
-    from marl.curve_picture import draw
-
-    progress, folder, console = trainer.progress, trainer.folder, trainer.console
-    if ended == "signal":
-        console.note(
-            f"stopped by a signal at episode {progress.episodes:,}; go on with: snakes train --resume {folder}"
-        )
-        return
-    rows: list[Sequence[Any]] = [("against", "won", "95 % interval", "mean score")]
-    for name, result in trainer.evaluation.results.items():
-        interval = f"{result.win_rate_low:.1%} to {result.win_rate_high:.1%}"
-        rows.append((name, f"{result.win_rate:.1%}", interval, f"{result.home_score:.1f} : {result.away_score:.1f}"))
-    console.summary("at the end", rows)
-    curve = draw(folder)
-    if curve is not None:
-        curve.save(folder / CURVE)
-    replay = trainer.evaluation.best_replay
-    if replay is not None:
-        write(folder / BEST_MATCH, replay)
-    rate = progress.env_steps / max(1e-9, progress.seconds)
-    best = checkpoint.resolve(folder, prefer=checkpoint.BEST)
-    console.banner(
-        [
-            ("time", f"{duration(seconds)} ({duration(progress.seconds)} of training)"),
-            ("episodes", f"{progress.episodes:,}"),
-            ("env steps", f"{progress.env_steps:,} ({rate:,.0f} per second)"),
-            ("updates", f"{progress.updates:,}"),
-            ("checkpoints", f"{trainer.saver.saved}; training waited {trainer.save_seconds:.1f} s for them"),
-            ("best", str(best)),
-            ("last", str(checkpoint.resolve(folder))),
-            ("best match", str(folder / BEST_MATCH)),
-            ("curve", str(folder / CURVE)),
-            ("all curves", f"tensorboard --logdir {folder}"),
-            ("measure it", f"python -m marl eval --home {folder} --away level2"),
-        ],
-    )

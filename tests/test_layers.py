@@ -17,7 +17,9 @@ AT_HOME = {
     "pygame": {"arena/render/window.py"},
     "pettingzoo": {"arena/environment.py"},
     "gymnasium": {"arena/environment.py"},
-    "torch.distributed": {"marl/distributed.py", "marl/launch.py", "marl/rendezvous.py"},
+    "torch.distributed": {
+        f"marl/{name}.py" for name in ("distributed", "launch", "meeting", "rendezvous", "roll_call")
+    },
     "pynvml": {"marl/metrics.py"},
     "tensorboard": {"marl/metrics.py"},
     "torch.utils.tensorboard": {"marl/metrics.py"},

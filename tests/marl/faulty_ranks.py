@@ -40,9 +40,9 @@ def gradients(group) -> dict:
 
 def killed(group) -> dict:
     """Rank 1 is gone."""
-    from marl import distributed
+    from marl import roll_call
 
-    distributed.PATIENCE = 1.0
+    roll_call.PATIENCE = 1.0
     if group.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return probe(group)

@@ -105,11 +105,11 @@ def train_until_lost() -> None:
     """Updates for ever; in the fifth, the rank and the deed that LOSE says: kill:1, stop:0, nap:1, raise:1."""
     import torch
 
-    from marl import distributed
+    from marl import distributed, roll_call
 
     deed, victim = os.environ["LOSE"].split(":")
     group = start()
-    distributed.PATIENCE = 2.0
+    roll_call.PATIENCE = 2.0
     wrapped = group.wrap(net(4, 3))
     try:
         for update in range(1_000_000):

@@ -13,6 +13,7 @@ import torch
 
 from marl import distributed
 from marl.errors import UserError
+from marl.roll_call import EXIT_LOST_RANK
 
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
 GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -93,7 +94,7 @@ def test_a_lost_rank_is_named_by_all_others(name, results) -> None:
         if rank == int(victim) and deed in ("kill", "stop"):
             assert code == -signal.SIGKILL
             continue
-        assert code == distributed.EXIT_LOST_RANK, err
+        assert code == EXIT_LOST_RANK, err
         assert err.startswith(LOST[name]), err
         assert err.count("\n") == 1
 
@@ -102,7 +103,7 @@ def test_a_rank_with_a_bug_shows_its_traceback_and_the_other_names_it(results) -
     other, buggy = results["raise:1"][0], results["raise:1"][1]
     assert buggy[0] == 1
     assert "ValueError: a bug" in buggy[2]
-    assert other[0] == distributed.EXIT_LOST_RANK
+    assert other[0] == EXIT_LOST_RANK
     assert "rank 1 of 2" in other[2]
 
 
