@@ -7,6 +7,7 @@ from torch import nn
 
 from arena import BatchArena
 from arena.observe import F_DIRECTION, P_SCALARS, Encoder
+from marl.networks import MOVES
 
 # Where each encoder shows the own direction, one-hot: its opposite is the move that the game would replace.
 DIRECTION_AT = {"features": F_DIRECTION, "planes": P_SCALARS}
@@ -24,20 +25,26 @@ class PolicyPlayer:
     """An actor that plays for a team; see opponents.players.Player."""
 
     def __init__(self, actor: nn.Module, encoder: Encoder, name: str) -> None:
-        self.name = name
-        self._actor = actor
-        self._encoder = encoder
+        self.name, self.actor, self.encoder = name, actor, encoder
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Go where the matches are."""
-        self._actor.to(arena.device)
+        self.actor.to(arena.device)
 
     @torch.no_grad()
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
         """Write the moves of the seats into moves [B, 6]."""
-        rows = arena.observe(self._encoder.name, seats)
-        chosen = legal(self._actor(rows), rows, self._encoder).argmax(-1)
+        rows = arena.observe(self.encoder.name, seats)
+        chosen = legal(self.actor(rows)[..., :MOVES], rows, self.encoder).argmax(-1)
         moves.view(-1)[seats.long()] = chosen.to(moves.dtype)
+
+    @torch.no_grad()
+    def thoughts(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Probabilities of the moves [N, 4] in these seats, and what the network expects to gain [N] if it says so."""
+        rows = arena.observe(self.encoder.name, seats)
+        answer = self.actor(rows)
+        probabilities = legal(answer[..., :MOVES], rows, self.encoder).softmax(-1)
+        return probabilities, answer[..., MOVES] if answer.shape[-1] > MOVES else None
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -197,7 +197,7 @@ def test_ci_installs_what_tests_want_of_the_system_and_runs_them(sandbox):
     assert code == 0
     assert "-m pytest" in out
     assert "could not" not in err
-    assert sandbox.calls()[0].endswith("install --no-install-recommends slurm-wlm munge iproute2")
+    assert sandbox.calls()[0].endswith("install --no-install-recommends slurm-wlm munge iproute2 chromium xvfb xdotool")
 
     (sandbox.fake / "packages").touch()
     assert sandbox.start(".ci/run")[0] == 0
@@ -208,7 +208,7 @@ def test_ci_runs_the_tests_where_nothing_can_be_installed(sandbox):
     sandbox.start("scripts/venv.sh", "dev")
     (sandbox.fake / "no_network").touch()
     code, out, err = sandbox.start(".ci/run")
-    assert (code, err) == (0, "snakes: could not install slurm-wlm munge iproute2; tests that need them are skipped\n")
+    assert (code, err) == (0, "snakes: could not install slurm-wlm munge iproute2 chromium xvfb xdotool; tests that need them are skipped\n")
     assert "-m pytest" in out
 
 
