@@ -23,6 +23,7 @@ COMMANDS = {
     "demo": ("marl.demo", "Play one match between two teams and print the board as text."),
     "doctor": ("marl.doctor", "Check this machine (packages, game, ranks, disk), or a saved run or checkpoint."),
     "eval": ("marl.evaluate", "Play matches between two players and tell who is better, and how sure that is."),
+    "export": ("marl.export", "Write a policy as a competition submission, as ONNX, as safetensors, or as a page to play."),
     "league": ("marl.league", "Let all players meet all others: points, ratings, a picture."),
 }
 

@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from arena.errors import ArenaError
 from marl.errors import UserError
+from marl.graphs import beside_default
 from marl.meeting import LostRank, Meeting
 from marl.roll_call import GO_ON, RollCall, end
 from marl.wording import count, named_ranks, verb
@@ -194,7 +195,7 @@ class Ranks:
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """The module in DistributedDataParallel: rank 0's parameters everywhere, gradients averaged in backward."""
-        with self._talking("wrap a network"), warnings.catch_warnings():
+        with self._talking("wrap a network"), beside_default(self.device), warnings.catch_warnings():
             # torch 2.13 wants another name for broadcast_buffers, which older ones do not know.
             warnings.simplefilter("ignore", FutureWarning)
             wrapped = DistributedDataParallel(

@@ -25,7 +25,7 @@ from marl.ddpg import LOGGED, Ddpg
 from marl.distributed import Ranks, Solo, lr_factor, on_main, warmup
 from marl.errors import UserError
 from marl.evaluation import Evaluation, evaluate
-from marl.graphs import Captured
+from marl.graphs import DDP_WARM_UPS, WARM_UPS, Captured
 from marl.metrics import Metrics, Silent, gpu_gauges
 from marl.precision import Precision
 from marl.replay_buffer import ReplayBuffer
@@ -97,10 +97,11 @@ class Trainer:
         if state:
             self._take_over(resumed, state)
             self.exact = self._take_over_matches(resumed)
-        # A buffer on the host, and gradients that ranks exchange, are beyond what a graph can hold.
+        # A buffer on the host, and gradients that ranks exchange by gloo, are beyond what a graph can hold.
         graphs = config.graphs and self.buffer.storage == self.device
         self._play = Captured(self._play_turns, self.device, graphs)
-        self._learn = Captured(self._make_updates, self.device, graphs and group.backend is None)
+        warm_ups = WARM_UPS if group.backend is None else DDP_WARM_UPS
+        self._learn = Captured(self._make_updates, self.device, graphs and group.backend != "gloo", warm_ups)
         now = state if self.exact else {}
         self._first = Progress(**now.get("first", asdict(self.progress)))  # when these matches were started
         self._logged = Progress(**now.get("logged", asdict(self.progress)))
