@@ -37,7 +37,7 @@ from arena.rules import (
 )
 
 AGENTS = ("red_0", "red_1", "red_2", "blue_0", "blue_1", "blue_2")  # snakes 0 to 5
-RENDER_MODES = ("rgb_array", "ansi")
+RENDER_MODES = ("human", "rgb_array", "ansi")
 MOVES = "0 up, 1 down, 2 left, 3 right"
 _MOVE_BYTES = bytes(range(4))
 _EVERYONE, _NO_ONE = dict.fromkeys(AGENTS, True), dict.fromkeys(AGENTS, False)
@@ -94,7 +94,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
     }
 
     def __init__(self, render_mode: str | None, seed: int | None, observation: str, max_cycles: int) -> None:
-        if render_mode not in (None, "human", *RENDER_MODES):
+        if render_mode not in (None, *RENDER_MODES):
             raise ArenaError(f"render_mode is {render_mode!r}; allowed: None, {', '.join(RENDER_MODES)}")
         if isinstance(max_cycles, bool) or not isinstance(max_cycles, int) or max_cycles < 1:
             raise ArenaError(f"max_cycles is {max_cycles!r}; allowed: a whole number from 1 ({TURNS} = whole matches)")
@@ -126,6 +126,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         else:
             self._turn, self._out = turn_planes, np.zeros((SNAKES, encoder.width), np.uint8)
         self._compiled = False
+        self._window: Any = None  # LiveWindow, once it is needed
         self._choose_seed(secrets.randbelow(2**63) if seed is None else seed)
 
     def observation_space(self, agent: str) -> Box:
@@ -140,8 +141,6 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
         """Start match 0 of a seed, or without one the next match of the present seed; options are not used."""
-        if self.render_mode == "human":
-            raise ArenaError("render_mode 'human': there is no window yet; allowed: None, 'rgb_array', 'ansi'")
         if seed is not None:
             self._choose_seed(seed)
         if not self._compiled:
@@ -150,6 +149,8 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         self._ate[:] = self._died[:] = False
         self._play(bytearray(SNAKES), False)
         self.agents = list(AGENTS)
+        if self.render_mode == "human":
+            self.render()
         return self._observations(), self._infos()
 
     def step(
@@ -164,6 +165,8 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         truncated = not terminated and self._state.item(0, TURN) >= self.max_cycles
         if terminated or truncated:
             self.agents = []
+        if self.render_mode == "human":
+            self.render()
         return (
             self._observations(),
             _by_agent(self._reward.tolist()[0]),
@@ -194,14 +197,23 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         return match_dict.to_dict(self._state[0])
 
     def render(self) -> np.ndarray | str | None:
-        """The match as a picture (rgb_array) or as text (ansi)."""
+        """The match as a picture (rgb_array), as text (ansi), or in a window (human), which every turn calls for."""
         if self.render_mode is None:
             gymnasium.logger.warn(f"render() without a render_mode shows nothing; allowed: {', '.join(RENDER_MODES)}")
             return None
+        if self.render_mode == "human":
+            if self._window is None:
+                from arena.render.window_live import LiveWindow
+
+                self._window = LiveWindow(self.metadata["render_fps"])
+            return self._window.show(self.get_match())
         return frame(self.get_match()) if self.render_mode == "rgb_array" else ansi(self.get_match())
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Close the window, if there is one."""
+        if self._window is not None:
+            self._window.close()
+            self._window = None
 
     def _choose_seed(self, seed: int) -> None:
         try:

@@ -23,8 +23,10 @@ COMMANDS = {
     "demo": ("marl.demo", "Play one match between two teams and print the board as text."),
     "doctor": ("marl.doctor", "Check this machine (packages, game, ranks, disk), or a saved run or checkpoint."),
     "eval": ("marl.evaluate", "Play matches between two players and tell who is better, and how sure that is."),
-    "export": ("marl.export", "Write a policy as a competition submission, as ONNX, as safetensors, or as a page to play."),
+    "export": ("marl.export", "Write a policy as a competition submission, ONNX, safetensors, or a page to play in."),
     "league": ("marl.league", "Let all players meet all others: points, ratings, a picture."),
+    "replay": ("marl.replay", "Show recorded matches: in a window, in the terminal, or as HTML, GIF, MP4 or PNG."),
+    "play": ("marl.play", "Watch two players in a window, play yourself, or look on while a team is trained."),
 }
 
 

@@ -6,12 +6,14 @@ import torch
 from torch import nn
 
 from arena.observe import Encoder
+from arena.render.export import gif_bytes
 from arena.replay import Replay
 from marl.config import EvalConfig
 from marl.policy import PolicyPlayer
 from marl.saved_player import load_player
 from opponents.match import Results, play
 
+GIF_CELL = 16  # pixels
 EVAL_SEED = 1_000_003  # added to the run's seed: matches that are never trained on
 
 
@@ -30,6 +32,10 @@ class Evaluation:
     def best_replay(self) -> Replay | None:
         """The match with the largest lead over the hardest opponent, if it was recorded."""
         return list(self.results.values())[-1].replays.get("best")
+
+    def best_gif(self) -> bytes | None:
+        """The best replay as a small GIF; takes seconds."""
+        return gif_bytes(self.best_replay, cells=(GIF_CELL,)) if self.best_replay else None
 
     def metrics(self) -> dict[str, float]:
         """For the log."""

@@ -26,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, cuda:1, ... (default: cpu)")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--png", type=new_file, metavar="FILE", help="also draw the table into a PNG file")
+    parser.add_argument(
+        "--html", type=new_file, metavar="FILE", help="also write a page: the table, and a match behind every cell"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,8 +37,16 @@ def run(args: argparse.Namespace) -> int:
     from opponents.players import listing
 
     players = args.players or [name for name, _ in listing()]
-    progress = _tell if sys.stderr.isatty() else None
-    table = league(players, args.matches, args.device, args.seed, progress, load_player)
+    pairs: list[Results] = []
+
+    def progress(results: "Results") -> None:
+        if args.html:
+            pairs.append(results)
+        if sys.stderr.isatty():
+            _tell(results)
+
+    record = args.html is not None
+    table = league(players, args.matches, args.device, args.seed, progress, load_player, record)
     if args.png:
         from marl.league_picture import draw
 
@@ -43,12 +54,18 @@ def run(args: argparse.Namespace) -> int:
             draw(table).save(args.png, format="PNG")
         except OSError as error:
             raise UserError(f"{args.png}: cannot be written: {error.strerror or error}") from None
+    if args.html:
+        from arena.replay import write_text
+        from marl.league_page import league_page
+
+        write_text(args.html, league_page(table, pairs))
     if args.json:
         print(json.dumps(_document(table, args.seed), indent=2))
     else:
         _print_table(table, args.seed)
-        if args.png:
-            print(f"\npicture: {args.png}")
+        for what, path in (("picture", args.png), ("page", args.html)):
+            if path:
+                print(f"\n{what}: {path}")
     for line in table.problems:
         print(line, file=sys.stderr)
     return 0

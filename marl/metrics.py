@@ -67,6 +67,12 @@ class Metrics:
         """A picture: bytes [height, width, 3]."""
         self._add(step, self._make.image(tag, array_hwc, dataformats="HWC"))
 
+    def animation(self, tag: str, gif: bytes, step: int = 0) -> None:
+        """A GIF file, which TensorBoard plays among its pictures."""
+        width, height = (int.from_bytes(gif[at : at + 2], "little") for at in (6, 8))
+        image = self._Summary.Image(width=width, height=height, colorspace=3, encoded_image_string=gif)
+        self._add(step, self._Summary(value=[self._Summary.Value(tag=tag, image=image)]))
+
     def close(self) -> None:
         """End the W&B run, if there is one; all the rest is on the disk already."""
         if self._wandb:
@@ -108,6 +114,7 @@ class Silent:
     def histogram(self, tag: str, values: Any, step: int) -> None: ...
     def text(self, tag: str, text: str, step: int = 0) -> None: ...
     def image(self, tag: str, array_hwc: Any, step: int = 0) -> None: ...
+    def animation(self, tag: str, gif: bytes, step: int = 0) -> None: ...
     def close(self) -> None: ...
 
 

@@ -56,8 +56,12 @@ def league(
     seed: int = 0,
     progress: Callable[[Results], None] | None = None,
     loader: Loader | None = None,
+    record: bool = False,
 ) -> Table:
-    """Play every pair of players or names; all pairs start from the same boards. `progress` hears of each pair."""
+    """Play every pair of players or names; all pairs start from the same boards.
+
+    `progress` hears of each pair; with `record`, the results it is given hold replays.
+    """
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
     with ExitStack() as opened:
@@ -71,7 +75,7 @@ def league(
         draws = np.zeros_like(wins)
         for i in range(len(names)):
             for j in range(i + 1, len(names)):
-                results = play(found[i], found[j], matches, device, seed)
+                results = play(found[i], found[j], matches, device, seed, record)
                 wins[i, j], wins[j, i] = results.wins, results.losses
                 draws[i, j] = draws[j, i] = results.draws
                 problems |= dict.fromkeys(results.problems)

@@ -146,6 +146,8 @@ def _play(home: Player, away: Player, matches: int, device: Any, seed: int, reco
     lead = _lead(score, forfeit)
     sides = {"score": score.mean(0), "deaths": np.concatenate(deaths).mean(0)}
     sides["length"] = sides["score"] / TEAM + START_LENGTH
+    kept = {number: actions for _, number, actions in picks.values()}  # one match may be several of them
+    replays = {number: _replay(home, away, matches, seed, number, actions) for number, actions in kept.items()}
     return Results(
         home=home.name,
         away=away.name,
@@ -160,7 +162,7 @@ def _play(home: Player, away: Player, matches: int, device: Any, seed: int, reco
         problems=tuple(line for player in (home, away) if isinstance(player, Submission) for line in player.problems),
         turns=turns,
         turns_per_second=(turns - matches) / seconds,
-        replays={name: _replay(home, away, matches, seed, number, kept) for name, (_, number, kept) in picks.items()},
+        replays={name: replays[number] for name, (_, number, _) in picks.items()},
     )
 
 

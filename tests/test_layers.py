@@ -14,11 +14,11 @@ FILES = sorted(path.relative_to(ROOT) for layer in LAYERS for path in (ROOT / la
 
 # package -> the only files of ours that may import it
 AT_HOME = {
-    "pygame": {"arena/render/window.py"},
+    "pygame": {path.as_posix() for path in FILES if path.match("arena/render/window*.py")},
     "pettingzoo": {"arena/environment.py"},
     "gymnasium": {"arena/environment.py"},
     "torch.distributed": {
-        f"marl/{name}.py" for name in ("distributed", "launch", "meeting", "rendezvous", "roll_call")
+        f"marl/{name}.py" for name in ("agent", "distributed", "launch", "meeting", "rendezvous", "roll_call")
     },
     "pynvml": {"marl/metrics.py"},
     "tensorboard": {"marl/metrics.py"},

@@ -24,6 +24,7 @@ from pettingzoo.test import (
 from arena import environment as module
 from arena.batch import BatchArena
 from arena.errors import ArenaError
+from arena.render.frame import frame
 from arena.rules import TURNS
 
 AGENTS = list(module.AGENTS)
@@ -72,7 +73,8 @@ class TestPettingZooAccepts:
     def test_seeds_one_agent_after_the_other(self, observation):
         seed_test(partial(module.env, observation=observation), num_cycles=50)
 
-    def test_rendering(self, observation):
+    def test_rendering(self, observation, monkeypatch):
+        monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # a window that nobody sees
         render_test(partial(module.env, observation=observation))
 
     def test_max_cycles(self):
@@ -344,11 +346,31 @@ def test_a_bad_seed_in_reset_changes_nothing():
     assert parallel.seed == 1
 
 
-def test_the_window_is_refused_in_one_line_that_names_what_there_is():
+def test_without_a_display_the_window_is_refused_in_one_line(monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
     for make in (module.parallel_env, module.env):
-        with pytest.raises(ArenaError, match=r"human.*rgb_array.*ansi") as error:
+        with pytest.raises(ArenaError, match=r"no display.*--gif.*--html") as error:
             make(render_mode="human").reset()
         assert "\n" not in str(error.value)
+
+
+def test_a_window_shows_every_turn_as_the_frame_renderer_draws_it(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    import pygame
+
+    parallel = module.parallel_env(render_mode="human", seed=3)
+    monkeypatch.setitem(parallel.metadata, "render_fps", 1000)
+    parallel.reset()
+    for _ in range(3):
+        parallel.step(dict.fromkeys(parallel.agents, 0))
+        seen = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
+        assert np.array_equal(seen, frame(parallel.get_match()))
+    pygame.event.post(pygame.event.Event(pygame.QUIT))
+    parallel.step(dict.fromkeys(parallel.agents, 0))
+    parallel.step(dict.fromkeys(parallel.agents, 0))  # the match goes on without it
+    assert not pygame.display.get_init()
+    parallel.close()
 
 
 @pytest.mark.parametrize("call", ["state", "get_match"])

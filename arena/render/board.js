@@ -1,0 +1,370 @@
+// The board on a canvas: a match at any time, also between two turns. Everything that is drawn follows from the film and
+// the time alone, so that going back, jumping and stopping show the same as playing.
+//
+// A film holds, for the start and after every turn k: states[k] (a match dictionary), and for every turn k from 1 on
+// steps[k]: {moves: [0-3 or -1 for a new body, ...], grew: [bool], ate: [snakes], died: [snakes], lunges: {snake: 0-3}}.
+"use strict";
+
+function makeBoard(look) {
+  const { rows: ROWS, columns: COLUMNS } = look;
+  const STEPS = [[0, -1], [0, 1], [-1, 0], [1, 0]]; // x, y of up, down, left, right
+  const HEAD = look.radii.head, NECK = look.radii.neck, TAIL = look.radii.tail, BEAN = look.radii.bean;
+  const CORNER = 0.42; // of a body's bends, in cells
+  const GULP_SPEED = 1.7; // cells per turn that a swallowed bean travels down the body
+  const SHADES = 64;
+  const rgb = (colour, alpha = 1) => `rgba(${colour.map(Math.round).join(",")},${alpha})`;
+  const mix = (a, b, share) => a.map((v, i) => v + (b[i] - v) * share);
+  const clamp = (v, low = 0, high = 1) => Math.min(high, Math.max(low, v));
+  const wrap = (v, size) => ((v % size) + size) % size;
+  const nearest = (v, size) => wrap(v + size / 2, size) - size / 2; // the shortest way around the torus
+  const angleOf = (direction) => Math.atan2(STEPS[direction][1], STEPS[direction][0]);
+  const smooth = (v) => v * v * (3 - 2 * v);
+  const shades = look.snakes.map((colour) =>
+    Array.from({ length: SHADES + 1 }, (_, i) => rgb(colour.map((v) => v * (1 + (look.tailShade - 1) * i / SHADES)))));
+  // The same "random" number for the same things: pictures of one moment are alike.
+  const chance = (a, b) => wrap(Math.sin(a * 127.1 + b * 311.7) * 43758.5453, 1);
+
+  let ctx, cell, camera;
+
+  function draw(context, size, film, time, options = {}) {
+    ctx = context;
+    cell = size;
+    camera = options.camera || [0, 0];
+    const last = film.states.length - 1;
+    time = clamp(time, 0, last);
+    const turn = Math.min(Math.floor(time), last), part = time - turn;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(0, 0, COLUMNS * cell, ROWS * cell);
+    ctx.clip();
+    drawFloor();
+    const moving = part > 0 && turn < last;
+    drawBeans(film, turn, part, moving);
+    const snakes = film.states[turn].snakes.map((_, snake) => pose(film, snake, turn, part, moving));
+    for (const shape of snakes) if (shape) drawBody(film, shape, time);
+    for (const shape of snakes) if (shape) drawHead(shape, options.follow === shape.snake);
+    drawEffects(film, turn, time);
+    ctx.restore();
+  }
+
+  function drawFloor() {
+    ctx.fillStyle = rgb(look.board[0]);
+    ctx.fillRect(0, 0, COLUMNS * cell, ROWS * cell);
+    ctx.fillStyle = rgb(look.board[1]);
+    const [left, top] = camera;
+    for (let y = Math.floor(top); y <= top + ROWS; y++)
+      for (let x = Math.floor(left); x <= left + COLUMNS; x++)
+        if (wrap(x + y, 2) === 1) ctx.fillRect((x - left) * cell, (y - top) * cell, cell, cell);
+    if (left || top) { // the edges of the board, which the camera has moved into the picture
+      ctx.strokeStyle = rgb(look.text, 0.16);
+      ctx.lineWidth = Math.max(1, cell * 0.04);
+      ctx.setLineDash([cell * 0.16, cell * 0.14]);
+      const x = wrap(-left, COLUMNS) * cell, y = wrap(-top, ROWS) * cell;
+      ctx.beginPath();
+      ctx.moveTo(x, 0); ctx.lineTo(x, ROWS * cell);
+      ctx.moveTo(0, y); ctx.lineTo(COLUMNS * cell, y);
+      ctx.stroke();
+      ctx.setLineDash([]);
+    }
+  }
+
+  // Run a drawing once for every copy of a box (in cells, middle of cell 0 at 0.5) that the picture shows.
+  function everywhere(box, paint) {
+    const [low, high] = [0, 1].map((axis) => {
+      const size = axis ? ROWS : COLUMNS;
+      return [Math.ceil((camera[axis] - box[axis + 2]) / size), Math.floor((camera[axis] + size - box[axis]) / size)];
+    });
+    for (let i = low[0]; i <= low[1]; i++)
+      for (let j = high[0]; j <= high[1]; j++) {
+        ctx.save();
+        ctx.scale(cell, cell);
+        ctx.translate(i * COLUMNS - camera[0], j * ROWS - camera[1]);
+        paint();
+        ctx.restore();
+      }
+  }
+
+  function disc(x, y, radius, style) {
+    ctx.fillStyle = style;
+    ctx.beginPath();
+    ctx.arc(x, y, Math.max(0, radius), 0, 2 * Math.PI);
+    ctx.fill();
+  }
+
+  function around(x, y, radius, paint) {
+    everywhere([x - radius, y - radius, x + radius, y + radius], paint);
+  }
+
+  // --- beans
+
+  function drawBeans(film, turn, part, moving) {
+    const now = film.states[turn].beans, next = moving ? film.states[turn + 1].beans : now;
+    const has = (list, bean) => list.some((other) => other[0] === bean[0] && other[1] === bean[1]);
+    for (const bean of now) {
+      const born = turn > 0 && !has(film.states[turn - 1].beans, bean);
+      let size = born && moving ? clamp(part * 2.2) : 1;
+      if (moving && !has(next, bean)) size *= 1 - clamp((part - 0.62) / 0.3);
+      const bounce = born && moving ? 1 + 0.35 * Math.sin(Math.PI * size) : 1;
+      const x = bean[1] + 0.5, y = bean[0] + 0.5;
+      if (size > 0)
+        around(x, y, 0.6, () => {
+          const glow = ctx.createRadialGradient(x, y, 0.1, x, y, 0.55);
+          glow.addColorStop(0, rgb(look.bean, 0.3 * size));
+          glow.addColorStop(1, rgb(look.bean, 0));
+          disc(x, y, 0.55, glow);
+          disc(x, y, BEAN * (born && moving ? smooth(size) * bounce : size), rgb(look.bean));
+        });
+    }
+  }
+
+  // --- snakes
+
+  // Where a snake is: runs of joined points [x, y, place in the body], head first, and how it looks.
+  function pose(film, snake, turn, part, moving) {
+    const state = film.states[turn], body = state.snakes[snake];
+    if (!body.length) return null;
+    const step = moving ? film.steps[turn + 1] : null;
+    const born = turn > 0 && film.steps[turn].died.includes(snake);
+    const shape = { snake, alpha: 1, flash: 0, size: born ? (moving ? 0.35 + 0.65 * smooth(clamp(part * 1.6)) : 1) : 1 };
+    const cells = body.map(([row, column]) => [column + 0.5, row + 0.5]);
+    const before = state.directions[snake];
+    let facing = before, turned = 1, way = 0, leaves = false;
+    if (step) {
+      const dies = step.died.includes(snake), move = dies ? step.lunges[snake] : step.moves[snake];
+      if (move < 0) { // a body from nowhere: the old one fades
+        shape.alpha = 1 - part;
+      } else {
+        facing = move;
+        turned = smooth(clamp(part * 3));
+        way = dies ? 0.5 * smooth(clamp(part * 2)) : part; // into whatever kills it, but not through it
+        leaves = dies || !step.grew[snake];
+        cells.unshift([cells[0][0] + STEPS[move][0] * way, cells[0][1] + STEPS[move][1] * way]);
+        if (dies) {
+          shape.flash = clamp((part - 0.4) * 3);
+          shape.alpha = 1 - smooth(clamp((part - 0.6) / 0.4));
+        }
+      }
+    }
+    shape.runs = runsOf(cells, way, leaves);
+    const angle = angleOf(before);
+    shape.angle = angle + nearest(angleOf(facing) - angle, 2 * Math.PI) * turned;
+    return shape;
+  }
+
+  // Cells as runs of points that hang together. A snake that moves has a first cell that is less than a step (way) ahead,
+  // and leaves its last one by as much, unless it has grown.
+  function runsOf(cells, way = 0, leaves = false) {
+    const end = cells.length - 1;
+    const long = way ? end - 1 + (leaves ? 0 : way) : end; // from head to tail, in cells
+    const place = (i) => Math.min(1, (way ? Math.max(0, i - 1 + way) : i) / Math.max(1, long));
+    let run = [[...cells[0], 0]];
+    const runs = [run];
+    for (let i = 1; i <= end; i++) {
+      const ahead = run[run.length - 1], tail = leaves && i === end;
+      let dx = nearest(cells[i][0] - ahead[0], COLUMNS), dy = nearest(cells[i][1] - ahead[1], ROWS);
+      if (Math.abs(dx) + Math.abs(dy) > 1.01) { // torn, as a snake that has respawned can be
+        if (tail && way > 0.5) break;
+        run = [[...cells[i], place(i)]];
+        runs.push(run);
+        continue;
+      }
+      if (tail) { dx *= 1 - way; dy *= 1 - way; }
+      run.push([ahead[0] + dx, ahead[1] + dy, place(i)]);
+    }
+    return runs;
+  }
+
+  // A run with its bends rounded, as closely set points.
+  function rounded(run) {
+    const points = [run[0]];
+    for (let i = 1; i < run.length - 1; i++) {
+      const [a, b, c] = [run[i - 1], run[i], run[i + 1]];
+      const before = Math.hypot(a[0] - b[0], a[1] - b[1]), after = Math.hypot(c[0] - b[0], c[1] - b[1]);
+      const straight = Math.abs((a[0] - b[0]) * (c[1] - b[1]) - (a[1] - b[1]) * (c[0] - b[0])) < 1e-6;
+      const radius = Math.min(CORNER, before / 2, after / 2);
+      if (straight || radius < 0.02) { points.push(b); continue; }
+      const from = b.map((v, k) => v + (a[k] - v) * radius / before), to = b.map((v, k) => v + (c[k] - v) * radius / after);
+      for (let k = 0; k <= 4; k++) {
+        const t = k / 4;
+        points.push(b.map((v, axis) => (1 - t) ** 2 * from[axis] + 2 * t * (1 - t) * v + t * t * to[axis]));
+      }
+    }
+    if (run.length > 1) points.push(run[run.length - 1]);
+    return points;
+  }
+
+  function drawBody(film, shape, time) {
+    const gulps = gulpsOf(film, shape.snake, time);
+    const length = film.states[Math.floor(time)].snakes[shape.snake].length;
+    const radius = (place) => {
+      let r = NECK + (TAIL - NECK) * place;
+      for (const gulp of gulps) r += 0.1 * Math.exp(-(((place * (length - 1) - gulp) / 0.6) ** 2));
+      return r * shape.size;
+    };
+    const colours = shades[shape.snake];
+    for (const run of shape.runs) {
+      const points = rounded(run);
+      const xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
+      const box = [Math.min(...xs) - 0.6, Math.min(...ys) - 0.6, Math.max(...xs) + 0.6, Math.max(...ys) + 0.6];
+      everywhere(box, () => {
+        ctx.globalAlpha = shape.alpha;
+        ctx.lineCap = ctx.lineJoin = "round";
+        for (let i = points.length - 1; i > 0; i--) {
+          const [a, b] = [points[i], points[i - 1]];
+          // So many that neither shade nor width makes a step that can be seen.
+          const pieces = Math.max(gulps.length ? 4 * Math.hypot(a[0] - b[0], a[1] - b[1]) : 0, (a[2] - b[2]) * 40, 1);
+          for (let k = 0; k < pieces; k++) {
+            const p = mix(a, b, k / pieces), q = mix(a, b, Math.min(1, (k + 1) / pieces));
+            ctx.strokeStyle = colours[Math.round(q[2] * SHADES)];
+            ctx.lineWidth = 2 * radius(q[2]);
+            ctx.beginPath();
+            ctx.moveTo(p[0], p[1]);
+            ctx.lineTo(q[0], q[1]);
+            ctx.stroke();
+          }
+        }
+        if (points.length === 1) disc(points[0][0], points[0][1], radius(points[0][2]), colours[Math.round(points[0][2] * SHADES)]);
+        drawMarks(points, shape);
+        if (shape.flash) {
+          trace(points);
+          ctx.strokeStyle = `rgba(255,255,255,${0.8 * shape.flash})`;
+          ctx.lineWidth = 2 * NECK;
+          ctx.stroke();
+        }
+      });
+    }
+  }
+
+  function trace(points) {
+    ctx.beginPath();
+    for (const [x, y] of points) ctx.lineTo(x, y);
+    if (points.length === 1) ctx.lineTo(points[0][0] + 0.001, points[0][1]);
+  }
+
+  // Besides its colour a snake has a mark of its own in its team: none, a line along its back, or dots.
+  function drawMarks(points, shape) {
+    const kind = shape.snake % 3;
+    if (kind === 0) return;
+    trace(points);
+    ctx.strokeStyle = "rgba(10,12,18,0.42)";
+    ctx.lineWidth = (kind === 1 ? 0.13 : 0.24) * shape.size;
+    ctx.setLineDash(kind === 1 ? [] : [0.001, 0.5]);
+    ctx.stroke();
+    ctx.setLineDash([]);
+  }
+
+  function gulpsOf(film, snake, time) {
+    const gulps = [];
+    for (let turn = Math.floor(time); turn > 0 && turn > time - 20; turn--) {
+      if (film.steps[turn].died.includes(snake)) break;
+      if (film.steps[turn].ate.includes(snake)) gulps.push((time - turn) * GULP_SPEED);
+    }
+    return gulps;
+  }
+
+  function drawHead(shape, followed) {
+    const [x, y] = shape.runs[0][0];
+    around(x, y, 1.2, () => {
+      ctx.globalAlpha = shape.alpha;
+      if (followed) {
+        ctx.strokeStyle = "rgba(255,255,255,0.75)";
+        ctx.lineWidth = 0.06;
+        ctx.beginPath();
+        ctx.arc(x, y, 0.72, 0, 2 * Math.PI);
+        ctx.stroke();
+      }
+      ctx.translate(x, y);
+      ctx.scale(shape.size, shape.size);
+      disc(0, 0, HEAD, rgb(look.snakes[shape.snake]));
+      if (shape.flash) disc(0, 0, HEAD, `rgba(255,255,255,${0.8 * shape.flash})`);
+      if (cell >= 26) {
+        ctx.save();
+        ctx.translate(-0.22 * Math.cos(shape.angle), -0.22 * Math.sin(shape.angle));
+        ctx.scale(0.01, 0.01); // letters of less than a pixel are not drawn everywhere
+        ctx.fillStyle = "rgba(10,12,18,0.78)";
+        ctx.font = "800 36px system-ui, sans-serif";
+        ctx.textAlign = "center";
+        ctx.textBaseline = "middle";
+        ctx.fillText(String(shape.snake), 0, 2);
+        ctx.restore();
+      }
+      ctx.rotate(shape.angle);
+      for (const side of [-0.21, 0.21]) {
+        disc(0.13, side, 0.15, rgb(look.eye));
+        disc(0.19, side, 0.085, rgb(look.pupil));
+      }
+    });
+  }
+
+  // --- what happened a moment ago
+
+  function drawEffects(film, turn, time) {
+    for (let when = Math.min(turn + 1, film.states.length - 1); when > Math.max(0, turn - 3); when--) {
+      for (const snake of film.steps[when].died) drawDeath(film, snake, when, time - (when - 0.5));
+      for (const snake of film.steps[when].ate) {
+        if (!film.steps[when].died.includes(snake)) drawMeal(film, snake, when, time - (when - 0.1));
+      }
+    }
+  }
+
+  function drawDeath(film, snake, when, age) {
+    if (age <= 0 || age > 2.4) return;
+    const fade = 1 - age / 2.4, body = film.states[when - 1].snakes[snake], colour = look.snakes[snake];
+    const lunge = film.steps[when].lunges[snake];
+    body.forEach(([row, column], i) => {
+      for (let k = 0; k < 4; k++) {
+        const angle = 2 * Math.PI * chance(i * 4 + k, when), far = (0.25 + 0.9 * chance(k + i * 7, when + 3)) * (1 - fade ** 2);
+        const x = column + 0.5 + Math.cos(angle) * far, y = row + 0.5 + Math.sin(angle) * far;
+        around(x, y, 0.2, () => disc(x, y, 0.16 * fade, rgb(mix(colour, [255, 255, 255], 0.35 * fade), fade)));
+      }
+    });
+    if (!body.length || lunge === undefined) return;
+    const x = body[0][1] + 0.5 + STEPS[lunge][0] * 0.5, y = body[0][0] + 0.5 + STEPS[lunge][1] * 0.5;
+    const radius = 0.3 + 1.5 * (1 - fade ** 3);
+    around(x, y, radius + 0.2, () => {
+      ctx.strokeStyle = rgb(mix(colour, [255, 255, 255], 0.6), fade * 0.9);
+      ctx.lineWidth = 0.16 * fade;
+      ctx.beginPath();
+      ctx.arc(x, y, radius, 0, 2 * Math.PI);
+      ctx.stroke();
+    });
+  }
+
+  function drawMeal(film, snake, when, age) {
+    if (age <= 0 || age > 1.6) return;
+    const head = film.states[when].snakes[snake][0];
+    if (!head) return;
+    const fade = 1 - age / 1.6, x = head[1] + 0.5, y = head[0] + 0.5, radius = 0.5 + 0.45 * (1 - fade ** 2);
+    around(x, y, 1.6, () => {
+      ctx.strokeStyle = rgb(look.bean, 0.75 * fade);
+      ctx.lineWidth = 0.07 * fade + 0.01;
+      ctx.beginPath();
+      ctx.arc(x, y, radius, 0, 2 * Math.PI);
+      ctx.stroke();
+      ctx.translate(x, y - 0.75 - 0.35 * (1 - fade));
+      ctx.scale(0.01, 0.01);
+      ctx.font = "800 42px system-ui, sans-serif";
+      ctx.textAlign = "center";
+      ctx.textBaseline = "middle";
+      ctx.fillStyle = rgb(look.bean, fade);
+      ctx.fillText("+1", 0, 0);
+    });
+  }
+
+  // Where the head of a snake is drawn, in cells; null where there is none.
+  function headAt(film, snake, time) {
+    const last = film.states.length - 1, turn = Math.min(Math.floor(time), last), part = time - turn;
+    const shape = pose(film, snake, turn, part, part > 0 && turn < last);
+    return shape && shape.runs[0][0].slice(0, 2);
+  }
+
+  // A short snake that looks to the right, its head in the middle of cell (2, 0): who is who.
+  function sample(context, size, snake) {
+    [ctx, cell, camera] = [context, size, [0, 0]];
+    const shape = { snake, alpha: 1, flash: 0, size: 1, angle: 0, runs: runsOf([[2.5, 0.5], [1.5, 0.5], [0.5, 0.5]]) };
+    drawBody({ states: [{ snakes: Array(look.snakes.length).fill([0, 0, 0]) }], steps: [null] }, shape, 0);
+    drawHead(shape, false);
+  }
+
+  return { draw, sample, headAt, nearest, wrap, rgb };
+}

@@ -1,0 +1,45 @@
+"""Where things are in a window of a given size. Everything is measured in the side of a cell."""
+
+from typing import NamedTuple
+
+from arena.render.frame import CELL_MAX, CELL_MIN
+from arena.rules import COLUMNS, ROWS
+
+TOP, BOTTOM = 2.5, 1.6  # above and below the board, in cells
+SHARE_OF_SCREEN = 0.6  # that a new window takes of the screen's width or height at most
+TEXT_MIN = 11  # pixels
+
+
+class Box(NamedTuple):
+    """A rectangle in pixels."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+class Layout:
+    """The parts of a window."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.size = (width, height)
+        self.cell = cell = min(max(min(width // COLUMNS, int(height / (TOP + ROWS + BOTTOM))), CELL_MIN), CELL_MAX)
+        top, bottom = round(TOP * cell), round(BOTTOM * cell)
+        left, above = (width - COLUMNS * cell) // 2, (height - top - ROWS * cell - bottom) // 2
+        self.head = Box(left, above, COLUMNS * cell, top)
+        self.board = Box(left, above + top, COLUMNS * cell, ROWS * cell)
+        self.foot = Box(left, above + top + ROWS * cell, COLUMNS * cell, bottom)
+        edge = round(0.4 * cell)
+        self.scrub = Box(left + edge, self.foot.top + round(0.25 * cell), COLUMNS * cell - 2 * edge, round(0.4 * cell))
+
+    def text(self, cells: float) -> int:
+        """The size of a text in pixels: so many cells, but one that can be read."""
+        return max(TEXT_MIN, round(cells * self.cell))
+
+
+def first_size(screen: tuple[int, int]) -> tuple[int, int]:
+    """The size of a new window on a screen; on one of many pixels it is larger."""
+    across, down = (SHARE_OF_SCREEN * side for side in screen)
+    cell = min(max(int(min(across / COLUMNS, down / (TOP + ROWS + BOTTOM))), 2 * CELL_MIN), CELL_MAX)
+    return COLUMNS * cell, round(TOP * cell) + ROWS * cell + round(BOTTOM * cell)

@@ -1,0 +1,159 @@
+"""Where everything is between two turns: bodies, beans and what happens to them. Places are in cells, on the torus.
+
+On a whole turn this is the position itself, as frame.py draws it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from arena.render.frame import STEPS
+from arena.render.tape import Tape, Turn
+from arena.rules import COLUMNS, ROWS, SNAKES, START_LENGTH
+
+SIZE = np.array((ROWS, COLUMNS), float)
+
+# Parts of a turn.
+IMPACT = 0.5  # when a snake that dies has hit what kills it
+GONE = 0.85  # when nothing is left of it
+BORN = 0.6  # when what is new begins to show: a respawned snake, a bean
+EATEN = 0.6  # when a head has reached its bean
+
+
+class Snake(NamedTuple):
+    """A snake to be drawn."""
+
+    number: int
+    places: np.ndarray  # [n, 2] along the body, tail first
+    ways: np.ndarray  # [n] how far from the head: 0 to 1 at the tail
+    marks: np.ndarray  # [m, 2] the middle of every segment but the head
+    head: np.ndarray  # [2]
+    direction: int
+    size: float  # 1, or less while it comes or goes
+
+
+class Bean(NamedTuple):
+    """A bean to be drawn."""
+
+    place: tuple[int, int]
+    size: float
+
+
+class Effect(NamedTuple):
+    """Something that happened a moment ago."""
+
+    snake: int
+    place: np.ndarray
+    change: int  # of the snake's length
+    died: bool
+    age: float  # 0 to 1
+
+
+def snakes(tape: Tape, position: float, per_cell: int = 8) -> list[Snake]:
+    """The snakes at a position, with so many places per cell of their bodies."""
+    index, part = _split(tape, position)
+    before = tape.turns[index]
+    if not part:
+        return [snake for i in range(SNAKES) for snake in _resting(before, i, per_cell)]
+    after = tape.turns[index + 1]
+    shown = []
+    for i in range(SNAKES):
+        if i in after.died:
+            if part < GONE:
+                way = min(part, IMPACT)
+                direction = _last_direction(before, after, i)
+                path = [_beyond(before, i, direction), *before.state["snakes"][i]]
+                size = 1 - max(0.0, part - IMPACT) / (GONE - IMPACT)
+                shown.append(_snake(i, path, 1 - way, len(path) - 1 - way, direction, size, per_cell))
+            if part > BORN:
+                shown += _resting(after, i, per_cell, (part - BORN) / (1 - BORN))
+        elif before.state["snakes"][i]:
+            old, new = before.state["snakes"][i], after.state["snakes"][i]
+            end = len(old) + (len(new) - 1 - len(old)) * part  # the tail stays where it is if the snake has eaten
+            shown.append(_snake(i, [new[0], *old], 1 - part, end, after.state["directions"][i], 1.0, per_cell))
+    return shown
+
+
+def beans(tape: Tape, position: float) -> list[Bean]:
+    """The beans at a position."""
+    index, part = _split(tape, position)
+    before = {tuple(bean) for bean in tape.turns[index].state["beans"]}
+    if not part:
+        return [Bean(bean, 1.0) for bean in sorted(before)]
+    after = {tuple(bean) for bean in tape.turns[index + 1].state["beans"]}
+    shown = [Bean(bean, 1.0) for bean in sorted(before & after)]
+    if part < GONE:
+        shown += [Bean(bean, min(1.0, (GONE - part) / (GONE - EATEN))) for bean in sorted(before - after)]
+    if part > BORN:
+        shown += [Bean(bean, (part - BORN) / (1 - BORN)) for bean in sorted(after - before)]
+    return shown
+
+
+def effects(tape: Tape, position: float, span: float = 1.0) -> list[Effect]:
+    """What happened in the last `span` turns."""
+    found = []
+    for turn in range(max(1, int(position - span)), min(int(position) + 2, len(tape.turns))):
+        before, after = tape.turns[turn - 1], tape.turns[turn]
+        for snake in sorted({*after.ate, *after.died}):
+            died = snake in after.died
+            age = (position - (turn - 1 + (IMPACT if died else EATEN))) / span
+            if not 0 <= age < 1:
+                continue
+            if died:
+                change = START_LENGTH - len(before.state["snakes"][snake])
+                place = _beyond(before, snake, _last_direction(before, after, snake))
+            else:
+                change = 1
+                place = after.state["snakes"][snake][0]
+            found.append(Effect(snake, np.array(place, float), change, died, age))
+    return found
+
+
+def nearest_turn(step: np.ndarray) -> np.ndarray:
+    """A way around the torus, the shorter way."""
+    return (step + SIZE / 2) % SIZE - SIZE / 2
+
+
+def _split(tape: Tape, position: float) -> tuple[int, float]:
+    """The turn and the part of the next one."""
+    index = min(int(position), len(tape.turns) - 1)
+    return index, position - index if index < len(tape.turns) - 1 else 0.0
+
+
+def _resting(turn: Turn, snake: int, per_cell: int, size: float = 1.0) -> list[Snake]:
+    body = turn.state["snakes"][snake]
+    return [_snake(snake, body, 0, len(body) - 1, turn.state["directions"][snake], size, per_cell)] if body else []
+
+
+def _snake(
+    number: int, path: list[list[int]], start: float, end: float, direction: int, size: float, per_cell: int
+) -> Snake:
+    """A snake whose head is `start` cells and whose tail is `end` cells down a path."""
+    cells = np.array(path, float)
+    steps = nearest_turn(np.diff(cells, axis=0, append=cells[-1:]))
+    torn = np.abs(steps).sum(1) > 1  # after a respawn two segments need not touch: nothing lies between them
+
+    def places(along: np.ndarray) -> np.ndarray:
+        whole = along.astype(int)
+        part = along - whole
+        part = np.where(torn[whole], part.round(), part)
+        return (cells[whole] + part[:, None] * steps[whole]) % SIZE
+
+    along = np.linspace(end, start, int(np.ceil((end - start) * per_cell)) + 1)
+    ways = (along - start) / max(end - start, 1e-9)
+    marks = np.arange(start + 1, end + 1e-9)
+    return Snake(number, places(along), ways, places(marks), places(np.array([start]))[0], direction, size)
+
+
+def _last_direction(before: Turn, after: Turn, snake: int) -> int:
+    """Where a snake that died went; of a reversal, which the game replaces by chance, straight on will do."""
+    stored = before.state["directions"][snake]
+    if after.actions is None or after.actions[snake] == stored ^ 1:
+        return stored
+    return after.actions[snake]
+
+
+def _beyond(turn: Turn, snake: int, direction: int) -> list[int]:
+    """The cell in front of a head."""
+    (row, column), (rows, columns) = turn.state["snakes"][snake][0], STEPS[direction]
+    return [(row + rows) % ROWS, (column + columns) % COLUMNS]

@@ -1,0 +1,348 @@
+// The page around the board: plays, pauses, jumps and scrubs through the matches of its data, by keys, mouse and fingers.
+"use strict";
+(() => {
+  const TURNS_PER_SECOND = 4; // at speed 1
+  const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16, 32, 64];
+  const PLAY = "M7 4v16l13-8z", PAUSE = "M6 4h4.5v16H6zM13.5 4H18v16h-4.5z";
+  const TEAMS = ["red", "blue"];
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const look = data.look, board = makeBoard(look), $ = (selector) => document.querySelector(selector);
+  const total = (state, team) => state.snakes.slice(3 * team, 3 * team + 3).reduce((sum, body) => sum + body.length, 0);
+  const score = (state, team) => total(state, team) - 3 * look.startLength;
+  const copy = (value) => JSON.parse(JSON.stringify(value));
+
+  // --- the matches
+
+  const films = data.matches.map(() => null);
+
+  // Every state of a match and what happened in every turn, worked out when it is first shown.
+  function filmOf(number) {
+    if (films[number]) return films[number];
+    const match = data.matches[number], states = [match.start], steps = [null];
+    for (const change of match.turns) {
+      const before = states[states.length - 1];
+      const moves = [...change.moves].map((letter) => "udlr".indexOf(letter.toLowerCase()));
+      const grew = [...change.moves].map((letter) => letter !== letter.toLowerCase());
+      const snakes = before.snakes.map((body, snake) => {
+        if (moves[snake] < 0) return change.bodies[snake];
+        const [row, column] = body[0], [down, right] = [[-1, 0], [1, 0], [0, -1], [0, 1]][moves[snake]];
+        const head = [board.wrap(row + down, look.rows), board.wrap(column + right, look.columns)];
+        return [head, ...(grew[snake] ? body : body.slice(0, -1))];
+      });
+      states.push({ turn: before.turn + 1, snakes, directions: change.directions || moves, beans: change.beans || before.beans });
+      steps.push({ moves, grew, ate: change.ate || [], died: change.died || [], lunges: change.lunges || {} });
+    }
+    const last = states[states.length - 1];
+    return (films[number] = { red: match.red, blue: match.blue, states, steps, scores: [score(last, 0), score(last, 1)] });
+  }
+
+  // --- what is shown
+
+  // `time` is where the match stands, `shown` what is drawn: a single step glides there.
+  let current = 0, film = null, time = 0, shown = 0, playing = false, speed = 1, follow = null, camera = [0, 0];
+  let frame = 0, lastTick = 0, cell = 0, ratio = 1, painted = "";
+  const end = () => film.states.length - 1;
+  const turn = () => Math.floor(time + 1e-9);
+
+  function show(number, at = 0, go = true) {
+    if (!data.matches.length) return;
+    current = board.wrap(number, data.matches.length);
+    film = filmOf(current);
+    time = shown = Math.min(at, end());
+    playing = go && end() > 0;
+    document.title = `${film.red} – ${film.blue} · Snakes 3v3`;
+    TEAMS.forEach((team) => { const name = $(`.team.${team} h2`); name.textContent = name.title = film[team]; });
+    document.querySelectorAll("#list button").forEach((button, i) => {
+      button.setAttribute("aria-current", String(i === current));
+      if (i === current) button.scrollIntoView({ block: "nearest", inline: "nearest" });
+    });
+    $("#timeline").setAttribute("aria-valuemax", String(end()));
+    drawCurves();
+    painted = "";
+    wake();
+  }
+
+  function seek(to) { time = Math.min(end(), Math.max(0, to)); if (Math.abs(time - shown) > 1.001) shown = time; wake(); }
+  function step(by) { playing = false; seek(by > 0 ? turn() + 1 : Math.ceil(time - 1e-9) - 1); }
+  function play(go = !playing) { playing = go; if (go && time >= end()) time = shown = 0; if (!go) shown = time; painted = ""; wake(); }
+  function setSpeed(to) { speed = SPEEDS[Math.min(SPEEDS.length - 1, Math.max(0, to))]; painted = ""; wake(); }
+  function setFollow(snake) { follow = follow === snake ? null : snake; painted = ""; wake(); }
+  function jump(what, by) { // to the turn right before it, so that it can be seen
+    for (let k = by > 0 ? turn() + 2 : Math.ceil(time - 1e-9); k > 0 && k <= end(); k += by)
+      if (film.steps[k][what].length) { time = shown = k - 1; return wake(); }
+  }
+
+  // --- the picture; nothing is drawn again while nothing moves
+
+  function wake() { if (!frame) { lastTick = performance.now(); frame = requestAnimationFrame(tick); } }
+
+  function tick(now) {
+    frame = 0;
+    const seconds = Math.min(0.1, Math.max(0, (now - lastTick) / 1000));
+    lastTick = now;
+    if (playing) {
+      time = Math.min(end(), time + seconds * speed * TURNS_PER_SECOND);
+      shown = time;
+      if (time >= end()) { playing = false; painted = ""; }
+    } else if (shown !== time) { // a step glides
+      const left = time - shown, glide = seconds * 8;
+      shown = Math.abs(left) > 1.001 || Math.abs(left) <= glide ? time : shown + Math.sign(left) * glide;
+    }
+    const settled = moveCamera(seconds);
+    paint();
+    if (playing || shown !== time || !settled) frame = requestAnimationFrame(tick);
+  }
+
+  function moveCamera(seconds) {
+    const head = follow === null ? null : board.headAt(film, follow, shown);
+    const wanted = head ? [head[0] - look.columns / 2, head[1] - look.rows / 2] : follow === null ? [0, 0] : camera;
+    const sizes = [look.columns, look.rows];
+    let settled = true;
+    camera = camera.map((at, axis) => {
+      const way = board.nearest(wanted[axis] - at, sizes[axis]);
+      if (Math.abs(way) < 0.01) return board.wrap(wanted[axis], sizes[axis]);
+      settled = false;
+      return board.wrap(at + way * Math.min(1, seconds * 9), sizes[axis]);
+    });
+    return settled;
+  }
+
+  function paint() {
+    const context = $("#board").getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    board.draw(context, cell, film, shown, { camera, follow });
+    drawTimeline();
+    const now = turn(), state = film.states[now], key = `${now} ${playing} ${speed} ${follow}`;
+    if (key === painted) return;
+    painted = key;
+    const lengths = TEAMS.map((_, team) => total(state, team));
+    TEAMS.forEach((team, i) => { $(`.result .${team}`).textContent = score(state, i); });
+    $(".turn b").textContent = `${state.turn} / ${film.states[end()].turn}`;
+    $("#share i").style.width = `${(100 * lengths[0]) / Math.max(1, lengths[0] + lengths[1])}%`;
+    document.querySelectorAll(".chip").forEach((chip, snake) => {
+      chip.lastChild.textContent = state.snakes[snake].length;
+      chip.setAttribute("aria-pressed", String(follow === snake));
+    });
+    $("#play path").setAttribute("d", playing ? PAUSE : PLAY);
+    $("#speed").textContent = `${speed}×`;
+    $("#timeline").setAttribute("aria-valuenow", String(now));
+    const over = now === end(), [red, blue] = film.scores, banner = $("#banner");
+    banner.hidden = !over;
+    banner.className = red === blue ? "" : red > blue ? "red" : "blue";
+    banner.textContent = red === blue ? `Draw, ${red} : ${blue}` : `${red > blue ? film.red : film.blue} wins ${red} : ${blue}`;
+  }
+
+  // --- the timeline: both teams' lengths over the match, and where snakes died
+
+  const curves = document.createElement("canvas");
+
+  function drawCurves() {
+    const line = $("#timeline canvas"), width = line.clientWidth, height = line.clientHeight;
+    line.width = curves.width = Math.max(1, Math.round(width * ratio));
+    line.height = curves.height = Math.max(1, Math.round(height * ratio));
+    const c = curves.getContext("2d");
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const values = TEAMS.map((_, team) => film.states.map((state) => total(state, team)));
+    const top = Math.max(20, ...values[0], ...values[1]), low = height - 9, high = 12;
+    const x = (k) => (width * k) / Math.max(1, end()), y = (v) => low - ((low - high) * v) / top;
+    const under = values.map((of) => {
+      const area = new Path2D();
+      of.forEach((v, k) => area.lineTo(x(k), y(v)));
+      area.lineTo(width, height);
+      area.lineTo(0, height);
+      return area;
+    });
+    const lead = new Path2D();
+    values[0].forEach((v, k) => lead.lineTo(x(k), y(v)));
+    values[1].forEach((_, k, of) => lead.lineTo(x(end() - k), y(of[end() - k])));
+    under.forEach((area, team) => { // what lies under a team's curve but above the other's is its lead
+      c.save();
+      c.clip(area);
+      c.fillStyle = board.rgb(look.teams[team], 0.34);
+      c.fill(lead, "evenodd");
+      c.restore();
+    });
+    values.forEach((of, team) => {
+      c.beginPath();
+      of.forEach((v, k) => c.lineTo(x(k), y(v)));
+      c.strokeStyle = board.rgb(look.teams[team]);
+      c.lineWidth = 2;
+      c.lineJoin = "round";
+      c.stroke();
+    });
+    film.steps.forEach((step, k) => {
+      for (const snake of step ? step.died : []) { // red above, blue below
+        const down = snake < 3 ? 1 : -1, from = snake < 3 ? 2 : height - 2;
+        c.fillStyle = board.rgb(look.snakes[snake]);
+        c.beginPath();
+        c.moveTo(x(k) - 3, from); c.lineTo(x(k) + 3, from); c.lineTo(x(k), from + 6 * down);
+        c.fill();
+      }
+    });
+  }
+
+  function drawTimeline() {
+    const line = $("#timeline canvas"), c = line.getContext("2d"), at = (line.width * shown) / Math.max(1, end());
+    c.clearRect(0, 0, line.width, line.height);
+    c.globalAlpha = 0.38;
+    c.drawImage(curves, 0, 0);
+    c.globalAlpha = 1;
+    if (at >= 1) c.drawImage(curves, 0, 0, at, line.height, 0, 0, at, line.height);
+    c.fillStyle = "#fff";
+    c.fillRect(Math.min(Math.max(0, at - ratio), line.width - 2 * ratio), 0, 2 * ratio, line.height);
+  }
+
+  // --- size: as large as the window has room for
+
+  function fit() {
+    ratio = Math.min(3, window.devicePixelRatio || 1);
+    const stage = $("#stage"), rest = $("main").offsetHeight - stage.offsetHeight;
+    const room = Math.min(stage.clientWidth, Math.max(300, (window.innerHeight - rest - 2) * (look.columns / look.rows)));
+    cell = Math.max(8, Math.floor((room / look.columns) * ratio) / ratio);
+    const canvas = $("#board"), width = cell * look.columns, height = cell * look.rows;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+    for (const id of ["score", "share", "timeline"]) document.getElementById(id).style.maxWidth = `${Math.max(width, 680)}px`;
+    if (film) { drawCurves(); wake(); }
+  }
+
+  // --- a picture to keep
+
+  function picture() {
+    const size = 48, strip = 72, canvas = document.createElement("canvas"), c = canvas.getContext("2d");
+    canvas.width = size * look.columns;
+    canvas.height = size * look.rows + strip;
+    const state = film.states[turn()];
+    c.fillStyle = board.rgb(look.strip);
+    c.fillRect(0, 0, canvas.width, strip);
+    c.textBaseline = "middle";
+    c.font = "650 28px system-ui, sans-serif";
+    const write = (text, x, align, colour) => { c.textAlign = align; c.fillStyle = board.rgb(colour); c.fillText(text, x, strip / 2, canvas.width * 0.34); };
+    write(`${film.red}  ${score(state, 0)}`, 20, "left", look.teams[0]);
+    write(`${score(state, 1)}  ${film.blue}`, canvas.width - 20, "right", look.teams[1]);
+    write(`turn ${state.turn}`, canvas.width / 2, "center", look.text);
+    c.translate(0, strip);
+    board.draw(c, size, film, shown, { camera, follow });
+    return canvas;
+  }
+
+  function screenshot() {
+    picture().toBlob((blob) => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(blob);
+      link.download = `${film.red}-${film.blue}-turn${turn()}`.replace(/[^\w.-]+/g, "_") + ".png";
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    });
+  }
+
+  function fullScreen() {
+    if (document.fullscreenElement) document.exitFullscreen();
+    else if (document.documentElement.requestFullscreen) document.documentElement.requestFullscreen().catch(() => {});
+  }
+
+  // --- hands: keys, mouse, fingers
+
+  const actions = {
+    play: () => play(), back: () => step(-1), forward: () => step(1),
+    "next-death": () => jump("died", 1), "back-death": () => jump("died", -1), "next-bean": () => jump("ate", 1),
+    slower: () => setSpeed(SPEEDS.indexOf(speed) - 1), faster: () => setSpeed(SPEEDS.indexOf(speed) + 1),
+    follow: () => setFollow(follow === null ? 0 : follow === 5 ? 5 : follow + 1),
+    screenshot, ask: () => $("#help").showModal(),
+  };
+  for (const [id, act] of Object.entries(actions)) {
+    const button = document.getElementById(id);
+    button.setAttribute("aria-label", button.title);
+    button.addEventListener("click", act);
+  }
+
+  const keys = {
+    " ": actions.play, ArrowLeft: actions.back, ArrowRight: actions.forward, ",": actions.back, ".": actions.forward,
+    "+": actions.faster, "=": actions.faster, "-": actions.slower,
+    x: actions["next-death"], X: actions["back-death"], b: actions["next-bean"], B: () => jump("ate", -1),
+    Home: () => { playing = false; seek(0); }, End: () => { playing = false; seek(end()); },
+    n: () => show(current + 1), p: () => show(current - 1), c: screenshot, f: fullScreen, "?": actions.ask,
+    Escape: () => setFollow(follow),
+  };
+  for (let snake = 0; snake < 6; snake++) keys[snake] = () => setFollow(snake);
+  addEventListener("keydown", (event) => {
+    if (!film || event.ctrlKey || event.metaKey || event.altKey || $("#help").open) return;
+    const act = keys[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+  // A button that has the focus must not take the space key for itself too.
+  addEventListener("keyup", (event) => { if (event.key === " " && event.target instanceof HTMLButtonElement) event.preventDefault(); });
+
+  $("#board").addEventListener("click", (event) => {
+    const column = Math.floor(board.wrap(event.offsetX / cell + camera[0], look.columns));
+    const row = Math.floor(board.wrap(event.offsetY / cell + camera[1], look.rows));
+    const snake = film.states[turn()].snakes.findIndex((body) => body.some(([r, c]) => r === row && c === column));
+    if (snake < 0) play(); else setFollow(snake);
+  });
+  const scrub = (event) => {
+    const box = $("#timeline").getBoundingClientRect();
+    playing = false;
+    time = shown = Math.round(Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) * end());
+    painted = "";
+    wake();
+  };
+  $("#timeline").addEventListener("pointerdown", (event) => { event.currentTarget.setPointerCapture(event.pointerId); scrub(event); });
+  $("#timeline").addEventListener("pointermove", (event) => { if (event.buttons) scrub(event); });
+  $("#help").addEventListener("click", (event) => { if (event.target === event.currentTarget) event.currentTarget.close(); });
+
+  // --- what does not change
+
+  function makeChips() {
+    look.snakes.forEach((_, snake) => {
+      const chip = document.createElement("button"), canvas = document.createElement("canvas"), length = document.createElement("span");
+      chip.className = "chip";
+      chip.title = `Follow snake ${snake}`;
+      chip.setAttribute("aria-label", chip.title);
+      length.className = "length";
+      canvas.width = 144; canvas.height = 72;
+      const context = canvas.getContext("2d");
+      context.translate(0, 12);
+      board.sample(context, 48, snake); // the snake itself: its colour, its mark and its number
+      chip.append(canvas, length);
+      chip.addEventListener("click", () => setFollow(snake));
+      $(`.team.${TEAMS[snake < 3 ? 0 : 1]} .chips`).append(chip);
+    });
+  }
+
+  function makeList() {
+    if (data.matches.length < 2 || data.extra) return; // whoever puts something on top lets one choose there
+    $("#list").hidden = false;
+    data.matches.forEach((match, number) => {
+      const film = filmOf(number), item = document.createElement("li"), button = document.createElement("button");
+      TEAMS.forEach((team, i) => {
+        const name = document.createElement("span"), points = document.createElement("b");
+        name.className = points.className = team + (film.scores[i] < film.scores[1 - i] ? " lost" : "");
+        name.textContent = match[team];
+        points.textContent = film.scores[i];
+        button.append(name, points);
+      });
+      button.addEventListener("click", () => show(number));
+      item.append(button);
+      $("#list").append(item);
+    });
+  }
+
+  document.documentElement.style.setProperty("--red", board.rgb(look.teams[0]));
+  document.documentElement.style.setProperty("--blue", board.rgb(look.teams[1]));
+  makeChips();
+  makeList();
+  // For tests, and for whoever opens the console.
+  window.snakes = {
+    matches: data.matches.length,
+    state: (k, number = current) => copy(filmOf(number).states[k]),
+    shown: () => ({ match: current, turn: turn(), time: shown, last: end(), playing, speed, follow }),
+    show, seek, play, picture,
+  };
+  show(0, data.matches.length ? Math.max(0, data.turn - data.matches[0].start.turn) : 0, data.turn === 0);
+  fit();
+  addEventListener("resize", fit);
+})();

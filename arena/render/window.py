@@ -1,0 +1,298 @@
+"""The window: recorded matches, or one that is being played, with full control over time.
+
+    watch([open_match("match.jsonl")])      # returns when the window is closed
+
+Nothing but this file and its window_* neighbours imports pygame.
+"""
+
+import functools
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # our standard output is ours
+
+import pygame
+
+from arena.render import scene
+from arena.render.frame import STRIP_COLOUR
+from arena.render.layout import Layout, first_size
+from arena.render.playback import BEAN, DEATH, Playback
+from arena.render.tape import Programme, Recordings
+from arena.render.window_board import Board, Camera
+from arena.render.window_display import open_display
+from arena.render.window_panel import Panel
+from arena.render.window_sprites import forget_texts
+from arena.rules import DOWN, LEFT, RIGHT, SNAKES, UP
+
+if TYPE_CHECKING:
+    from arena.jidi_log import JidiLog
+    from arena.replay import Replay
+
+FPS = 60
+MESSAGE_SECONDS = 4.0
+REST_SECONDS = 3.0  # between two matches that follow by themselves
+
+ARROWS = {pygame.K_UP: UP, pygame.K_DOWN: DOWN, pygame.K_LEFT: LEFT, pygame.K_RIGHT: RIGHT}
+# By place, not by letter: the four lie together on every keyboard.
+WASD = {pygame.KSCAN_W: UP, pygame.KSCAN_S: DOWN, pygame.KSCAN_A: LEFT, pygame.KSCAN_D: RIGHT}
+
+
+def watch(matches: "list[Replay | JidiLog]", speed: float = 1.0, fps: int = FPS) -> None:
+    """Show recorded matches until the window is closed; ArenaError if there is no display."""
+    show(Recordings(matches), speed, fps)
+
+
+def show(programme: Programme, speed: float = 1.0, fps: int = FPS) -> None:
+    """Show the matches of a programme until the window is closed; ArenaError if there is no display."""
+    open_display()
+    try:
+        Window(programme, speed, fps).run()
+    finally:
+        forget_texts()
+        pygame.quit()
+
+
+class Window:
+    """A window on the matches of a programme."""
+
+    def __init__(self, programme: Programme, speed: float, fps: int) -> None:
+        self._programme, self._fps = programme, fps
+        self._open = True
+        self._keys = self._bound_keys()
+        pygame.display.set_mode(first_size(pygame.display.get_desktop_sizes()[0]), pygame.RESIZABLE)
+        self._camera = Camera()
+        self._followed: int | None = None
+        self._thoughts = self._help = self._scrubbing = False
+        self._message, self._message_until = "", 0.0
+        self._ended_at: float | None = None
+        self._title = ""
+        self._drawn: tuple = ()
+        self._board: Board | None = None
+        self._lay_out()
+        self._playback = Playback(programme.open(0), speed)
+        self._opened(0)
+
+    def run(self) -> None:
+        """Until somebody closes the window."""
+        clock = pygame.time.Clock()
+        while self._open:
+            seconds = min(clock.tick(self._fps) / 1000, 0.1)
+            for event in pygame.event.get():
+                self._handle(event)
+            self._tick(seconds)
+            self._draw()
+
+    # The matches
+
+    def _opened(self, number: int) -> None:
+        """A match is on: start at its beginning."""
+        tape = self._playback.tape
+        self._number, self._ended_at, self._message = number, None, ""
+        if tape.humans and len(tape.turns) == 1:
+            self._playback.paused = True
+            self._say("press a direction to begin", for_ever=True)
+        elif tape.note:
+            self._say(tape.note)
+
+    def _go_to(self, number: int) -> None:
+        count = self._programme.count
+        if number < self._programme.first or (count is not None and number >= count):
+            self._say(f"there is no match {'before' if number < self._number else 'after'} this one")
+            return
+        before = self._playback
+        self._playback = Playback(self._programme.open(number), before.speed, before.paused and not before.ended)
+        self._opened(number)
+
+    # Time
+
+    def _tick(self, seconds: float) -> None:
+        playback = self._playback
+        if not self._scrubbing:
+            playback.tick(seconds)
+        head = None
+        for snake in scene.snakes(playback.tape, playback.position, 1) if self._followed is not None else ():
+            if snake.number == self._followed:
+                head = snake.head
+        self._camera.tick(seconds, head)
+        now = time.perf_counter()
+        if self._message and now > self._message_until:
+            self._message = ""
+        if not playback.ended:
+            self._ended_at = None
+        elif self._ended_at is None:
+            self._ended_at = now
+        elif self._programme.endless and not playback.paused and now > self._ended_at + REST_SECONDS:
+            self._go_to(self._number + 1)
+
+    # The user
+
+    def _bound_keys(self) -> dict[int | str, Callable[[], None]]:
+        """What keys do, by the letter they write or by their number."""
+        keys: dict[int | str, Callable[[], None]] = {
+            " ": lambda: self._playback.toggle_pause(),
+            "x": lambda: self._jump(DEATH, 1),
+            "X": lambda: self._jump(DEATH, -1),
+            "b": lambda: self._jump(BEAN, 1),
+            "B": lambda: self._jump(BEAN, -1),
+            "n": lambda: self._go_to(self._number + 1),
+            "p": lambda: self._go_to(self._number - 1),
+            "o": self._toggle_thoughts,
+            "q": self._close,
+            "-": lambda: self._playback.faster(-1),
+            pygame.K_HOME: lambda: self._playback.seek(0),
+            pygame.K_END: lambda: self._playback.seek(len(self._playback.tape.turns) - 1),
+            pygame.K_ESCAPE: self._escape,
+        }
+        for several, action in (
+            ((".", pygame.K_RIGHT), lambda: self._playback.step(1)),
+            ((",", pygame.K_LEFT), lambda: self._playback.step(-1)),
+            (("+", "="), lambda: self._playback.faster(1)),
+            (("c", pygame.K_F12), self._screenshot),
+            (("?", pygame.K_F1), self._toggle_help),
+        ):
+            keys |= dict.fromkeys(several, action)
+        return keys | {str(snake): functools.partial(self._follow, snake) for snake in range(SNAKES)}
+
+    def _handle(self, event: pygame.event.Event) -> None:
+        if event.type == pygame.QUIT:
+            self._close()
+        elif event.type == pygame.KEYDOWN:
+            action = self._keys.get(event.unicode) or self._keys.get(event.key)
+            if not self._steer(event) and action:
+                action()
+        elif event.type == pygame.MOUSEBUTTONDOWN and event.button == 1:
+            self._on_click(event.pos)
+        elif event.type == pygame.MOUSEMOTION and self._scrubbing:
+            self._playback.seek(self._panel.scrubbed(self._playback, event.pos[0]))
+        elif event.type == pygame.MOUSEBUTTONUP and event.button == 1:
+            self._scrubbing = False
+        elif event.type in (pygame.VIDEORESIZE, pygame.WINDOWEXPOSED):
+            self._drawn = ()
+
+    def _steer(self, event: pygame.event.Event) -> bool:
+        """Take a human's move, if the key is one; arrows are for the first of two. The first move begins the match."""
+        tape = self._playback.tape
+        if not tape.humans or not (event.key in ARROWS or event.scancode in WASD):
+            return False
+        if event.key in ARROWS:
+            tape.steer(tape.humans[0], ARROWS[event.key])
+        else:
+            tape.steer(tape.humans[-1], WASD[event.scancode])
+        if len(tape.turns) == 1:
+            self._playback.paused, self._message = False, ""
+        return True
+
+    def _jump(self, what: str, way: int) -> None:
+        if not self._playback.jump(what, way):
+            self._say(f"no {'death' if what == DEATH else 'bean eaten'} {'after' if way > 0 else 'before'} this turn")
+
+    def _close(self) -> None:
+        self._open = False
+
+    def _escape(self) -> None:
+        self._help, self._followed = False, None
+
+    def _toggle_help(self) -> None:
+        self._help = not self._help
+
+    def _on_click(self, place: tuple[int, int]) -> None:
+        if pygame.Rect(self._layout.scrub).inflate(0, self._layout.cell // 3).collidepoint(place):
+            self._scrubbing = True
+            self._playback.seek(self._panel.scrubbed(self._playback, place[0]))
+        for snake, chip in enumerate(self._panel.chips):
+            if chip.collidepoint(place):
+                self._follow(snake)
+
+    def _follow(self, snake: int) -> None:
+        self._followed = None if self._followed == snake else snake
+
+    def _toggle_thoughts(self) -> None:
+        self._thoughts = not self._thoughts
+        if self._thoughts and not any(turn.thoughts for turn in self._playback.tape.turns):
+            self._say("no policy plays here that could tell its thoughts")
+
+    def _screenshot(self) -> None:
+        """Write what is seen, without the message of the moment, into the folder one is in."""
+        self._paint(message="")
+        turn = self._playback.tape.turns[self._playback.index].state["turn"]
+        path, number = Path(f"snakes_turn{turn:03}.png"), 1
+        while path.exists():
+            number += 1
+            path = Path(f"snakes_turn{turn:03}_{number}.png")
+        try:
+            partial = path.with_name(f".{path.name}")  # whoever sees the file sees all of it
+            pygame.image.save(pygame.display.get_surface(), partial)
+            os.replace(partial, path)
+        except (pygame.error, OSError) as error:
+            self._say(f"cannot write {path.absolute()}: {error}")
+        else:
+            self._say(f"picture: {path.absolute()}")
+            print(path, flush=True)
+
+    def _say(self, message: str, for_ever: bool = False) -> None:
+        self._message = message
+        self._message_until = float("inf") if for_ever else time.perf_counter() + MESSAGE_SECONDS
+
+    # Pictures
+
+    def _lay_out(self) -> None:
+        """Everything for the size that the window has now."""
+        self._layout = Layout(*pygame.display.get_window_size())
+        if self._board is None or self._board.cell != self._layout.cell:
+            self._board = Board(self._layout.cell)
+        self._panel = Panel(self._layout, self._board)
+
+    def _draw(self) -> None:
+        """Show the present picture, unless it is there already."""
+        playback = self._playback
+        if self._layout.size != pygame.display.get_window_size():
+            self._lay_out()
+        shown = (
+            self._number, playback.position, len(playback.tape.turns), playback.standing, playback.speed,
+            playback.paused, playback.ended, self._followed, self._thoughts, self._help, self._message,
+            *self._camera.shift, self._layout.size,
+        )  # fmt: skip
+        if shown == self._drawn:
+            return
+        self._drawn = shown
+        self._paint(self._message)
+        pygame.display.flip()
+        title = self._described()
+        if title != self._title:
+            self._title = title
+            pygame.display.set_caption(title)
+
+    def _paint(self, message: str) -> None:
+        target, playback = pygame.display.get_surface(), self._playback
+        target.fill(STRIP_COLOUR)
+        self._panel.draw_head(target, playback, self._place(), self._followed)
+        box = pygame.Rect(self._layout.board).clip(target.get_rect())
+        self._board.draw(target.subsurface(box), playback, self._camera, self._thoughts)
+        self._panel.draw_foot(target, playback, message)
+        if playback.ended:
+            self._panel.draw_result(target, playback)
+        if self._help:
+            self._panel.draw_help(target, bool(playback.tape.humans))
+
+    def _place(self) -> str:
+        """Which match this is, if there are several."""
+        count = self._programme.count
+        if count == 1 or (count is None and self._number == 0):
+            return ""
+        return f"match {self._number + 1}" + (f" of {count}" if count else "")
+
+    def _described(self) -> str:
+        """The title: what one would want to know in a list of windows."""
+        playback = self._playback
+        state = "over" if playback.ended else "paused" if playback.paused else "playing"
+        if playback.paused and not playback.standing:
+            state = "moving" if playback.moving else "between turns"
+        parts = [f"turn {playback.tape.turns[playback.index].state['turn']}", state, f"{playback.speed:g}x"]
+        if self._place():
+            parts.append(self._place())
+        if self._followed is not None:
+            parts.append(f"following {self._followed}")
+        return f"{', '.join(parts)} - {playback.tape.red} against {playback.tape.blue} - snakes"

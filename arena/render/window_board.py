@@ -1,0 +1,159 @@
+"""The board in the window: what scene.py says, drawn with sprites, seen by a camera that may follow a snake."""
+
+import math
+
+import numpy as np
+import pygame
+
+from arena.render import scene
+from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS, STEPS, TEXT_COLOUR
+from arena.render.playback import Playback
+from arena.render.tape import Thought
+from arena.render.window_sprites import AGES, LEVELS, SIZES, WHITE, Sprites, text
+from arena.rules import COLUMNS, ROWS
+
+SPARKS = 9  # that fly when a snake dies
+CAMERA_SPEED = 9.0  # share of its way that the camera makes, per second
+
+
+class Camera:
+    """How far the board is shifted around the torus, in cells."""
+
+    def __init__(self) -> None:
+        self.shift = np.zeros(2)
+
+    def tick(self, seconds: float, head: np.ndarray | None) -> bool:
+        """Go on towards the place where a head is in the middle, or home without one; whether it moved."""
+        middle = (scene.SIZE - 1) / 2
+        left = scene.nearest_turn((np.zeros(2) if head is None else middle - head) - self.shift)
+        if not left.any():
+            return False
+        part = min(1.0, seconds * CAMERA_SPEED) if np.abs(left).max() > 0.02 else 1.0
+        self.shift = (self.shift + part * left) % scene.SIZE
+        return True
+
+
+class Board:
+    """Draws the board for cells of one size."""
+
+    def __init__(self, cell: int) -> None:
+        self.cell = cell
+        self._sprites = Sprites(cell)
+
+    def head(self, snake: int, direction: int) -> pygame.Surface:
+        """A snake's head, to be shown beside the board too."""
+        return self._sprites.head(snake, direction, SIZES)
+
+    def draw(self, target: pygame.Surface, playback: Playback, camera: Camera, thoughts: bool) -> None:
+        """Draw the position of the playback onto a surface of the board's size."""
+        tape, position = playback.tape, playback.position
+        sprites, shift = self._sprites, camera.shift
+        self._draw_ground(target, shift)
+        for place, size in scene.beans(tape, position):
+            self._put(target, sprites.bean(_step(size, SIZES)), np.array(place) + shift)
+        snakes = scene.snakes(tape, position, sprites.per_cell)
+        for snake in snakes:
+            self._draw_body(target, snake, shift)
+        for snake in snakes:
+            head = sprites.head(snake.number, snake.direction, _step(snake.size, SIZES))
+            self._put(target, head, snake.head + shift)
+        if not playback.standing:
+            # Seen for a moment at any speed.
+            for effect in scene.effects(tape, position, max(1.0, playback.speed / 2)):
+                self._draw_effect(target, effect, shift)
+        if thoughts:
+            known = tape.turns[playback.index].thoughts
+            for snake in snakes:
+                if snake.number in known and snake.size == 1:
+                    self._draw_thought(target, snake, known[snake.number], shift)
+
+    def _draw_ground(self, target: pygame.Surface, shift: np.ndarray) -> None:
+        ground = self._sprites.board
+        top, left = np.rint(shift * self.cell).astype(int).tolist()
+        width, height = ground.get_size()
+        for x in (left, left - width) if left else (0,):
+            for y in (top, top - height) if top else (0,):
+                target.blit(ground, (x, y))
+
+    def _draw_body(self, target: pygame.Surface, snake: scene.Snake, shift: np.ndarray) -> None:
+        discs, sides = self._sprites.body(snake.number, _step(snake.size, SIZES))
+        levels = np.rint(snake.ways * LEVELS).astype(int)
+        corners, which = self._corners(snake.places + shift, sides[levels])
+        levels = levels[which]
+        target.blits([(discs[level], corner) for level, corner in zip(levels.tolist(), corners, strict=True)], False)
+        mark = self._sprites.mark(snake.number)
+        if mark is not None and snake.size == 1:
+            corners, _ = self._corners(snake.marks + shift, np.full(len(snake.marks), mark.get_width()))
+            target.blits([(mark, corner) for corner in corners], False)
+
+    def _draw_effect(self, target: pygame.Surface, effect: scene.Effect, shift: np.ndarray) -> None:
+        age = _step(effect.age, AGES)
+        place = effect.place + shift
+        if effect.died:
+            self._put(target, self._sprites.ring(WHITE, age), place)
+            spark = self._sprites.spark(effect.snake, age)
+            for i in range(SPARKS):
+                angle = 2.4 * i + effect.snake
+                reach = 1.7 * (0.5 + 0.5 * (i * 5 % SPARKS) / SPARKS) * (1 - (1 - effect.age) ** 2)
+                self._put(target, spark, place + reach * np.array((math.sin(angle), math.cos(angle))))
+        else:
+            self._put(target, self._sprites.ring(BEAN_COLOUR, age), place)
+        if effect.change:
+            label = text(f"{effect.change:+d}".replace("-", "−"), round(0.6 * self.cell), WHITE)
+            row, column = (place - (0.4 + 0.6 * effect.age, 0)) % scene.SIZE
+            spot = label.get_rect(center=((column + 0.5) * self.cell, (row + 0.5) * self.cell))
+            target.blit(label, spot.clamp(target.get_rect()))
+
+    def _draw_thought(self, target: pygame.Surface, snake: scene.Snake, thought: Thought, shift: np.ndarray) -> None:
+        """Arrows around the head, as large as their moves are likely, and the value in the middle of the body."""
+        size = max(9, round(0.32 * self.cell))
+        for move, share in enumerate(thought.moves):
+            if share < 0.005:
+                continue
+            step = np.array(STEPS[move], float)
+            row, column = (snake.head + shift + 0.85 * step) % scene.SIZE
+            across = step[::-1]
+            reach = 0.14 + 0.26 * share
+            points = [(row, column) + reach * step]
+            points += [(row, column) - 0.4 * reach * step + side * reach * across for side in (-1, 1)]
+            corners = [((x + 0.5) * self.cell, (y + 0.5) * self.cell) for y, x in points]
+            pygame.draw.polygon(target, SNAKE_COLOURS[snake.number], corners)
+            pygame.draw.aalines(target, WHITE, True, corners)
+            row, column = np.array((row, column)) + 0.5 * across * (1 if move < 2 else -1)
+            self._tag(target, f"{share:.0%}", size, row, column)
+        if thought.value is not None:
+            row, column = (snake.marks[len(snake.marks) // 2 - 1] + shift) % scene.SIZE
+            self._tag(target, f"{thought.value:+.1f}", size, row, column)
+
+    def _tag(self, target: pygame.Surface, words: str, size: int, row: float, column: float) -> None:
+        label = text(words, size, TEXT_COLOUR)
+        box = label.get_rect(center=((column + 0.5) * self.cell, (row + 0.5) * self.cell))
+        box.clamp_ip(target.get_rect())
+        ground = box.inflate(4, 0)
+        pygame.draw.rect(target, (13, 15, 21), ground, border_radius=3)
+        target.blit(label, box)
+
+    def _put(self, target: pygame.Surface, sprite: pygame.Surface, place: np.ndarray) -> None:
+        corners, _ = self._corners(place[None] % scene.SIZE, np.array([sprite.get_width()]))
+        for corner in corners:
+            target.blit(sprite, corner)
+
+    def _corners(self, places: np.ndarray, sides: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
+        """Where squares around the places begin, in pixels (x, y), and whose they are.
+
+        One that sticks out of the board is seen again on the other side.
+        """
+        corners = np.rint((places % scene.SIZE + 0.5) * self.cell - sides[:, None] / 2).astype(int)
+        which = np.arange(len(places))
+        for axis, cells in ((0, ROWS), (1, COLUMNS)):
+            length = cells * self.cell
+            for out, way in ((corners[:, axis] < 0, length), (corners[:, axis] + sides[which] > length, -length)):
+                if out.any():
+                    again = corners[np.flatnonzero(out)]
+                    again[:, axis] += way
+                    corners, which = np.concatenate((corners, again)), np.concatenate((which, which[: len(out)][out]))
+        return list(zip(corners[:, 1].tolist(), corners[:, 0].tolist(), strict=True)), which
+
+
+def _step(share: float, steps: int) -> int:
+    return min(max(round(share * steps), 1), steps)

@@ -1,0 +1,188 @@
+"""Around the window's board: who plays, score and lengths above it, scrub bar and speed below, and help."""
+
+import pygame
+
+from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS, STRIP_COLOUR, TEAM_COLOURS, TEXT_COLOUR
+from arena.render.layout import Layout
+from arena.render.playback import Playback
+from arena.render.window_board import Board
+from arena.render.window_sprites import text
+from arena.rules import LEFT, RIGHT, SNAKES, START_LENGTH, TEAM
+
+FAINT = (128, 135, 152)
+TRACK, PLAYED = (40, 45, 58), (76, 84, 104)
+
+HELP = (
+    ("space", "pause, go on; at the end from the beginning"),
+    (". ,", "one turn forward, back; arrows too, if they do not steer"),
+    ("+ -", "faster, slower: 0.25x to 64x"),
+    ("x X", "right before the next death, the one before"),
+    ("b B", "right before the next bean eaten, the one before"),
+    ("home end", "first turn, last turn"),
+    ("mouse", "drag the bar; click a snake above to follow it"),
+    ("0 - 5", "follow a snake; the same key again: stop"),
+    ("o", "what policies think: moves and value"),
+    ("n p", "next match, previous match"),
+    ("c  or  F12", "picture of the window as PNG file"),
+    ("?  or  F1", "this help; esc closes it, and stops following"),
+    ("q", "end"),
+)
+HUMAN_HELP = ("arrows, WASD", "steer your snake; of two, WASD is for the second")
+
+
+class Panel:
+    """Draws around the board, for one layout."""
+
+    def __init__(self, layout: Layout, board: Board) -> None:
+        self._layout, self._board = layout, board
+        self.chips: list[pygame.Rect] = []  # where each snake is shown above the board
+
+    def draw_head(self, target: pygame.Surface, playback: Playback, place: str, followed: int | None) -> None:
+        """Names, score, turn and the length of every snake."""
+        layout, tape, index = self._layout, playback.tape, playback.index
+        cell, box = layout.cell, pygame.Rect(layout.head)
+        lengths, teams = tape.lengths(index), tape.team_lengths(index)
+        edge, middle = round(0.4 * cell), box.top + round(0.62 * cell)
+        turn = text(f"turn {tape.turns[index].state['turn']}", layout.text(0.62), TEXT_COLOUR)
+        area = turn.get_rect(center=(box.centerx, middle))
+        target.blit(turn, area)
+        if place:
+            below = text(place, layout.text(0.36), FAINT)
+            target.blit(below, below.get_rect(center=(box.centerx, box.top + round(1.55 * cell))))
+        for team, name in enumerate((tape.red, tape.blue)):
+            score = text(str(teams[team] - TEAM * START_LENGTH), layout.text(0.85), TEAM_COLOURS[team])
+            words = _fitted(name, layout.text(0.5), area.left - box.left - 3 * edge - score.get_width())
+            if team == 0:
+                spot = score.get_rect(midleft=(box.left + edge, middle))
+                target.blit(words, words.get_rect(midleft=(spot.right + edge, middle)))
+            else:
+                spot = score.get_rect(midright=(box.right - edge, middle))
+                target.blit(words, words.get_rect(midright=(spot.left - edge, middle)))
+            target.blit(score, spot)
+        self._draw_chips(target, lengths, tape.humans, followed)
+        bar = pygame.Rect(box.left, box.bottom - max(3, cell // 7), box.width, max(3, cell // 7))
+        share = round(bar.width * teams[0] / max(1, sum(teams)))
+        target.fill(TEAM_COLOURS[1], bar)
+        target.fill(TEAM_COLOURS[0], (bar.left, bar.top, share, bar.height))
+        target.fill(TEXT_COLOUR, (bar.centerx - 1, bar.top, 2, bar.height))
+
+    def _draw_chips(
+        self, target: pygame.Surface, lengths: list[int], humans: tuple[int, ...], followed: int | None
+    ) -> None:
+        """One per snake: its head, its length, and whether somebody here steers it or it is followed."""
+        box, cell = pygame.Rect(self._layout.head), self._layout.cell
+        width, height = round(2.5 * cell), round(1.05 * cell)
+        top = box.top + round(1.15 * cell)
+        self.chips = []
+        for snake in range(SNAKES):
+            if snake < TEAM:
+                left = box.left + round(0.2 * cell) + snake * width
+            else:
+                left = box.right - round(0.2 * cell) - (SNAKES - snake) * width
+            chip = pygame.Rect(left, top, width, height)
+            self.chips.append(chip)
+            if snake == followed:
+                pygame.draw.rect(target, TRACK, chip, border_radius=height // 3)
+            head = self._board.head(snake, RIGHT if snake < TEAM else LEFT)
+            spot = head.get_rect(midleft=(chip.left + round(0.15 * cell), chip.centery))
+            target.blit(head, spot)
+            length = text(str(lengths[snake]), self._layout.text(0.5), SNAKE_COLOURS[snake])
+            spot = length.get_rect(midleft=(spot.right + round(0.15 * cell), chip.centery))
+            target.blit(length, spot)
+            if snake in humans:
+                you = text("you", self._layout.text(0.34), TEXT_COLOUR)
+                target.blit(you, you.get_rect(midleft=(spot.right + round(0.12 * cell), chip.centery)))
+
+    def draw_foot(self, target: pygame.Surface, playback: Playback, message: str) -> None:
+        """The scrub bar with what happened when, and the line below it."""
+        layout, tape = self._layout, playback.tape
+        cell, track = layout.cell, pygame.Rect(layout.scrub)
+        line = track.inflate(0, -round(0.22 * cell))
+        pygame.draw.rect(target, TRACK, line, border_radius=3)
+        known = pygame.Rect(line.left, line.top, self.along(playback, len(tape.turns) - 1) - line.left, line.height)
+        pygame.draw.rect(target, PLAYED, known, border_radius=3)
+        for index, turn in enumerate(tape.turns):
+            x = self.along(playback, index)
+            if turn.ate:
+                target.fill(BEAN_COLOUR, (x, line.centery, 1, line.height // 2))
+            for snake in turn.died:
+                above = 0 if snake < TEAM else track.height // 2
+                target.fill(TEAM_COLOURS[snake // TEAM], (x - 1, track.top + above, 2, track.height // 2))
+        knob = (self.along(playback, playback.position), line.centery)
+        pygame.draw.circle(target, TEXT_COLOUR, knob, max(5, round(0.22 * cell)))
+
+        middle = layout.foot.top + round(1.12 * cell)
+        left = layout.scrub.left
+        self._draw_sign(target, playback, left, middle)
+        speed = text(f"{playback.speed:g}x", layout.text(0.46), TEXT_COLOUR)
+        target.blit(speed, speed.get_rect(midleft=(left + round(0.75 * cell), middle)))
+        hint = text("? help", layout.text(0.4), FAINT)
+        spot = hint.get_rect(midright=(track.right, middle))
+        target.blit(hint, spot)
+        if message:
+            words = _fitted(message, layout.text(0.42), spot.left - left - 4 * cell)
+            target.blit(words, words.get_rect(center=(layout.foot.left + layout.foot.width // 2, middle)))
+
+    def along(self, playback: Playback, position: float) -> int:
+        """Where on the scrub bar a position is."""
+        track = self._layout.scrub
+        return track.left + round(track.width * position / max(1, playback.tape.last))
+
+    def scrubbed(self, playback: Playback, x: int) -> int:
+        """The turn that a place on the scrub bar means."""
+        track = self._layout.scrub
+        return round((x - track.left) / track.width * playback.tape.last)
+
+    def _draw_sign(self, target: pygame.Surface, playback: Playback, left: int, middle: int) -> None:
+        """The usual signs of a player: a triangle, two bars, a square at the end."""
+        half = round(0.2 * self._layout.cell)
+        if playback.ended:
+            target.fill(TEXT_COLOUR, (left, middle - half, 2 * half, 2 * half))
+        elif playback.paused:
+            for x in (left, left + round(1.3 * half)):
+                target.fill(TEXT_COLOUR, (x, middle - half, round(0.7 * half), 2 * half))
+        else:
+            tip = (left + 2 * half, middle)
+            pygame.draw.polygon(target, TEXT_COLOUR, [(left, middle - half), (left, middle + half), tip])
+
+    def draw_result(self, target: pygame.Surface, playback: Playback) -> None:
+        """Who has won, over the board."""
+        layout, tape = self._layout, playback.tape
+        red, blue = (length - TEAM * START_LENGTH for length in tape.team_lengths(playback.index))
+        winner = "a draw" if red == blue else f"{'red' if red > blue else 'blue'} wins"
+        colour = TEXT_COLOUR if red == blue else TEAM_COLOURS[red < blue]
+        words = text(f"{winner}  {red} : {blue}", layout.text(0.9), colour)
+        box = pygame.Rect(layout.board)
+        spot = words.get_rect(center=(box.centerx, box.top + round(1.5 * layout.cell)))
+        _shade(target, spot.inflate(layout.cell, round(0.5 * layout.cell)))
+        target.blit(words, spot)
+
+    def draw_help(self, target: pygame.Surface, human: bool) -> None:
+        """All keys, over the board."""
+        layout = self._layout
+        lines = (HUMAN_HELP, *HELP) if human else HELP
+        box = pygame.Rect(layout.board).inflate(-layout.cell, -round(0.4 * layout.cell))
+        _shade(target, box, 242)
+        pitch = (box.height - round(0.4 * layout.cell)) / len(lines)
+        size = min(layout.text(0.46), round(0.8 * pitch))
+        for i, (keys, what) in enumerate(lines):
+            middle = box.top + round(0.2 * layout.cell + (i + 0.5) * pitch)
+            keys_text = text(keys, size, BEAN_COLOUR)
+            target.blit(keys_text, keys_text.get_rect(midright=(box.left + round(0.28 * box.width), middle)))
+            what_text = text(what, size, TEXT_COLOUR)
+            target.blit(what_text, what_text.get_rect(midleft=(box.left + round(0.31 * box.width), middle)))
+
+
+def _fitted(words: str, size: int, width: int) -> pygame.Surface:
+    """A line of text that fits; of a long one the end is kept, which tells paths apart."""
+    shown = text(words, size, TEXT_COLOUR)
+    while shown.get_width() > width and len(words) > 4:
+        words = "…" + words[max(2, len(words) // 12) :]
+        shown = text(words, size, TEXT_COLOUR)
+    return shown
+
+
+def _shade(target: pygame.Surface, box: pygame.Rect, alpha: int = 200) -> None:
+    veil = pygame.Surface(box.size, pygame.SRCALPHA)
+    pygame.draw.rect(veil, (*STRIP_COLOUR, alpha), veil.get_rect(), border_radius=12)
+    target.blit(veil, box)

@@ -1,0 +1,164 @@
+"""The small pictures that a window's board is put together from, made once for a size of cells."""
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+import pygame
+
+from arena.render.frame import (
+    BEAN_COLOUR,
+    BEAN_RADIUS,
+    BOARD_COLOURS,
+    GLOW_RADIUS,
+    HEAD_RADIUS,
+    NECK_RADIUS,
+    PUPIL_COLOUR,
+    SNAKE_COLOURS,
+    STEPS,
+    TAIL_RADIUS,
+    TAIL_SHADE,
+    frame,
+)
+from arena.rules import COLUMNS, ROWS, SNAKES, TEAM
+
+LEVELS = 32  # of thickness and shade along a body
+SIZES = 10  # of what comes or goes
+AGES = 16  # of an effect
+WHITE = (255, 255, 255)
+
+Colour = Sequence[float]
+
+
+@functools.lru_cache(256)
+def text(words: str, pixels: int, colour: tuple[int, int, int]) -> pygame.Surface:
+    """A line of text in the font that comes with pygame."""
+    return _font(pixels).render(words, True, colour)
+
+
+@functools.lru_cache(16)
+def _font(pixels: int) -> pygame.font.Font:
+    return pygame.font.Font(None, round(pixels * 1.25))
+
+
+def forget_texts() -> None:
+    """Before pygame ends: its fonts cannot be used after that."""
+    text.cache_clear()
+    _font.cache_clear()
+
+
+class Sprites:
+    """All pictures for cells of this many pixels. Each is cut so that its middle falls on the middle of a cell."""
+
+    def __init__(self, cell: int) -> None:
+        self.cell = cell
+        self.per_cell = min(round(np.sqrt(2 * cell)), 10)  # discs per cell, so close that a body looks smooth
+        self.board = _board(cell)
+        self._heads = _heads(cell)
+        self.body = functools.cache(self._body)
+        self.head = functools.cache(self._head)
+        self.bean = functools.cache(self._bean)
+        self.mark = functools.cache(self._mark)
+        self.ring = functools.cache(self._ring)
+        self.spark = functools.cache(self._spark)
+
+    def _body(self, snake: int, size: int) -> tuple[list[pygame.Surface], np.ndarray]:
+        """Discs from the neck to the tail, LEVELS + 1 of them, and their sides in pixels."""
+        discs = []
+        for way in np.linspace(0, 1, LEVELS + 1):
+            radius = (NECK_RADIUS + (TAIL_RADIUS - NECK_RADIUS) * way) * size / SIZES
+            colour = np.array(SNAKE_COLOURS[snake]) * (1 + (TAIL_SHADE - 1) * way)
+            discs.append(self._disc(radius, colour))
+        return discs, np.array([disc.get_width() for disc in discs])
+
+    def _head(self, snake: int, direction: int, size: int) -> pygame.Surface:
+        whole = self._heads[snake][direction]
+        side = _fitting(self.cell * size / SIZES, self.cell)
+        return whole if size == SIZES else pygame.transform.smoothscale(whole, (side, side))
+
+    def _bean(self, size: int) -> pygame.Surface:
+        shrunk = size / SIZES
+        distance = _distance(_fitting(2 * GLOW_RADIUS * self.cell + 2, self.cell))
+        through = np.ones_like(distance)
+        for part in (1.0, 0.85, 0.7):
+            through *= 1 - 0.05 * _cover(distance, GLOW_RADIUS * part * shrunk * self.cell)
+        through *= 1 - _cover(distance, BEAN_RADIUS * shrunk * self.cell)
+        return _surface(BEAN_COLOUR, 1 - through)
+
+    def _mark(self, snake: int) -> pygame.Surface | None:
+        """On every segment: nothing, a dot or a ring, for those who do not tell the colours of a team apart."""
+        kind = snake % TEAM
+        if kind == 0:
+            return None
+        distance = _distance(_fitting(0.5 * self.cell, self.cell))
+        cover = _cover(distance, (0.11 if kind == 1 else 0.19) * self.cell)
+        if kind == 2:
+            cover -= _cover(distance, 0.11 * self.cell)
+        return _surface(PUPIL_COLOUR, 0.45 * cover)
+
+    def _ring(self, colour: tuple[int, int, int], age: int) -> pygame.Surface:
+        """A ring that grows and fades with its age."""
+        old = age / AGES
+        radius, width = (0.35 + 0.75 * old) * self.cell, (0.16 - 0.1 * old) * self.cell
+        distance = _distance(_fitting(2.4 * self.cell, self.cell))
+        cover = _cover(distance, radius) - _cover(distance, radius - width)
+        return _surface(colour, cover * (1 - old) ** 0.7)
+
+    def _spark(self, snake: int, age: int) -> pygame.Surface:
+        old = age / AGES
+        colour = np.array(SNAKE_COLOURS[snake]) * (1 - 0.5 * old) + np.array(WHITE) * 0.5 * (1 - old)
+        return self._disc(0.13 * (1 - old) + 0.02, np.minimum(colour, 255), 1 - old**2)
+
+    def _disc(self, radius: float, colour: Colour, alpha: float = 1.0) -> pygame.Surface:
+        distance = _distance(_fitting(2 * radius * self.cell + 2, self.cell))
+        return _surface(colour, alpha * _cover(distance, radius * self.cell))
+
+
+def _fitting(pixels: float, cell: int) -> int:
+    """A side of at least so many pixels that can lie in the middle of a cell: odd in odd cells, even in even ones."""
+    side = max(1, int(np.ceil(pixels)))
+    return side + (side - cell) % 2
+
+
+def _distance(side: int) -> np.ndarray:
+    """Of every pixel from the middle of a square."""
+    line = np.arange(side) - (side - 1) / 2
+    return np.hypot(line[:, None], line)
+
+
+def _cover(distance: np.ndarray, radius: float) -> np.ndarray:
+    """How much of every pixel a disc covers, as in frame.py."""
+    return np.clip(radius - distance + 0.5, 0, 1)
+
+
+def _surface(colour: Colour, alpha: np.ndarray) -> pygame.Surface:
+    """A picture of one colour, or of an array of colours, with this much of it showing."""
+    pixels = np.empty((*alpha.shape, 4), np.uint8)
+    pixels[..., :3] = np.rint(colour)
+    pixels[..., 3] = np.rint(np.clip(alpha, 0, 1) * 255)
+    return pygame.image.frombuffer(pixels.tobytes(), alpha.shape[::-1], "RGBA").convert_alpha()
+
+
+def _board(cell: int) -> pygame.Surface:
+    chequer = np.add.outer(np.arange(COLUMNS), np.arange(ROWS)) % 2
+    pixels = np.array(BOARD_COLOURS, np.uint8)[chequer].repeat(cell, 0).repeat(cell, 1)
+    return pygame.surfarray.make_surface(pixels).convert()
+
+
+def _heads(cell: int) -> list[list[pygame.Surface]]:
+    """Every snake's head in every direction: cut out of frame.py's picture, with the snake's number added."""
+    cover = _cover(_distance(cell), HEAD_RADIUS * cell)
+    heads: list[list[pygame.Surface]] = [[] for _ in range(SNAKES)]
+    for direction, (rows, columns) in STEPS.items():
+        match = {"turn": 0, "snakes": [[[0, snake]] for snake in range(SNAKES)], "beans": []}
+        picture = frame(match | {"directions": [direction] * SNAKES}, cell)
+        row = picture[-ROWS * cell :][:cell]
+        for snake in range(SNAKES):
+            cut = row[:, snake * cell : (snake + 1) * cell]
+            # The rim is mixed with the board; without it nothing but the snake's colour is there.
+            head = _surface(np.where(cover[..., None] < 1, SNAKE_COLOURS[snake], cut), cover)
+            number = text(str(snake), max(9, round(0.4 * cell)), PUPIL_COLOUR)
+            middle = ((0.5 - 0.22 * columns) * cell, (0.5 - 0.22 * rows) * cell)
+            head.blit(number, number.get_rect(center=middle))
+            heads[snake].append(head)
+    return heads

@@ -1,0 +1,47 @@
+"""A league as one page without network or server: who beats whom, the ratings, and a match of every pair to look at."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arena.render.page import embedded, filled, page
+
+if TYPE_CHECKING:
+    from opponents.league import Table
+    from opponents.match import Results
+
+TEMPLATE = Path(__file__).with_name("league_page.html")
+CHECKPOINT = re.compile(r"(.+)/checkpoints/episode_(\d+)")
+
+
+def league_page(table: "Table", pairs: Sequence["Results"]) -> str:
+    """The text of the page. `pairs` are the recorded results of all pairs that the table was made of."""
+    films: list[Any] = []
+    shown: dict[tuple[str, str], int] = {}  # (row, column): its match
+    for results in pairs:
+        for row, column, which in ((results.home, results.away, "best"), (results.away, results.home, "worst")):
+            shown[row, column] = len(films)
+            films.append(results.replays[which])
+    order, points = table.order(), table.points
+
+    def cell(i: int, j: int) -> dict[str, Any] | None:
+        if i == j:
+            return None
+        results = {"wins": int(table.wins[i, j]), "draws": int(table.draws[i, j]), "losses": int(table.wins[j, i])}
+        return results | {"points": float(points[i, j]), "match": shown[table.names[i], table.names[j]]}
+
+    data = {
+        "matches": table.matches,
+        "players": [_player(table, i) for i in order],
+        "cells": [[cell(i, j) for j in order] for i in order],
+    }
+    return page(films, extra=filled(TEMPLATE, {"data": embedded(data)}))
+
+
+def _player(table: "Table", i: int) -> dict[str, Any]:
+    """Name and rating; of a checkpoint also its run and how far that had come."""
+    name, rating, margin = table.names[i], float(table.ratings[i]), float(table.margins[i])
+    found = CHECKPOINT.fullmatch(name)
+    run = {"run": found[1] if found else None, "episode": int(found[2]) if found else None}
+    return {"name": name, "rating": rating, "rating_low": rating - margin, "rating_high": rating + margin, **run}

@@ -1,0 +1,105 @@
+"""snakes replay: recorded matches in a window, in a terminal, or as files to send around."""
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from marl.arguments import new_file
+from marl.errors import UserError
+
+if TYPE_CHECKING:
+    from arena.render.export import Match
+
+OUTPUTS = ("gif", "mp4", "png", "html")
+HOME_AND_CLEAR, CLEAR_BELOW = "\x1b[H\x1b[2J", "\x1b[J"
+HOME, HIDE_CURSOR, SHOW_CURSOR = "\x1b[H", "\x1b[?25l", "\x1b[?25h"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "FILE is a replay file (eval --record writes them, and train its best match) or a log of the competition.\n"
+        "Without an output the matches are shown in a window; ? in it, and in the HTML page, lists the keys.\n"
+        "Several outputs can be made at once."
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="the matches; several for the window or one page")
+    parser.add_argument("--html", type=new_file, metavar="OUT", help="write a page that needs no network and no server")
+    parser.add_argument("--gif", type=new_file, metavar="OUT", help="write an animated GIF")
+    parser.add_argument("--mp4", type=new_file, metavar="OUT", help="write a video (needs the extra: video)")
+    parser.add_argument(
+        "--png", type=new_file, metavar="OUT", help="write a picture: of --turn, or a sheet of 12 turns"
+    )
+    parser.add_argument("--ansi", action="store_true", help="play the match in the terminal, as text")
+    parser.add_argument("--turn", type=int, metavar="N", help="the turn of --png and --ansi; where --html begins")
+    parser.add_argument("--fps", type=float, default=8, metavar="N", help="turns per second (default: 8)")
+
+
+def run(args: argparse.Namespace) -> int:
+    outputs = {kind: path for kind in OUTPUTS if (path := getattr(args, kind)) is not None}
+    _check(args, outputs)
+    from arena.jidi_log import open_match
+    from arena.render import export
+
+    matches = [open_match(path) for path in args.files]
+    make = {
+        "gif": lambda path: export.gif(path, matches[0], args.fps),
+        "mp4": lambda path: export.mp4(path, matches[0], args.fps),
+        "png": lambda path: export.png(path, matches[0], args.turn),
+        "html": lambda path: export.html(path, matches, args.turn or 0),
+    }
+    for kind, path in outputs.items():
+        make[kind](path)
+        print(f"{path}: {path.stat().st_size / 1000:,.0f} kB")
+    if args.ansi:
+        for match in matches:
+            _print_match(match, args.turn, args.fps)
+    elif not outputs:
+        _watch(matches)
+    return 0
+
+
+def _check(args: argparse.Namespace, outputs: dict) -> None:
+    """What can be known to be wrong before anything is loaded."""
+    for kind in ("gif", "mp4", "png"):
+        if kind in outputs and len(args.files) > 1:
+            raise UserError(f"--{kind} takes one match, not {len(args.files)}; --html shows several")
+    if args.turn is not None and not (args.ansi or {"png", "html"} & outputs.keys()):
+        raise UserError("--turn goes with --png, --html or --ansi")
+    if not 0.25 <= args.fps <= 50:
+        raise UserError(f"--fps {args.fps:g}: allowed are 0.25 to 50 turns per second")
+
+
+def _watch(matches: list["Match"]) -> None:
+    try:
+        from arena.render.window import watch
+    except ImportError as error:
+        raise UserError(f"no window: {error}; use --gif OUT, --html OUT or --ansi instead") from None
+    watch(matches)
+
+
+def _print_match(match: "Match", turn: int | None, fps: float) -> None:
+    """Boards as text: in place at their speed in a terminal, one below the other in a file."""
+    from arena.render.export import plain, state_at
+    from arena.render.frame import ansi
+
+    states = match.states()
+    if turn is not None:
+        states = [state_at(states, turn)]
+    live = sys.stdout.isatty()
+    names = f"{plain(match.red)} (red) against {plain(match.blue)} (blue)"
+    if not live or len(states) == 1:
+        print(names, end="\n\n")
+        for state in states:
+            print(ansi(state, colour=live), end="\n\n")
+        return
+    sys.stdout.write(HIDE_CURSOR + HOME_AND_CLEAR)
+    try:
+        due = time.monotonic()
+        for state in states:
+            # Lines are written over the old ones: a screen that is cleared every time flickers.
+            print(f"{HOME}{names}\n\n{ansi(state, colour=True)}\n{CLEAR_BELOW}", end="", flush=True)
+            due += 1 / fps
+            time.sleep(max(0.0, due - time.monotonic()))
+    finally:
+        sys.stdout.write(SHOW_CURSOR)
