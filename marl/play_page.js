@@ -1,0 +1,285 @@
+// The page in which a person plays one snake with and against a policy, or watches it play itself.
+"use strict";
+
+(() => {
+  const SPEEDS = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64]; // turns per second
+  const AT_FIRST = { playing: 4, watching: 6 };
+  const PLAY = "M7 4v16l13-8z", PAUSE = "M6 4h4.5v16H6zM13.5 4H18v16h-4.5z";
+  const KEYS = { ArrowUp: 0, KeyW: 0, ArrowDown: 1, KeyS: 1, ArrowLeft: 2, KeyA: 2, ArrowRight: 3, KeyD: 3 };
+  const STEPS = [[0, -1], [0, 1], [-1, 0], [1, 0]]; // x, y of up, down, left, right
+  const TEAMS = ["red", "blue"], QUEUED = 2, SWIPE = 22; // turns that can be pressed ahead; pixels
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const look = data.look, board = makeBoard(look), policy = makePolicy(data.policy);
+  const $ = (selector) => document.querySelector(selector);
+  const canvas = $("#board"), context = canvas.getContext("2d");
+  const score = (state, team) =>
+    state.snakes.slice(3 * team, 3 * team + 3).reduce((sum, body) => sum + body.length - look.startLength, 0);
+
+  // --- a match
+
+  let seed = data.seed, number = "0"; // texts: they may be larger than JavaScript's numbers
+  let seat = data.seat, queue = [], match, film, thoughts, time = 0;
+  let playing = false, waiting = false, showThoughts = false;
+  let speed = AT_FIRST.playing, lastTick = 0, frame = 0, cell = 0, ratio = 1;
+  const last = () => film.states.length - 1;
+  const ended = () => match.over && time >= last();
+
+  function begin(newNumber = number, newSeed = seed) {
+    [seed, number] = [String(newSeed), String(newNumber)];
+    match = rules.start(seed, number);
+    film = { states: [rules.dictionary(match)], steps: [null] };
+    thoughts = [think()];
+    [time, queue] = [0, []];
+    waiting = seat !== null; // for the first move of the person
+    playing = !waiting;
+    [$("#seed").value, $("#number").value] = [seed, number];
+    wake();
+  }
+
+  function think() {
+    return match.over ? [] : match.snakes.map((_, snake) => policy.think(match, snake));
+  }
+
+  // Play one turn: the person's move, straight on if none was asked for, and the policy's.
+  function advance() {
+    const moves = thoughts[last()].map((thought) => thought.move);
+    if (seat !== null) moves[seat] = queue.length ? queue.shift() : match.directions[seat];
+    const before = match, played = rules.playTurn(match, moves), numbers = [0, 1, 2, 3, 4, 5];
+    match = played.match;
+    if (seat !== null && played.died[seat]) queue = [];
+    film.states.push(rules.dictionary(match));
+    film.steps.push({
+      moves: played.taken.map((move, snake) => (played.died[snake] ? -1 : move)),
+      grew: match.snakes.map((body, snake) => body.length > before.snakes[snake].length),
+      ate: numbers.filter((snake) => played.ate[snake]),
+      died: numbers.filter((snake) => played.died[snake]),
+      lunges: Object.fromEntries(numbers.filter((snake) => played.died[snake]).map((snake) => [snake, played.taken[snake]])),
+    });
+    thoughts.push(think());
+  }
+
+  // --- what the person wants
+
+  function steer(move) {
+    if (seat === null || match.over) return;
+    const facing = queue.length ? queue[queue.length - 1] : match.directions[seat];
+    // A reversal is not asked for: the game would go anywhere instead.
+    if (move !== (facing ^ 1) && (move !== facing || waiting) && queue.length < QUEUED) queue.push(move);
+    if (waiting || !playing) play(true);
+  }
+
+  function play(go = !playing) {
+    if (ended()) return begin(BigInt(number) + 1n);
+    [playing, waiting] = [go, false];
+    wake();
+  }
+
+  function takeSeat(snake) {
+    const had = seat;
+    seat = snake;
+    queue = [];
+    if (had === null && seat !== null) speed = Math.min(speed, AT_FIRST.playing);
+    if (had !== null && seat === null) speed = Math.max(speed, AT_FIRST.watching);
+    if (ended()) return begin();
+    if (seat === null) return play(playing || waiting);
+    [playing, waiting] = [false, true]; // until the first move
+    wake();
+  }
+
+  function setSpeed(by) {
+    const at = SPEEDS.findIndex((each) => each >= speed);
+    speed = SPEEDS[Math.min(SPEEDS.length - 1, Math.max(0, at + by))];
+    wake();
+  }
+
+  // --- drawing
+
+  function wake() { if (!frame) { lastTick = 0; frame = requestAnimationFrame(tick); } }
+
+  function tick(now) {
+    frame = 0;
+    const passed = lastTick ? Math.min(0.1, (now - lastTick) / 1000) : 0; // a hidden page stands still
+    lastTick = now;
+    if (playing) {
+      let left = passed * speed;
+      while (left > 0 && !ended()) {
+        if (time >= last()) advance();
+        const part = Math.min(left, last() - time);
+        time = last() - time - part < 1e-9 ? last() : time + part;
+        left -= part;
+      }
+      if (ended()) playing = false;
+    }
+    paint();
+    if (playing) frame = requestAnimationFrame(tick);
+  }
+
+  function paint() {
+    const turn = Math.floor(time), state = film.states[Math.min(last(), Math.ceil(time - 0.5))];
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    board.draw(context, cell, film, time, { follow: seat });
+    if (showThoughts) drawThoughts(turn);
+    TEAMS.forEach((team, i) => {
+      const name = $(`.team.${team} h2`), mine = seat !== null && (seat < 3 ? 0 : 1) === i;
+      name.textContent = name.title = mine ? `You and ${data.name}` : data.name;
+      $(`.result .${team}`).textContent = score(state, i);
+    });
+    const lengths = state.snakes.map((body) => body.length), total = lengths.reduce((a, b) => a + b);
+    document.querySelectorAll(".chip").forEach((chip, snake) => {
+      chip.querySelector(".length").textContent = lengths[snake];
+      chip.setAttribute("aria-pressed", String(seat === snake));
+      const thought = thoughts[turn][snake];
+      chip.title = (seat === snake ? "Your snake" : `Take the seat of snake ${snake}`)
+        + (thought && thought.value !== null ? `; the policy expects ${thought.value.toFixed(2)}` : "");
+    });
+    $("#share i").style.width = `${(100 * (lengths[0] + lengths[1] + lengths[2])) / Math.max(1, total)}%`;
+    $(".turn b").textContent = `${state.turn} / ${look.turns}`;
+    $("#play path").setAttribute("d", playing ? PAUSE : PLAY);
+    $("#speed").textContent = `${speed} turn${speed === 1 ? "" : "s"}/s`;
+    $("#watch").setAttribute("aria-pressed", String(seat === null));
+    $("#thoughts").setAttribute("aria-pressed", String(showThoughts));
+    $("#pad").classList.toggle("on", seat !== null);
+    paintBanner(state);
+  }
+
+  function paintBanner(state) {
+    const banner = $("#banner"), lead = score(state, 0) - score(state, 1);
+    let [text, hint, team] = ["", "", ""];
+    if (ended()) {
+      team = lead ? TEAMS[lead > 0 ? 0 : 1] : "";
+      const yours = seat !== null && team === TEAMS[seat < 3 ? 0 : 1];
+      text = !lead ? "A draw" : seat === null ? `${team} wins` : yours ? "You win!" : "You lose";
+      hint = "space or touch: the next match";
+    } else if (waiting) {
+      text = `You are snake ${seat}`;
+      hint = matchMedia("(pointer: coarse)").matches ? "swipe to steer" : "steer with the arrow keys or W A S D";
+    } else if (!playing) {
+      text = "Paused";
+    }
+    banner.hidden = !text;
+    banner.className = team;
+    banner.style.top = waiting ? (state.snakes[seat][0][0] < look.rows / 2 ? "80%" : "20%") : ""; // off the own snake
+    banner.replaceChildren(text, ...(hint ? [Object.assign(document.createElement("small"), { textContent: hint })] : []));
+  }
+
+  // Around each head the ways that the policy considers: the surer, the larger and clearer.
+  function drawThoughts(turn) {
+    thoughts[turn].forEach(({ probabilities }, snake) => {
+      const head = board.headAt(film, snake, time);
+      if (!head) return;
+      probabilities.forEach((share, move) => {
+        if (share < 0.01) return;
+        const x = board.wrap(head[0] + 0.95 * STEPS[move][0], look.columns), y = board.wrap(head[1] + 0.95 * STEPS[move][1], look.rows);
+        const size = cell * (0.14 + 0.2 * share), angle = Math.atan2(STEPS[move][1], STEPS[move][0]);
+        context.save();
+        context.translate(x * cell, y * cell);
+        context.rotate(angle);
+        context.beginPath();
+        context.moveTo(size, 0);
+        context.lineTo(-size * 0.6, -size);
+        context.lineTo(-size * 0.6, size);
+        context.closePath();
+        context.fillStyle = board.rgb(look.snakes[snake], 0.3 + 0.7 * share);
+        context.fill();
+        context.strokeStyle = `rgba(255,255,255,${0.25 + 0.65 * share})`;
+        context.lineWidth = Math.max(1, cell * 0.05);
+        context.stroke();
+        context.restore();
+      });
+    });
+  }
+
+  function fit() {
+    ratio = window.devicePixelRatio || 1;
+    const main = $("main"), style = getComputedStyle(main);
+    const wide = main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    canvas.style.height = "0";
+    const rest = main.scrollHeight;
+    cell = Math.max(14, Math.floor(Math.min(wide / look.columns, Math.max((innerHeight - rest) / look.rows, 22))));
+    if (cell * look.columns > wide) cell = wide / look.columns;
+    const [width, height] = [cell * look.columns, cell * look.rows];
+    [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
+    [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
+    document.querySelectorAll(".chip canvas").forEach((chip, snake) => {
+      const [w, h] = [chip.clientWidth, chip.clientHeight], size = Math.min(w / 3.3, h / 1.3);
+      [chip.width, chip.height] = [w * ratio, h * ratio];
+      const pen = chip.getContext("2d");
+      pen.setTransform(ratio, 0, 0, ratio, (w - 3 * size) / 2 * ratio, (h - size) / 2 * ratio);
+      board.sample(pen, size, snake);
+    });
+    wake();
+  }
+
+  // --- keys, fingers, buttons
+
+  function makeChips() {
+    for (let snake = 0; snake < rules.SNAKES; snake++) {
+      const chip = document.createElement("button");
+      chip.className = "chip";
+      const parts = [["span", "length"], ["span", "you"]].map(([tag, name]) => Object.assign(document.createElement(tag), { className: name }));
+      parts[1].textContent = "you";
+      chip.append(document.createElement("canvas"), ...parts);
+      chip.addEventListener("click", () => takeSeat(seat === snake ? null : snake));
+      $(`.team.${TEAMS[snake < rules.TEAM ? 0 : 1]} .chips`).append(chip);
+    }
+  }
+
+  const ACTIONS = {
+    again: () => begin(),
+    next: () => begin(BigInt(number) + 1n),
+    play: () => play(),
+    slower: () => setSpeed(-1),
+    faster: () => setSpeed(1),
+    watch: () => takeSeat(null),
+    thoughts: () => { showThoughts = !showThoughts; wake(); },
+    ask: () => { if (playing) play(false); $("#help").showModal(); },
+  };
+  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", 0: "watch", t: "thoughts", "?": "ask" };
+
+  function pressed(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT" || $("#help").open) return;
+    const move = KEYS[event.code], action = HOTKEYS[event.key.toLowerCase()];
+    const onButton = event.target.tagName === "BUTTON" && (event.key === " " || event.key === "Enter");
+    if (onButton || (move === undefined && !action && !/^[1-6]$/.test(event.key))) return;
+    event.preventDefault();
+    if (move !== undefined) { if (!event.repeat) steer(move); } else if (action) ACTIONS[action](); else takeSeat(Number(event.key) - 1);
+  }
+
+  let touch = null; // where a finger was put down, and whether it has steered since
+  function fingerDown(event) { touch = { x: event.clientX, y: event.clientY, steered: false }; canvas.setPointerCapture(event.pointerId); }
+  function fingerMove(event) {
+    if (!touch) return;
+    const dx = event.clientX - touch.x, dy = event.clientY - touch.y;
+    if (Math.max(Math.abs(dx), Math.abs(dy)) < SWIPE) return;
+    steer(Math.abs(dx) > Math.abs(dy) ? (dx > 0 ? 3 : 2) : dy > 0 ? 1 : 0);
+    touch = { x: event.clientX, y: event.clientY, steered: true };
+  }
+  function fingerUp() { if (touch && !touch.steered && !waiting) play(); touch = null; }
+
+  makeChips();
+  Object.entries(ACTIONS).forEach(([id, act]) => $(`#${id}`).addEventListener("click", (event) => { act(); event.currentTarget.blur(); }));
+  document.querySelectorAll("#pad button").forEach((button) =>
+    button.addEventListener("pointerdown", (event) => { event.preventDefault(); steer(Number(button.dataset.move)); }));
+  canvas.addEventListener("pointerdown", fingerDown);
+  canvas.addEventListener("pointermove", fingerMove);
+  canvas.addEventListener("pointerup", fingerUp);
+  canvas.addEventListener("pointercancel", () => { touch = null; });
+  $("#which").addEventListener("submit", (event) => event.preventDefault());
+  $("#which").addEventListener("change", () => { if ($("#which").checkValidity() && $("#number").value && $("#seed").value) begin($("#number").value, $("#seed").value); });
+  $("#help").addEventListener("click", (event) => { if (event.target === $("#help")) $("#help").close(); });
+  addEventListener("keydown", pressed);
+  addEventListener("resize", fit);
+  document.addEventListener("visibilitychange", () => { if (document.hidden && playing && seat !== null) play(false); });
+  document.title = `${data.name} · Snakes 3v3`;
+  // For tests, and for whoever opens the console.
+  window.snakes = {
+    policy,
+    state: (k) => film.states[k],
+    steps: () => film.steps,
+    thoughts: (k) => thoughts[k],
+    shown: () => ({ seed, number, time, last: last(), seat, playing, waiting, speed, queue: [...queue], over: match.over }),
+    begin, advance, steer, play, takeSeat,
+  };
+  begin();
+  fit();
+})();

@@ -1,0 +1,129 @@
+// A policy in the page: the encoders of arena/observe.py, the dense layers, and the choice of a move. Needs rules.js.
+"use strict";
+
+const encoders = (() => {
+  const { ROWS, COLUMNS, CELLS, SNAKES, TEAM, BEANS, TURNS } = rules;
+  const WAIT_MAX = 8, LEAD_MAX = 15, NO_BEAN = 31;
+  const STEPS = [[-1, 0], [1, 0], [0, -1], [0, 1]];
+  const row = (cell) => Math.floor(cell / COLUMNS), column = (cell) => cell % COLUMNS;
+  const wrap = (v, size) => ((v % size) + size) % size;
+  const shortWay = (v, size) => wrap(v + size / 2, size) - size / 2;
+  const apart = (from, to) => [shortWay(row(to) - row(from), ROWS), shortWay(column(to) - column(from), COLUMNS)];
+  const far = ([rows, columns]) => Math.abs(rows) + Math.abs(columns);
+  const beside = (cell, rows, columns) => wrap(row(cell) + rows, ROWS) * COLUMNS + wrap(column(cell) + columns, COLUMNS);
+  const clamp = (v, most) => Math.max(-most, Math.min(most, v));
+
+  const AROUND = [];
+  for (let rows = -2; rows <= 2; rows++)
+    for (let columns = -2; columns <= 2; columns++)
+      if (far([rows, columns]) === 1 || far([rows, columns]) === 2) AROUND.push([rows, columns]);
+
+  function teamsOf(snake) {
+    const team = snake < TEAM ? 0 : TEAM, three = [0, 1, 2];
+    return { mates: three.map((i) => team + i).filter((other) => other !== snake), foes: three.map((i) => TEAM - team + i) };
+  }
+
+  // The numbers of entries [distance, numbers], nearest first; of equally near ones by their bytes, last byte first,
+  // as the packed numbers of the Python encoder are sorted.
+  function inOrder(entries) {
+    const order = (a, b) => {
+      if (a[0] !== b[0]) return a[0] - b[0];
+      for (let i = a[1].length - 1; i >= 0; i--)
+        if (a[1][i] !== b[1][i]) return (a[1][i] & 255) - (b[1][i] & 255);
+      return 0;
+    };
+    return entries.sort(order).flatMap((entry) => entry[1]);
+  }
+
+  function features({ snakes, directions, beans, turn }, snake) {
+    const { mates, foes } = teamsOf(snake), head = snakes[snake][0];
+    const heads = snakes.map((body) => (body.length ? body[0] : head)), lengths = snakes.map((body) => body.length);
+    const waits = new Int8Array(CELLS);
+    for (const body of snakes) body.forEach((cell, age) => { waits[cell] = Math.min(WAIT_MAX, body.length - age); });
+    const out = AROUND.map(([rows, columns]) => waits[beside(head, rows, columns)]);
+    for (let direction = 0; direction < 4; direction++) out.push(Number(directions[snake] === direction));
+    for (const others of [foes, mates]) {
+      const near = [0, 0, 0, 0];
+      for (const other of others) {
+        const [rows, columns] = apart(head, heads[other]);
+        if (far([rows, columns]) !== 2) continue;
+        [rows < 0, rows > 0, columns < 0, columns > 0].forEach((there, move) => { near[move] += Number(there); });
+      }
+      out.push(...near);
+    }
+    const total = (some) => some.reduce((sum, other) => sum + lengths[other], 0);
+    out.push(Math.min(127, lengths[snake]), (TURNS - turn) >> 1, clamp(total([snake, ...mates]) - total(foes), 127), 0);
+
+    const byDistance = beans.map((bean) => {
+      const ways = heads.map((cell) => far(apart(cell, bean))), own = ways[snake];
+      const lead = (others) => Math.min(...others.map((other) => ways[other])) - own;
+      return [own, [...apart(head, bean), lead(foes), lead(mates)]];
+    });
+    while (byDistance.length < BEANS) byDistance.push([NO_BEAN, [0, 0, -LEAD_MAX, -LEAD_MAX]]);
+    out.push(...inOrder(byDistance));
+    for (const others of [mates, foes])
+      out.push(...inOrder(others.map((other) => {
+        const way = apart(head, heads[other]);
+        return [far(way), [...way, Math.min(127, lengths[other]), ...STEPS[directions[other]]]];
+      })));
+    return Float32Array.from([...out, 0, 0, 0, 0, 0, 0, 0]);
+  }
+
+  function planes({ snakes, directions, beans, turn }, snake) {
+    const out = new Float32Array(6 * CELLS + 8), head = snakes[snake][0];
+    const down = ROWS / 2 - row(head), right = COLUMNS / 2 - column(head), totals = [0, 0];
+    for (let other = 0; other < SNAKES; other++) {
+      const body = snakes[other], foe = Number(other < TEAM !== snake < TEAM);
+      const plane = other === snake ? 0 : foe ? 2 : 1;
+      totals[foe] += body.length;
+      body.forEach((cell, age) => { out[CELLS * plane + beside(cell, down, right)] = Math.min(WAIT_MAX, body.length - age); });
+      if (body.length && plane) out[CELLS * (plane + 2) + beside(body[0], down, right)] = 1;
+    }
+    for (const bean of beans) out[CELLS * 5 + beside(bean, down, right)] = 1;
+    out[CELLS * 6 + directions[snake]] = 1;
+    out.set([snakes[snake].length, ...totals, TURNS - turn], CELLS * 6 + 4);
+    return out;
+  }
+
+  return { features, planes };
+})();
+
+// The policy of {encoder, widths, weights}: weights are base64 of little-endian floats, layer by layer the weight
+// [inputs, outputs] and the bias.
+function makePolicy({ encoder, widths, weights }) {
+  const MOVES = 4, encode = encoders[encoder];
+  const bytes = Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0)), view = new DataView(bytes.buffer);
+  const numbers = Float32Array.from({ length: bytes.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
+  const layers = [];
+  for (let i = 0, at = 0; i < widths.length - 1; i++) {
+    const [inputs, outputs] = [widths[i], widths[i + 1]], end = at + inputs * outputs;
+    layers.push({ outputs, weight: numbers.subarray(at, end), bias: numbers.subarray(end, end + outputs) });
+    at = end + outputs;
+  }
+
+  // Four logits, and a value if the network has one.
+  function answer(inputs) {
+    let hidden = inputs;
+    layers.forEach(({ outputs, weight, bias }, number) => {
+      const next = Float64Array.from(bias);
+      for (let i = 0; i < hidden.length; i++) {
+        const factor = hidden[i];
+        if (factor === 0 || (number > 0 && factor < 0)) continue; // ReLU; and most of the board is empty
+        for (let j = 0, at = i * outputs; j < outputs; j++, at++) next[j] += factor * weight[at];
+      }
+      hidden = next;
+    });
+    return hidden;
+  }
+
+  // What the policy makes of a position: its move, the probabilities of the four, and its value or null.
+  function think(match, snake) {
+    const said = answer(encode(match, snake)), back = match.directions[snake] ^ 1;
+    const logits = [...said.slice(0, MOVES)].map((logit, move) => (move === back ? -Infinity : logit));
+    const best = Math.max(...logits), shares = logits.map((logit) => Math.exp(logit - best));
+    const sum = shares.reduce((a, b) => a + b);
+    return { move: logits.indexOf(best), probabilities: shares.map((share) => share / sum), value: said.length > MOVES ? said[MOVES] : null };
+  }
+
+  return { encode, answer, think };
+}
