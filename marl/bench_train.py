@@ -23,15 +23,17 @@ from marl.errors import UserError
 from marl.graphs import WARM_UPS, Captured
 from marl.metrics import Silent
 from marl.trainer import Trainer
+from marl.turn_loops import NOBODY
 from opponents.scheduler import Mix, Scheduler
 
 AGAINST = ("level2",)
 PARTS = {
-    "arena": "start, play_turn, observe",
+    "arena": "start, play_turn",
+    "encode": "what snakes see",
     "opponents": "the choice of them, their moves",
-    "policy": "the actor's logits, drawing moves",
-    "buffer": "a turn's rows and rewards; a batch",
-    "update": "gradients, steps, targets",
+    "policy": "the actor's answers, drawing moves",
+    "buffer": "a turn's rows and rewards; DDPG's batches",
+    "update": "gradients, steps, targets; PPO's batches",
     "rest": "the loop around them",
 }
 TURN, UPDATE = "turn", "update"  # what the time of a part is told per
@@ -68,14 +70,17 @@ class TrainBench:
     # --- what runs
 
     def _facts(self) -> dict[str, Any]:
-        trainer, on_gpu = self._trainer, self._device.type == "cuda"
+        trainer, rollout, on_gpu = self._trainer, self._trainer.rollout, self._device.type == "cuda"
         return {
             "device": torch.cuda.get_device_name(self._device) if on_gpu else "cpu",
             "threads": None if on_gpu else torch.get_num_threads(),
             "onednn": None if on_gpu else torch.backends.mkldnn.enabled,
             "cuda_graphs": self._graphs,
             "opponents": self._mix,
-            "transitions_per_batch": TEAM * len(trainer.learner.sampler.batch.here),
+            "turns": trainer.learner.turns,
+            "updates": trainer.learner.updates,
+            "transitions_per_batch": TEAM * trainer.learner.rows,
+            "learning_teams": rollout.line_up.teams,
             "buffer_bytes": trainer.buffer.bytes,
             "buffer_on": str(trainer.buffer.storage),
         }
@@ -86,13 +91,15 @@ class TrainBench:
         trainer.scheduler.mix = lambda episode: self._mix
         rollout.start()
         numbers = torch.tensor([rollout.opponents.index(name) for name in self._mix], dtype=torch.uint8)
-        rollout.which.copy_(numbers[torch.arange(rollout.matches) // 2 % len(numbers)])  # // 2: as red and as blue
+        mixed = numbers[torch.arange(rollout.matches) // 2 % len(numbers)].to(self._device)  # // 2: as red and as blue
+        rollout.which.copy_(torch.where(rollout.fixed == NOBODY, mixed, rollout.fixed.to(torch.uint8)))
         trainer._fill_buffer()
         written = min(trainer.progress.turns, buffer.turns)
-        for tensor in (buffer.observations, buffer.moves, buffer.rewards, buffer.over):
-            for begin in range(written, buffer.turns, written):  # the same turns again: nobody looks at the order
-                tensor[begin : begin + written] = tensor[: min(written, buffer.turns - begin)]
-        buffer.counts[0] = buffer.turns
+        if written:
+            for tensor in (buffer.observations, buffer.moves, buffer.rewards, buffer.over):
+                for begin in range(written, buffer.turns, written):  # the same turns again: nobody looks at the order
+                    tensor[begin : begin + written] = tensor[: min(written, buffer.turns - begin)]
+            buffer.counts[0] = buffer.turns
         for _ in range(WARM_UPS + 2):  # until graphs are recorded, and once more
             trainer._cycle()
 
@@ -107,13 +114,12 @@ class TrainBench:
             self._wait()
 
         rate = best_rate(cycles, 1, self._seconds)
-        ddpg, trained = self._config.ddpg, TEAM * len(self._trainer.learner.sampler.batch.here)
-        steps = rate * ddpg.turns * self._config.matches
+        learner, teams = self._trainer.learner, self._trainer.rollout.line_up.teams
         return {
-            "env_steps_per_second": steps,
-            "snake_transitions_per_second": TEAM * steps,
-            "updates_per_second": rate * ddpg.updates,
-            "transitions_trained_per_second": rate * ddpg.updates * trained,
+            "env_steps_per_second": rate * learner.turns * self._config.matches,
+            "snake_transitions_per_second": rate * learner.turns * TEAM * teams,
+            "updates_per_second": rate * learner.updates,
+            "transitions_trained_per_second": rate * learner.updates * TEAM * learner.rows,
             "seconds_per_cycle": 1 / rate,
         }
 
@@ -124,7 +130,7 @@ class TrainBench:
         for _ in range(WARM_UPS + 2):
             self._trainer._cycle()
         spent = min((watch.measure(self._trainer._cycle, count) for _ in range(WINDOWS)), key=lambda s: sum(s.values()))
-        total, ddpg = sum(spent.values()), self._config.ddpg
+        total, learner = sum(spent.values()), self._trainer.learner
         parts = {}
         for name in PARTS:
             cycle = sum(seconds for (part, _), seconds in spent.items() if part == name)
@@ -132,43 +138,54 @@ class TrainBench:
             parts[name] = {
                 "share": cycle / total,
                 "us_per_cycle": 1e6 * cycle / count,
-                "us_per_turn": 1e6 * turn / count / ddpg.turns,
-                "us_per_update": 1e6 * update / count / ddpg.updates,
+                "us_per_turn": 1e6 * turn / count / learner.turns,
+                "us_per_update": 1e6 * update / count / learner.updates,
             }
         return {"how": watch.how, "seconds_per_cycle": total / count, "parts": parts}
 
     def _put_behind(self, watch: "_Clock | _Events") -> None:
         """Every part of the trainer's own loops behind the watch, for good."""
         trainer, rollout, learner = self._trainer, self._trainer.rollout, self._trainer.learner
-        arena, buffer, sampler, logits = rollout.arena, rollout.buffer, learner.sampler, rollout.logits
-        act, answers = learner.act, rollout._answers
+        arena, buffer, answers = rollout.arena, rollout.buffer, rollout.answers
+        act, scripted = learner.act, rollout._answers
         for part, owner, names in (
-            ("arena", arena, ("observe", "play_turn", "start")),
+            ("arena", arena, ("play_turn", "start")),
+            ("encode", arena, ("observe",)),
             ("opponents", rollout, ("_meet",)),
             ("policy", rollout, ("_draw",)),
             ("buffer", rollout, ("_finish",)),
             ("buffer", buffer, ("write_observations", "advance")),
+            ("buffer", learner, ("note",) if learner.note else ()),
         ):
             for name in names:
                 setattr(owner, name, watch.part((part, TURN), getattr(owner, name)))
         # Put where the rollout wants them, which then has nothing left to copy.
-        learner.act = watch.part(("policy", TURN), lambda rows: logits.copy_(act(rows)))
+        learner.act = watch.part(("policy", TURN), lambda rows: answers.copy_(act(rows)))
         if self._graphs:  # which hold every opponent anyway: one piece, and not one start for each
-            answers = [lambda calls=answers: [answer() for answer in calls]]
-        rollout._answers = [watch.part(("opponents", TURN), answer) for answer in answers]
+            scripted = [lambda calls=scripted: [answer() for answer in calls]]
+        rollout._answers = [watch.part(("opponents", TURN), answer) for answer in scripted]
+        rollout.others = [watch.part(("opponents", TURN), play) for play in rollout.others]
+        trainer._play = trainer._play_turns
+        if self._config.algo == "ddpg":
+            trainer._learn = self._updates_behind(watch)
+        else:
+            trainer._learn = watch.part(("update", UPDATE), learner.learn)
 
+    def _updates_behind(self, watch: "_Clock | _Events") -> Callable[[], None]:
+        """DDPG's updates, batches apart from what is learned from them."""
+        learner, sampler = self._trainer.learner, self._trainer.learner.sampler
         draw, update = watch.part(("buffer", UPDATE), sampler.draw), learner.update
         sampler.draw = lambda: sampler.batch  # drawn before, under its own name
         together = self._config.ddp.sync_freq  # only so many updates end where they began: accumulating, then a step
         learn = watch.part(("update", UPDATE), lambda: [update() for _ in range(together)])
 
         def updates() -> None:
-            for _ in range(self._config.ddpg.updates // together):
+            for _ in range(learner.updates // together):
                 for _ in range(together):
                     draw()
                 learn()
 
-        trainer._play, trainer._learn = trainer._play_turns, updates
+        return updates
 
     def _wait(self) -> None:
         if self._device.type == "cuda":
@@ -194,12 +211,17 @@ class _Clock:
 
     def __init__(self) -> None:
         self._spent: dict[Key, float] = defaultdict(float)
+        self._inside = False
 
     def part(self, key: Key, function: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*arguments: Any, **options: Any) -> Any:
+            if self._inside:  # a part of a part
+                return function(*arguments, **options)
+            self._inside = True
             begin = time.perf_counter()
             result = function(*arguments, **options)
             self._spent[key] += time.perf_counter() - begin
+            self._inside = False
             return result
 
         return timed
@@ -222,7 +244,7 @@ class _Events:
     """
 
     def __init__(self, device: torch.device, graphs: bool) -> None:
-        self._device, self._graphs = device, graphs
+        self._device, self._graphs, self._inside = device, graphs, False
         self._marks: list[tuple[Key, torch.cuda.Event, torch.cuda.Event]] = []
         kind = "as a CUDA graph of its own" if graphs else "without CUDA graphs"
         self.how = f"CUDA events around every part, each {kind}, in the order of the real loop"
@@ -233,6 +255,8 @@ class _Events:
 
         def timed(*arguments: Any, **options: Any) -> Any:
             nonlocal work
+            if self._inside:  # a part of a part
+                return function(*arguments, **options)
             if work is None:
 
                 def call() -> None:
@@ -240,9 +264,11 @@ class _Events:
 
                 work = Captured(call, self._device, self._graphs)
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            self._inside = True
             begin.record()
             work()
             end.record()
+            self._inside = False
             self._marks.append((key, begin, end))
             return results[0]
 
@@ -276,15 +302,16 @@ class _Events:
 def table(report: dict[str, Any]) -> str:
     """The report as a user reads it."""
     config, rates, split = report["config"], report["rates"], report["split"]
-    network, ddpg = config["network"], config["ddpg"]
+    network = config["network"]
     threads = "" if report["threads"] is None else f", {report['threads']} threads"
     onednn = "" if report["onednn"] is None else f", oneDNN {'on' if report['onednn'] else 'off'}"
     graphs = ", CUDA graphs" if report["cuda_graphs"] else ""
     shares = [name if share == 1 else f"{name} {share:.0%}" for name, share in report["opponents"].items()]
     lines = [
         f"on {report['device']}{threads}{onednn}, {config['precision']}{graphs}",
-        f"cycle: {ddpg['turns']} turns of {config['matches']:,} matches against {', '.join(shares)}; "
-        f"{ddpg['updates']} updates with {report['transitions_per_batch']:,} snake-transitions",
+        f"cycle: {report['turns']} turns of {config['matches']:,} matches against {', '.join(shares)}, "
+        f"{report['learning_teams']:,} teams learn; "
+        f"{report['updates']} updates with {report['transitions_per_batch']:,} snake-transitions",
         f"network: {' -> '.join(map(str, (network['encoder'], *network['body'])))}; buffer: full, "
         f"{report['buffer_bytes'] / 2**20:,.0f} MiB on {report['buffer_on']}",
         "",

@@ -20,6 +20,11 @@ class Branch:
         self._stream = torch.cuda.Stream(device) if enabled and on_gpu else None
         self._worker = ThreadPoolExecutor(1, "branch") if enabled and not on_gpu and _halve_threads() else None
 
+    @property
+    def halves(self) -> bool:
+        """Whether work on a CPU is done in two halves at once."""
+        return self._worker is not None
+
     def run(self, work: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
         """Begin with a piece of work, on what the caller has asked for so far; the answer waits for its result."""
         if self._worker is not None:

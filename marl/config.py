@@ -19,6 +19,7 @@ MAX_SEED = 10**18  # torch and the arena count in 64 bits
 WHERE_FROM = (
     "device", "runs_dir", "run_name", "resume", "load_model", "load_model_run", "load_model_run_episode",
 )  # fmt: skip
+MODEL_SIZES = {"tiny": (64, 64), "small": (128, 128), "medium": (256, 128), "large": (512, 256), "huge": (1024, 512)}
 # Names of the command line that are not the field's own.
 ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy"}
 
@@ -29,36 +30,70 @@ class NetworkConfig:
 
     encoder: Literal["features", "planes"] | None = None
     """What a snake sees: a compact vector (auto on a CPU) or the whole board around its head (auto on a GPU)."""
+    kind: Literal["mlp", "cnn"] = "mlp"
+    """What reads it: a dense layer, or convolutions over the board, which go across its edges (planes only)."""
+    channels: tuple[int, ...] = (32, 32)
+    """Of the convolutions of kind cnn."""
+    model_size: Literal["tiny", "small", "medium", "large", "huge"] | None = None
+    """Widths of the body by name: 64,64, 128,128, 256,128, 512,256 or 1024,512."""
     body: tuple[int, ...] | None = None
     """Widths of the dense layers (auto: 128,128 on a CPU, 512,256 on a GPU)."""
+    messages: bool = False
+    """The three snakes tell each other what they see, behind the first layer of the actor's body."""
+    memory: int = 128
+    """Width of the LSTM behind the body (ppo_lstm only)."""
 
     def __post_init__(self) -> None:
-        if self.body is not None and (not self.body or min(self.body) < 1):
-            raise UserError(f"network.body is {','.join(map(str, self.body))}; allowed: widths from 1, like 128,128")
+        for name in ("body", "channels"):
+            widths = getattr(self, name)
+            if widths is not None and (not widths or min(widths) < 1):
+                raise UserError(f"network.{name} is {','.join(map(str, widths))}; allowed: widths from 1, like 128,128")
+        if self.body is not None and self.model_size is not None and self.body != MODEL_SIZES[self.model_size]:
+            raise UserError("network.body and network.model_size both say how wide the network is; give one of them")
+        if self.kind == "cnn" and self.encoder == "features":
+            raise UserError("network.kind is cnn, which reads a board; allowed with it: network.encoder planes")
+        _check("network", self, ("memory", _from(1)))
 
 
 @dataclass(frozen=True)
 class RewardConfig:
     """What a snake is rewarded for each turn. Lengths change by +1 for a bean and fall back at a death."""
 
-    own: float = 1.0
-    """Weight of the change of the own length: alone, this is the game's plain reward."""
-    mates: float = 0.15
-    """Weight of the change of the two mates' lengths."""
-    foes: float = 0.15
-    """Weight of the change of the three foes' lengths; counts against the snake."""
-    eat: float = 0.0
-    """Extra for eating a bean."""
-    die: float = 0.0
-    """Extra cost of dying."""
-    lead: float = 0.0
-    """Each turn: for leading; as much against the snake for trailing."""
-    win: float = 0.0
-    """At the end: for winning; as much against the snake for losing."""
+    preset: Literal["score", "team", "win", "shaped"] = "team"
+    """Weights that are left to it: score is the own length alone, the game's plain reward; team adds mates and foes;
+    win is the result alone; shaped rewards eating, leading and winning and punishes dying, too."""
+    own: float | None = None
+    """Weight of the change of the own length (score, team, shaped: 1)."""
+    mates: float | None = None
+    """Weight of the change of the two mates' lengths (team, shaped: 0.15)."""
+    foes: float | None = None
+    """Weight of the change of the three foes' lengths; counts against the snake (team, shaped: 0.15)."""
+    eat: float | None = None
+    """Extra for eating a bean (shaped: 0.2)."""
+    die: float | None = None
+    """Extra cost of dying (shaped: 0.5)."""
+    lead: float | None = None
+    """Each turn: for leading; as much against the snake for trailing (shaped: 0.01)."""
+    win: float | None = None
+    """At the end: for winning; as much against the snake for losing (win: 10, shaped: 3)."""
+    zero_sum: bool = False
+    """Subtract the mean reward of the three foes: what one team gains the other loses."""
 
     def weights(self) -> list[float]:
         """In the order of the columns in turn_loops.py."""
-        return [self.own, self.mates, self.foes, self.eat, self.die, self.lead, self.win]
+        names = ("own", "mates", "foes", "eat", "die", "lead", "win")
+        given = (getattr(self, name) for name in names)
+        chosen = [preset if own is None else own for own, preset in zip(given, REWARDS[self.preset], strict=True)]
+        return [*chosen, float(self.zero_sum)]
+
+
+# Preset -> own, mates, foes, eat, die, lead, win.
+REWARDS = {
+    "score": (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    "team": (1.0, 0.15, 0.15, 0.0, 0.0, 0.0, 0.0),
+    "win": (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 10.0),
+    "shaped": (1.0, 0.15, 0.15, 0.2, 0.5, 0.01, 3.0),
+}
 
 
 @dataclass(frozen=True)
@@ -129,6 +164,62 @@ class DdpgConfig:
 
 
 @dataclass(frozen=True)
+class PpoConfig:
+    """PPO: learns from what was just played, and forgets it."""
+
+    update_interval: int | None = None
+    """Env steps (turns of all matches of all ranks) between two rounds of updates (auto: 16 turns of each match)."""
+    batch_size: int | None = None
+    """Snake turns in a batch, per rank; what was played is dealt out in equal batches of about this size (auto: 1536,
+    GPU 65536). ppo_lstm deals out whole teams with all their turns."""
+    epochs: int | None = None
+    """How often each turn is learned from (auto: 2, GPU 1)."""
+    gamma: float = 0.97
+    """Discount of a turn."""
+    gae_lambda: float = 0.9
+    """How far advantages look past the critic's word: 0 one turn, 1 to the end."""
+    clip: float = 0.2
+    """A move whose chance has changed by more than this share is not pushed further."""
+    value_clip: float = 0.0
+    """As far as a value may move from what was said when it was played; 0: anywhere."""
+    value_weight: float = 0.5
+    """Weight of the value's loss beside the policy's."""
+    entropy: float = 0.005
+    """Weight of the entropy at the start: keeps the policy from settling too early."""
+    entropy_end: float = 0.0005
+    """Weight of the entropy at the end; it changes in a straight line."""
+    lr: float = 2e-3
+    """Learning rate."""
+    lr_end: float = 0.1
+    """Share of the learning rate that is left at the end of the run; it falls in a straight line."""
+    max_grad_norm: float = 0.5
+    """Gradients are scaled down to this norm; 0 leaves them alone."""
+    target_kl: float = 0.0
+    """Once the policy has moved further than this from the one that played, the rest of the round is left out, on all
+    ranks alike; 0: never."""
+
+    def __post_init__(self) -> None:
+        _check(
+            "ppo",
+            self,
+            ("update_interval", _from(1)),
+            ("batch_size", _from(1)),
+            ("epochs", _from(1)),
+            ("gamma", _between(0, 1)),
+            ("gae_lambda", _between(0, 1)),
+            ("clip", _from(0)),
+            ("value_clip", _from(0)),
+            ("value_weight", _from(0)),
+            ("entropy", _from(0)),
+            ("entropy_end", _from(0)),
+            ("lr", _from(0)),
+            ("lr_end", _between(0, 1)),
+            ("max_grad_norm", _from(0)),
+            ("target_kl", _from(0)),
+        )
+
+
+@dataclass(frozen=True)
 class EvalConfig:
     """Real matches with the best moves, played during training."""
 
@@ -138,6 +229,8 @@ class EvalConfig:
     """Matches against each opponent, sides swapped halfway."""
     eval_opponents: tuple[str, ...] = ("level0", "level1", "level2", "level3")
     """Whom to play; the mean share of the points chooses `best`."""
+    eval_gif: bool = True
+    """Put the best match of the last evaluation into TensorBoard as a moving picture; takes seconds."""
 
     def __post_init__(self) -> None:
         _check("evaluation", self, ("eval_interval", _from(0)), ("eval_matches", _from(1)))
@@ -179,8 +272,8 @@ class TrainConfig:
 
     config_version: int = CONFIG_VERSION
     """Of the names in here; a file that was written for other ones is refused."""
-    algo: Literal["ddpg"] = "ddpg"
-    """Which learner."""
+    algo: Literal["ddpg", "ppo", "ppo_lstm"] = "ddpg"
+    """Which learner; ppo_lstm is ppo with a memory of the match so far."""
     seed: int = 1
     """Everything random follows from it."""
     device: str = "auto"
@@ -188,7 +281,9 @@ class TrainConfig:
     precision: Literal["fp32", "bf16", "fp16"] | None = None
     """Of the matrix products (auto: bf16 on a GPU that has it, else fp32)."""
     matches: int | None = None
-    """Matches played at once, per rank; half as red, half as blue (auto: 256, GPU 4096)."""
+    """Matches played at once, per rank; half as red, half as blue (auto: 256, GPU 4096, with ppo 8192)."""
+    mask_reversal: bool = True
+    """Never choose the move that the game would replace by a random one."""
     episode_length: int = TURNS
     """Turns of a match: the game has 200."""
     max_minutes: float = 0.0
@@ -226,6 +321,7 @@ class TrainConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     ddpg: DdpgConfig = field(default_factory=DdpgConfig)
+    ppo: PpoConfig = field(default_factory=PpoConfig)
     evaluation: EvalConfig = field(default_factory=EvalConfig)
     ddp: DistributedConfig = field(default_factory=DistributedConfig)
 

@@ -97,6 +97,8 @@ def read(
         chooser = schema.options[prefer]
         chosen = [_value(chooser, s) for group in groups for s in group if schema.find(s.key) == [chooser]]
         section = chosen[-1] if chosen else chooser.default
+        while section not in schema.sections and "_" in section:
+            section = section.rpartition("_")[0]  # ppo_lstm is told by section ppo
     values = {path: option.default for path, option in schema.options.items()}
     for group in groups:
         given: dict[str, _Setting] = {}

@@ -12,7 +12,7 @@ Nothing here waits for the device, so a whole update can be one CUDA graph.
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -23,16 +23,13 @@ from arena.rules import TEAM
 from marl.branch import Branch
 from marl.config import DdpgConfig, NetworkConfig
 from marl.distributed import Ranks, Solo
-from marl.networks import Actor, Critics, lowest, value_of
-from marl.policy import legal
+from marl.networks import MOVES, Critics, actor_of, lowest, value_of
+from marl.policy import legal, shape_of
 from marl.precision import Precision
 from marl.replay_buffer import Batch, ReplayBuffer
+from marl.rollout import Rollout
 
 ALIGNED = 8
-LOGGED = (
-    "losses/critic", "losses/actor", "losses/entropy", "losses/value", "losses/actor_grad", "losses/critic_grad",
-    "losses/skipped",
-)  # fmt: skip
 
 
 def turns_of(batch_size: int) -> int:
@@ -43,6 +40,14 @@ def turns_of(batch_size: int) -> int:
 class Ddpg:
     """Actor, critics, their targets and optimisers."""
 
+    LOGGED = (
+        "losses/critic", "losses/actor", "losses/entropy", "losses/value", "losses/actor_grad", "losses/critic_grad",
+        "losses/skipped",
+    )  # fmt: skip
+    SHOWN: ClassVar = {"critic": "losses/critic", "actor": "losses/actor"}  # label -> what is logged
+    answers = MOVES
+    note = None  # of a turn nothing more is kept than what every buffer keeps
+
     def __init__(
         self,
         config: DdpgConfig,
@@ -52,14 +57,15 @@ class Ddpg:
         precision: Precision,
         sync_freq: int = 1,
         seed: int = 1,
+        masked: bool = True,
     ) -> None:
-        self.config, self.buffer, self.encoder = config, buffer, buffer.encoder
+        self.config, self.buffer, self.encoder, self._masked = config, buffer, buffer.encoder, masked
         self._group, self._precision, self._sync_freq = group, precision, sync_freq
         device = buffer.device
         torch.manual_seed(seed)  # first weights only: everything else that is random is drawn by number
-        body = network.body
-        critics = Critics(1 + config.twin, self.encoder, body, config.critic_form, config.critic == "team")
-        self.raw_actor, self.raw_critics = Actor(self.encoder, body).to(device), critics.to(device)
+        self.shape = shape_of(network, MOVES)
+        critics = Critics(1 + config.twin, self.encoder, self.shape, config.critic_form, config.critic == "team")
+        self.raw_actor, self.raw_critics = actor_of(self.encoder, self.shape).to(device), critics.to(device)
         self.actor, self.critics = group.wrap(self.raw_actor), group.wrap(self.raw_critics)
         # Copies of what all ranks agree on after wrapping.
         self.target_actor, self.target_critics = (
@@ -68,7 +74,8 @@ class Ddpg:
         self.actor_optimizer = precision.optimizer(self.raw_actor.parameters(), config.a_lr)
         self.critic_optimizer = precision.optimizer(self.raw_critics.parameters(), config.c_lr)
         self.sampler = buffer.sampler(turns_of(config.batch_size), config.n_step, config.gamma)
-        self.sums = torch.zeros(len(LOGGED), device=device)  # of this rank's batches since `logged` was asked
+        self.turns, self.updates, self.rows = config.turns, config.updates, turns_of(config.batch_size)
+        self.sums = torch.zeros(1 + len(self.LOGGED), device=device)  # batches of this rank, and sums over them
         self._in_a_row = torch.zeros((), device=device)  # steps that were skipped, up to now
         self._online = [*self.raw_actor.parameters(), *self.raw_critics.parameters()]
         self._targets = [*self.target_actor.parameters(), *self.target_critics.parameters()]
@@ -77,14 +84,20 @@ class Ddpg:
         # actor's part while its own changes it.
         self._beside = Branch(device, group.world == 1 and group.backend is None and config.critic_form == "heads")
 
+    def attach(self, rollout: Rollout) -> None:
+        """Any matches will do: nothing is remembered of them but what the buffer holds."""
+
     def act(self, rows: torch.Tensor) -> torch.Tensor:
         """Logits of the moves for what snakes see."""
         return self._beside.in_halves(self._act, rows)
 
-    @torch.no_grad()
     def _act(self, rows: torch.Tensor) -> torch.Tensor:
-        with self._precision.cast():
-            return self.raw_actor(self._precision.narrow(rows))
+        return self._precision.step_of(self.raw_actor, rows, None, None)[0]
+
+    def learn(self) -> None:
+        """One round of updates."""
+        for _ in range(self.updates):
+            self.update()
 
     def update(self) -> None:
         """Learn from one batch; with sync_freq, step and exchange gradients at every so many."""
@@ -117,7 +130,7 @@ class Ddpg:
         skipped = (both - both).ne(0).float()  # 1 if one of them is not finite
         if step:
             self._in_a_row.add_(1).mul_(skipped)
-        logged = (critic_loss, actor_loss, entropy, value, actor_norm, critic_norm, skipped)
+        logged = (torch.ones_like(skipped), critic_loss, actor_loss, entropy, value, actor_norm, critic_norm, skipped)
         self.sums += torch.stack([number.detach() for number in logged]).nan_to_num(0.0, 0.0, 0.0)
 
     def _descend(self, optimizer: Optimizer, loss: torch.Tensor, step: bool) -> torch.Tensor:
@@ -134,7 +147,7 @@ class Ddpg:
     def _next_shares(self, next_rows: torch.Tensor) -> torch.Tensor:
         with self._precision.cast():
             logits = self.target_actor(next_rows)
-        return legal(logits, next_rows, self.encoder).softmax(-1)
+        return self._legal(logits, next_rows).softmax(-1)
 
     @torch.no_grad()
     def _target(self, batch: Batch, next_rows: torch.Tensor, next_shares: torch.Tensor) -> torch.Tensor:
@@ -142,6 +155,9 @@ class Ddpg:
             values = self.target_critics(next_rows, next_shares)
         value = lowest(value_of(values.float(), next_shares))
         return batch.returns + batch.discounts[:, None] * value
+
+    def _legal(self, logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return legal(logits, rows, self.encoder) if self._masked else logits.float()
 
     def _logits(self, rows: torch.Tensor) -> torch.Tensor:
         with self._precision.cast():
@@ -151,7 +167,7 @@ class Ddpg:
         self, logits: Callable[[], torch.Tensor], values: torch.Tensor, rows: torch.Tensor, step: bool
     ) -> tuple[torch.Tensor, ...]:
         """Loss, entropy, value and norm of the gradients."""
-        log_shares = legal(logits(), rows, self.encoder).log_softmax(-1)
+        log_shares = self._legal(logits(), rows).log_softmax(-1)
         shares = log_shares.exp()
         value = lowest(value_of(self._values_for_actor(values, rows, shares), shares)).mean()
         entropy = -(shares * log_shares).sum(-1).mean()
@@ -172,16 +188,39 @@ class Ddpg:
         self.raw_critics.requires_grad_(True)
         return values
 
-    def set_lr(self, factor: float) -> None:
-        """Learning rates as configured, times the factor."""
+    def epsilon(self, episodes: int) -> float:
+        """Share of random moves after so many episodes."""
+        config = self.config
+        return max(config.epsilon_min, config.epsilon * config.epsilon_speed**episodes)
+
+    @property
+    def warmup_turns(self) -> int:
+        """Turns before the first update."""
+        return max(self.config.warmup_turns, self.config.n_step + 1)
+
+    def follow(self, lr_factor: float, share_done: float) -> None:
+        """Learning rates at this point of the run."""
+        factor = lr_factor * (1 - (1 - self.config.lr_end) * share_done)
         for optimizer, rate in ((self.actor_optimizer, self.config.a_lr), (self.critic_optimizer, self.config.c_lr)):
             self._precision.set_lr(optimizer, rate * factor)
 
     def logged(self) -> torch.Tensor:
-        """Sums of LOGGED over the updates since the last call, and the steps just skipped in a row; on the device."""
+        """Batches, sums of LOGGED over them since the last call, and the steps just skipped in a row; on the device."""
         sums = torch.cat((self.sums, self._in_a_row[None]))
         self.sums.zero_()
         return sums
+
+    def last_batch(self) -> dict[str, torch.Tensor]:
+        """What the last update was made of."""
+        return vars(self.sampler.batch)
+
+    def rates(self) -> str:
+        """Learning rates as configured."""
+        return f"{self.config.a_lr:g}, {self.config.c_lr:g}"
+
+    def lower_rates(self) -> str:
+        """Flags that make the next attempt more careful."""
+        return f"--a_lr {self.config.a_lr / 3:.1g} --c_lr {self.config.c_lr / 3:.1g}"
 
     def networks(self) -> dict[str, nn.Module]:
         """All that has weights, by name."""
@@ -210,9 +249,24 @@ class Ddpg:
             "actor_optimizer": self._precision.state_dict(self.actor_optimizer),
             "critic_optimizer": self._precision.state_dict(self.critic_optimizer),
             "in_a_row": self._in_a_row,
+            "batches": self.buffer.counts[1:],  # they are drawn by number: none is drawn twice
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._precision.load_state_dict(self.actor_optimizer, state["actor_optimizer"])
         self._precision.load_state_dict(self.critic_optimizer, state["critic_optimizer"])
         self._in_a_row.copy_(state["in_a_row"])
+        self.buffer.counts[1:] = state["batches"]
+
+    @property
+    def bytes(self) -> int:
+        """Of what rank_state holds."""
+        return self.buffer.bytes
+
+    def rank_state(self) -> dict[str, Any]:
+        """What this rank alone knows, beside its matches."""
+        return {"buffer": self.buffer.state_dict(), "sums": self.sums}
+
+    def load_rank_state(self, state: dict[str, Any]) -> None:
+        self.buffer.load_state_dict(state["buffer"])
+        self.sums.copy_(state["sums"])

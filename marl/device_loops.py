@@ -1,4 +1,4 @@
-"""Calls a loop of turn_loops.py where its tensors are: compiled for the CPU, or as a kernel on their GPU."""
+"""Calls a loop of turn_loops.py or ppo_loops.py where its tensors are: compiled for the CPU, or as a GPU's kernel."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from marl import turn_loops
+from marl import ppo_loops, turn_loops
 
 
 def bind(name: str, items: int, device: torch.device, *arguments: Any) -> Callable[[], None]:
@@ -17,4 +17,5 @@ def bind(name: str, items: int, device: torch.device, *arguments: Any) -> Callab
 
         return partial(launch, getattr(turn_kernels, name), items, device, *arguments)
     arrays = tuple(a.numpy() if isinstance(a, torch.Tensor) else a for a in arguments)
-    return partial(getattr(turn_loops, name), *arrays)
+    loop = getattr(turn_loops, name, None) or getattr(ppo_loops, name)
+    return partial(loop, *arrays)

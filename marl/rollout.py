@@ -12,73 +12,102 @@ import numpy as np
 import torch
 
 from arena import BatchArena
-from arena.rules import SNAKES, TEAM, TURNS
+from arena.rules import SNAKES, TEAM, TURN, TURNS
 from marl import device_loops
-from marl.replay_buffer import ReplayBuffer
+from marl.line_up import LineUp
+from marl.turn_buffer import TurnBuffer
+from marl.turn_loops import MOVES, NOBODY
 from opponents import loops
 from opponents.scheduler import Mix
 from opponents.scripted import SCRIPTED
 
-Policy = Callable[[torch.Tensor], torch.Tensor]  # what snakes see [N, W] to the logits of their moves [N, 4]
+Policy = Callable[[torch.Tensor], torch.Tensor]  # what snakes see [N, W] to the logits of their moves [N, 4 or more]
 
 
 class Results(NamedTuple):
     """What finished since the last time it was asked for, on this rank; tensors on the device."""
 
-    tally: torch.Tensor  # [opponents, 3] wins, draws, losses
+    tally: torch.Tensor  # [opponents, 3] wins, draws, losses, by the opponents' numbers
     rewards: torch.Tensor  # [3] sums over the finished matches, by snake
 
 
+def seats_of(slots: torch.Tensor, sides: torch.Tensor) -> torch.Tensor:
+    """The seats of teams, three each."""
+    return (slots.long()[:, None] * SNAKES + sides.long()[:, None] * TEAM + torch.arange(TEAM)).flatten().int()
+
+
 class Rollout:
-    """B matches, and what each of them is about."""
+    """B matches, and what each of them is about.
+
+    Opponents are numbered: those of the schedule, then the places of past selves, then the team itself, then nobody.
+    """
 
     def __init__(
         self,
-        matches: int,
+        line_up: LineUp,
         opponents: Sequence[str],
         weights: Sequence[float],
-        buffer: ReplayBuffer,
+        buffer: TurnBuffer,
         seed: int,
         rank: int = 0,
         world: int = 1,
         first_match: int = 0,
+        answers: int = MOVES,
+        masked: bool = True,
     ) -> None:
-        device = buffer.device
-        self.opponents = tuple(opponents)
+        device, matches = buffer.device, line_up.matches
+        self.opponents, self.line_up, self.masked = tuple(opponents), line_up, masked
         self.matches, self.all_matches, self.buffer, self.encoder = matches, matches * world, buffer, buffer.encoder
         first_match += rank * matches
         self.arena = BatchArena(matches, device, seed, first_match, stride=self.all_matches)
         slots = torch.arange(rank * matches, (rank + 1) * matches)
         self._stagger_at = (slots * TURNS // self.all_matches).to(device)
+        # Teams that learn: one in every match, and the other ones of matches where both do.
+        self.slot = torch.tensor([*range(matches), *line_up.both], dtype=torch.int32)
         side = slots % 2
-        here = (torch.arange(matches) * SNAKES)[:, None] + torch.arange(TEAM)
-        self.seats = (here + TEAM * side[:, None]).flatten().int().to(device)
-        away = (here + TEAM * (1 - side[:, None])).flatten().int().to(device)
-        self.rows = torch.zeros(matches * TEAM, self.encoder.width, dtype=buffer.dtype, device=device)
-        self.logits = torch.zeros(matches * TEAM, 4, device=device)
+        self.side = torch.cat((side, 1 - side[list(line_up.both)])).to(torch.uint8)
+        self.seats = seats_of(self.slot, self.side).to(device)
+        self._away = seats_of(torch.arange(matches), 1 - side).to(device)
+        past, alone = [list(place) for place in line_up.past], list(line_up.alone)
+        self.past = [seats_of(torch.tensor(place), 1 - side[place]).to(device) for place in past]
+        self.alone = seats_of(torch.tensor(alone, dtype=torch.int64), 1 - side[alone]).to(device)
+        self.slot, self.side = self.slot.to(device), self.side.to(device)
+        fixed = torch.full((matches,), NOBODY, dtype=torch.int16)
+        for number, place in enumerate((*line_up.past, line_up.both + line_up.alone), len(self.opponents)):
+            fixed[list(place)] = number
+        self.fixed = fixed.to(device)
+        self.columns = len(self.opponents) + len(line_up.past) + 2
+        self.rows = torch.zeros(len(self.seats), self.encoder.width, dtype=buffer.dtype, device=device)
+        self.answers = torch.zeros(len(self.seats), answers, device=device)  # the network's: logits, and maybe a value
         self.moves = torch.zeros(matches, SNAKES, dtype=torch.int8, device=device)
         self.epsilon = torch.zeros(1, device=device)
         self.which = torch.zeros(matches, dtype=torch.uint8, device=device)  # number of the opponent
         self._edges = torch.ones(len(self.opponents), dtype=torch.float64, device=device)
         self._totals = torch.zeros(matches, 2, TEAM, device=device)
-        self._tally = torch.zeros(matches, len(self.opponents), 3, dtype=torch.int64, device=device)
-        self._bind(side.to(torch.uint8).to(device), away, torch.tensor(weights, device=device))
+        self._tally = torch.zeros(matches, self.columns, 3, dtype=torch.int64, device=device)
+        self._bind(torch.tensor(weights, device=device))
         self._turns = 0
         self._met = dict.fromkeys(range(len(self.opponents)), 0)  # opponent -> last turn at which it was in the mix
+        self.others: list[Callable[[], None]] = []  # write the moves of networks that play and do not learn
 
-    def _bind(self, side: torch.Tensor, away: torch.Tensor, weights: torch.Tensor) -> None:
+    def _bind(self, weights: torch.Tensor) -> None:
         arena, buffer, device = self.arena, self.buffer, self.arena.device
         state, keys, events = arena.state, arena.keys, arena.events
-        self._meet = device_loops.bind("meet_all", self.matches, device, state, keys, self._edges, self.which)
-        drawn = (state, keys, self.seats, self.logits, self.epsilon, self.moves)
-        self._draw = device_loops.bind("draw_all_moves", len(self.seats), device, *drawn)
-        turn = (state, self.moves, *events, side, self.which, weights)
+        met = (state, keys, self._edges, self.fixed, self.which)
+        self._meet = device_loops.bind("meet_all", self.matches, device, *met)
+        self._draw = self.drawing(self.seats, self.answers, self.epsilon)
+        turn = (state, self.moves, *events, self.slot, self.side, self.which, weights)
         rows = (buffer.counts, buffer.moves, buffer.rewards, buffer.over, self._totals, self._tally)
-        self._finish = device_loops.bind("finish_all", self.matches, device, *turn, *rows)
+        self._finish = device_loops.bind("finish_all", len(self.slot), device, *turn, *rows)
         self._answers = [
-            loops.bind(SCRIPTED[name], arena, away, self.moves, 0.0, self.which, i)
+            loops.bind(SCRIPTED[name], arena, self._away, self.moves, 0.0, self.which, i)
             for i, name in enumerate(self.opponents)
         ]
+
+    def drawing(self, seats: torch.Tensor, answers: torch.Tensor, epsilon: torch.Tensor) -> Callable[[], None]:
+        """A call that draws the moves of seats from what a network answered."""
+        drawn = (self.arena.state, self.arena.keys, seats, answers, epsilon, self.masked, self.moves)
+        return device_loops.bind("draw_all_moves", len(seats), self.arena.device, *drawn)
 
     def start(self, actor: Policy | None = None) -> None:
         """Start all matches and bring them to different turns, so that every stretch of turns is alike.
@@ -95,6 +124,8 @@ class Rollout:
     def mix(self, mix: Mix) -> None:
         """Whom matches meet that start from now on."""
         shares = [mix.get(name, 0.0) for name in self.opponents]
+        if not any(shares):  # all are past selves: what rounding leaves over meets the easiest
+            shares[0] = 1.0
         self._edges.copy_(torch.from_numpy(np.cumsum(shares)), non_blocking=True)
         for i, share in enumerate(shares):
             if share > 0:
@@ -102,11 +133,13 @@ class Rollout:
             elif self._met[i] == -1:
                 self._met[i] = self._turns
 
-    def play_turn(self, actor: Policy) -> None:
-        """One turn of every match, from what the snakes see to the row in the buffer."""
+    def play_turn(self, actor: Policy, note: Callable[[], None] | None = None) -> None:
+        """One turn of every match, from what the snakes see to the row in the buffer; `note` is called in between."""
         arena, buffer = self.arena, self.buffer
         self._choose_moves(actor)
         buffer.write_observations(self.rows)
+        if note is not None:
+            note()
         arena.play_turn(self.moves)
         self._finish()
         buffer.advance()
@@ -116,12 +149,25 @@ class Rollout:
     def _choose_moves(self, actor: Policy | None) -> None:
         self._meet()
         if actor is not None:
-            self.arena.observe(self.encoder.name, self.seats, out=self.rows)
-            self.logits.copy_(actor(self.rows))
+            self.answers.copy_(actor(self.look()))
         self._draw()
         for i, answer in enumerate(self._answers):
             if self._may_be_met(i):
                 answer()
+        for play in self.others:
+            play()
+
+    def look(self) -> torch.Tensor:
+        """What the snakes that learn see now; always the same tensor."""
+        return self.arena.observe(self.encoder.name, self.seats, out=self.rows)
+
+    def begins(self) -> torch.Tensor:
+        """[B]: whether the match is about to play its first turn."""
+        return self.arena.state[:, TURN] == 0
+
+    def forget(self, place: int) -> None:
+        """Matches with the past self of a place count for nobody: another one takes over."""
+        self.which.masked_fill_(self.which == len(self.opponents) + place, self.columns - 1)
 
     def results(self) -> Results:
         """Results since the last call."""

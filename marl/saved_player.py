@@ -1,28 +1,19 @@
-"""Players from files: the team of a run, of a checkpoint, or of a snapshot."""
+"""Players from files: the team of a run, of a checkpoint, or of a snapshot, and the champions."""
 
 from pathlib import Path
 
-from arena.batch import encoder_named
-from marl import checkpoint
-from marl.errors import UserError
-from marl.networks import Actor
-from marl.policy import PolicyPlayer
+from marl import checkpoint, snapshot
+from marl.policy import PolicyPlayer, actor_from
+from opponents.players import champion
 
 
 def load_player(path: str) -> PolicyPlayer:
-    """The team that a run folder (its `best`), a checkpoint folder or a pointer file in it holds."""
+    """The team that a run folder (its `best`), a checkpoint folder, a pointer file in it or a snapshot holds; or a
+    champion's name."""
+    frozen = champion(path)
+    if frozen is not None or path.endswith(snapshot.SUFFIX):
+        return snapshot.read(frozen or Path(path), path)
     found = checkpoint.load(checkpoint.resolve(Path(path), prefer=checkpoint.BEST))
-    about = found.manifest
-    encoder = encoder_named(about.get("encoder"))
-    if encoder.version != about.get("encoder_version"):
-        raise UserError(
-            f"{found.path} was trained on version {about.get('encoder_version')} of encoder {encoder.name}; "
-            f"this program has version {encoder.version}: train again, or use the program it was trained with"
-        )
     weights = {key.removeprefix("actor."): t for key, t in found.weights.items() if key.startswith("actor.")}
-    try:
-        actor = Actor(encoder, about["body"])
-        actor.load_state_dict(weights)
-    except (RuntimeError, KeyError, TypeError):
-        raise UserError(f"{found.path}: its weights are not those of the network that it names") from None
-    return PolicyPlayer(actor.requires_grad_(False), encoder, path.rstrip("/"))
+    actor, encoder = actor_from(found.manifest, weights, str(found.path))
+    return PolicyPlayer(actor, encoder, path.rstrip("/"))

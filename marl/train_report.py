@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from marl.checkpoint import Checkpoint
+    from marl.networks import Shape
     from marl.trainer import Trainer
 
 CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
@@ -18,29 +19,30 @@ def banner(
     """What is about to run."""
     import torch
 
-    config, group, buffer = trainer.config, trainer.group, trainer.buffer
-    ddpg, ddp = config.ddpg, config.ddp
+    config, group, buffer, learner = trainer.config, trainer.group, trainer.buffer, trainer.learner
+    ddp = config.ddp
     device = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU"
     threads = f", {torch.get_num_threads()} threads, oneDNN {'on' if onednn else 'off'}" if onednn is not None else ""
-    rows = 3 * len(trainer.learner.sampler.batch.here)
+    rows = 3 * learner.rows
     effective = rows * group.world * ddp.sync_freq
-    weights = sum(p.numel() for p in trainer.learner.raw_actor.parameters())
+    weights = sum(p.numel() for p in learner.raw_actor.parameters())
     evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
     evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
-    body = " -> ".join(map(str, config.network.body))
-    size = f"{3 * buffer.turns * buffer.matches:,} transitions, {buffer.bytes / 2**20:,.0f} MiB"
+    body = " -> ".join(_layers(learner.shape))
+    size = f"{3 * buffer.turns * buffer.teams:,} transitions, {buffer.bytes / 2**20:,.0f} MiB"
     schedule = f"{config.schedule.strategy} over {config.schedule.max_episodes:,} episodes"
     lines = [
         ("run", str(trainer.folder)),
         ("device", f"{device} ({group.device}), {config.precision}{threads}"),
         ("ranks", f"{group.world}" + (f" over {group.backend}" if group.backend else ", one process")),
+        ("learner", config.algo),
         ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
         ("matches", f"{config.matches:,} per rank, {trainer.rollout.all_matches:,} in all"),
         ("batch", f"{rows:,} x {group.world} ranks x sync_freq {ddp.sync_freq} = {effective:,} snake transitions"),
-        ("cycle", f"{ddpg.turns} turns, {ddpg.updates} updates"),
-        ("learning rates", f"{ddpg.a_lr:g}, {ddpg.c_lr:g}; scaling {ddp.lr_scaling}, warm-up {ddp.lr_warmup} updates"),
+        ("cycle", f"{learner.turns} turns, {learner.updates} updates"),
+        ("learning rates", f"{learner.rates()}; scaling {ddp.lr_scaling}, warm-up {ddp.lr_warmup} updates"),
         ("buffer", f"{size} on {buffer.storage} per rank"),
-        ("opponents", schedule + (evasion if evades else "")),
+        ("opponents", schedule + (evasion if evades else "") + _others(trainer)),
     ]
     if settings and group.backend == "nccl":
         lines.append(("set for NCCL", " ".join(f"{name}={value}" for name, value in settings.items())))
@@ -91,6 +93,22 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
             ("measure it", f"{_python()} -m marl eval --home {folder} --away level2"),
         ],
     )
+
+
+def _others(trainer: "Trainer") -> str:
+    """Shares of the matches that do not follow the ladder."""
+    line_up = trainer.rollout.line_up
+    itself, past = len(line_up.both) + len(line_up.alone), sum(map(len, line_up.past))
+    shares = [(itself, f"itself{', learning on both sides' if line_up.both else ''}"), (past, "its past selves")]
+    return "".join(f"; {count / line_up.matches:.0%} against {whom}" for count, whom in shares if count)
+
+
+def _layers(shape: "Shape") -> list[str]:
+    """An actor's layers in a few words."""
+    first, *rest = map(str, shape.body)
+    convolutions = [f"convolution {channels}" for channels in shape.channels]
+    messages = ["messages"] if shape.messages else []
+    return [*convolutions, first, *messages, *rest, *([f"LSTM {shape.memory}"] if shape.memory else [])]
 
 
 def _python() -> str:

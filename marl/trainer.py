@@ -15,26 +15,24 @@ from typing import Any
 import torch
 
 from arena.batch import encoder_named
-from arena.rng import match_key
-from arena.rules import TEAM
 from marl import checkpoint, policy
-from marl.autoscale import free_memory
+from marl.account import Account, packed, unpacked
 from marl.config import TrainConfig
 from marl.console import Console, Quiet
-from marl.ddpg import LOGGED, Ddpg
 from marl.distributed import Ranks, Solo, lr_factor, on_main, warmup
 from marl.errors import UserError
 from marl.evaluation import Evaluation, evaluate
 from marl.graphs import DDP_WARM_UPS, WARM_UPS, Captured
+from marl.learners import learner_of, line_up_of
 from marl.metrics import Metrics, Silent, gpu_gauges
+from marl.past_selves import PastSelves, read_pool
+from marl.place import Place
 from marl.precision import Precision
-from marl.replay_buffer import ReplayBuffer
 from marl.rollout import Rollout
 from marl.saving import Saver, on_host
 from marl.stopwatch import Stopwatch
 from opponents.scheduler import Scheduler
 
-BUFFER_KEYS = 1 << 40  # batch draws follow from match numbers that no match has: this and the rank
 SKIPS_IN_A_ROW = 20  # as many as fp16 may need to find its scale
 BAD_BATCH = "not_finite.pt"
 SPARE_MATCHES = 3  # rounds of all slots that a resumed run leaves out: cut off at the start, and going on at the end
@@ -77,22 +75,26 @@ class Trainer:
         if config.load_model:
             self.progress.best = Progress.best  # of another run
         self.scheduler = Scheduler(config.schedule)
-        self.buffer = _buffer(config, group)
-        first_match = self.progress.next_match
+        line_up, precision = line_up_of(config, self.scheduler), Precision(config.precision, self.device)
+        self.learner = learner_of(config, line_up, group, precision)
+        self.buffer = self.learner.buffer
         self.rollout = Rollout(
-            config.matches,
+            line_up,
             self.scheduler.reachable(),
             config.reward.weights(),
             self.buffer,
             config.seed,
             group.rank,
             group.world,
-            first_match,
+            self.progress.next_match,
+            self.learner.answers,
+            config.mask_reversal,
         )
-        precision = Precision(config.precision, self.device)
-        self.learner = Ddpg(
-            config.ddpg, config.network, self.buffer, group, precision, config.ddp.sync_freq, config.seed
-        )
+        self.learner.attach(self.rollout)
+        self.past = PastSelves(self.rollout, self.learner, precision, self.scheduler, config.seed)
+        myself = [Place(self.learner.raw_actor, self.rollout, self.rollout.alone, precision)] if line_up.alone else []
+        self._places = [*self.past.places, *myself]
+        self.rollout.others = [place.play for place in self._places]
         self.exact = False  # whether matches and buffer go on as well
         if state:
             self._take_over(resumed, state)
@@ -101,7 +103,7 @@ class Trainer:
         graphs = config.graphs and self.buffer.storage == self.device
         self._play = Captured(self._play_turns, self.device, graphs)
         warm_ups = WARM_UPS if group.backend is None else DDP_WARM_UPS
-        self._learn = Captured(self._make_updates, self.device, graphs and group.backend != "gloo", warm_ups)
+        self._learn = Captured(self.learner.learn, self.device, graphs and group.backend != "gloo", warm_ups)
         now = state if self.exact else {}
         self._first = Progress(**now.get("first", asdict(self.progress)))  # when these matches were started
         self._logged = Progress(**now.get("logged", asdict(self.progress)))
@@ -119,12 +121,13 @@ class Trainer:
             self.learner.load_state_dict(state["learner"])
         except (RuntimeError, ValueError, KeyError):  # torch tells it tensor by tensor
             raise UserError(
-                f"{resumed.path} holds other networks than these flags ask for; leave out --encoder, --body, --critic, "
-                "--critic_form and --twin to go on with its own, or start a new run"
+                f"{resumed.path} holds other networks than these flags ask for; leave out --algo, --critic, "
+                "--critic_form, --twin and all flags of the network to go on with its own, or start a new run"
             ) from None
         if state["schedule"]["strategy"] == self.scheduler.config.strategy:  # another one starts by itself
             self.scheduler.load_state_dict(state["schedule"])
-        self.buffer.counts[1] = self.progress.updates  # batches are drawn by number: none is drawn twice
+            pool = on_main(self.group, lambda: read_pool(resumed.path.parents[1], state["past_selves"]["pool"]))
+            self.past.load_state_dict(state["past_selves"], pool)
 
     def _take_over_matches(self, resumed: checkpoint.Checkpoint) -> bool:
         """Go on with the very matches and buffer of the checkpoint, if all ranks can."""
@@ -134,8 +137,10 @@ class Trainer:
         if self.group.any(part.get("fits") != self._fits()):
             return False
         self.rollout.load_state_dict(part["rollout"])
-        self.buffer.load_state_dict(part["buffer"])
-        self.learner.sums.copy_(part["sums"])
+        self.learner.load_rank_state(part["learner"])
+        for place, memory in zip(self._places, part["places"], strict=True):
+            if memory is not None:
+                place.memory.copy_(memory)
         return True
 
     def _fits(self) -> dict[str, Any]:
@@ -143,7 +148,10 @@ class Trainer:
         config = self.config
         sizes = {"seed": config.seed, "matches": config.matches, "turns": self.buffer.turns}
         encoder = {"encoder": self.encoder.name, "encoder_version": self.encoder.version}
-        return {**sizes, **encoder, "opponents": list(self.rollout.opponents)}
+        line_up = self.rollout.line_up
+        seats = {"both": len(line_up.both), "alone": len(line_up.alone), "past": len(line_up.past)}
+        rewards = {"rewards": config.reward.weights()}
+        return {**sizes, **encoder, **seats, **rewards, "opponents": list(self.rollout.opponents)}
 
     def run(self) -> str:
         """Train to the end of the schedule, of the time, or until a signal; returns which of them it was."""
@@ -153,10 +161,12 @@ class Trainer:
             self.saver.close()  # a rank that is lost, or any mistake, costs no checkpoint that was begun
 
     def _run(self) -> str:
-        self._stopwatch = Stopwatch(self.progress.seconds)
         self._prepare()
         if not self.exact:
+            self._renew_past_selves()
             self.rollout.start(self.learner.act)
+        self._stopwatch = Stopwatch(self.progress.seconds)  # compiling and bringing matches apart are not training
+        if not self.exact:
             self._fill_buffer()
         self._agree()
         ended = self.over() if self.progress.updates else ""  # it may have been stopped while it was closed
@@ -176,8 +186,7 @@ class Trainer:
     @property
     def epsilon(self) -> float:
         """Share of random moves at this point."""
-        ddpg = self.config.ddpg
-        return max(ddpg.epsilon_min, ddpg.epsilon * ddpg.epsilon_speed**self.progress.episodes)
+        return self.learner.epsilon(self.progress.episodes)
 
     @property
     def share_done(self) -> float:
@@ -192,8 +201,7 @@ class Trainer:
 
     def _fill_buffer(self) -> None:
         """Turns before the first update; a resumed run fills its buffer anew before it goes on."""
-        ddpg = self.config.ddpg
-        for _ in range(math.ceil(max(ddpg.warmup_turns, ddpg.n_step + 1) / ddpg.turns)):
+        for _ in range(math.ceil(self.learner.warmup_turns / self.learner.turns)):
             self._cycle(learn=False)
 
     def _cycle(self, learn: bool = True) -> None:
@@ -201,8 +209,8 @@ class Trainer:
         self._prepare()
         group.doing = "playing"
         self._play()
-        progress.turns += config.ddpg.turns
-        progress.env_steps += config.ddpg.turns * self.rollout.all_matches
+        progress.turns += self.learner.turns
+        progress.env_steps += self.learner.turns * self.rollout.all_matches
         turns = progress.turns - self._first.turns
         progress.episodes = self._first.episodes + self.rollout.episodes(turns)
         progress.next_match = self._first.next_match + self.rollout.all_matches * (
@@ -210,10 +218,10 @@ class Trainer:
         )
         if learn:
             factor = lr_factor(config.ddp.lr_scaling, group.world) * warmup(progress.updates, config.ddp.lr_warmup)
-            self.learner.set_lr(factor * (1 - (1 - config.ddpg.lr_end) * self.share_done))
+            self.learner.follow(factor, self.share_done)
             group.doing = "an update"
             self._learn()
-            progress.updates += config.ddpg.updates
+            progress.updates += self.learner.updates
         progress.seconds = self._stopwatch.seconds
 
     def _prepare(self) -> None:
@@ -225,19 +233,15 @@ class Trainer:
         self.rollout.epsilon.fill_(self.epsilon)
 
     def _play_turns(self) -> None:
-        for _ in range(self.config.ddpg.turns):
-            self.rollout.play_turn(self.learner.act)
-
-    def _make_updates(self) -> None:
-        for _ in range(self.config.ddpg.updates):
-            self.learner.update()
+        for _ in range(self.learner.turns):
+            self.rollout.play_turn(self.learner.act, self.learner.note)
 
     # --- between cycles
 
     def _between_cycles(self) -> None:
         config, progress = self.config, self.progress
         every = config.ddp.check_sync
-        if every and progress.updates // every != (progress.updates - config.ddpg.updates) // every:
+        if every and progress.updates // every != (progress.updates - self.learner.updates) // every:
             self.group.doing = "comparing parameters"
             self.group.check_sync(self.learner.named_weights(), f"update {progress.updates}")
         intervals = {"log": config.log_interval, "eval": config.evaluation.eval_interval, "save": config.save_interval}
@@ -292,55 +296,51 @@ class Trainer:
         """Read what has added up on the devices of all ranks; the only wait for the device between evaluations."""
         progress, before, group = self.progress, self._logged, self.group
         group.doing = "logging"
-        tally, rewards = self.rollout.results()
-        sums = group.sum_(torch.cat((tally.flatten().double(), rewards.double(), self.learner.logged().double())))
-        *sums, in_a_row = sums.tolist()
-        losses = dict(zip(LOGGED, sums[-len(LOGGED) :], strict=True))
-        updates = max(1, (progress.updates - before.updates) * group.world)
-        values = {name: value / updates for name, value in losses.items()}
-        self._judge_skipped(losses["losses/skipped"] / group.world, in_a_row / group.world)
-        snakes = [sums[tally.numel() + k] for k in range(TEAM)]
-        finished = sum(sums[: tally.numel()]) or 1
-        for i, name in enumerate(self.rollout.opponents):
-            wins, draws, losses_ = (round(n) for n in sums[3 * i : 3 * i + 3])
-            if wins + draws + losses_:
-                self.scheduler.record(name, wins, draws, losses_)
-                values[f"win_rate/{name}"] = wins / (wins + draws + losses_)
-        seconds = max(1e-9, progress.seconds - before.seconds)
+        sums = group.sum_(packed(self.rollout.results(), self.learner.logged()))
+        opponents = (*self.rollout.opponents, *self.past.names)
+        account = unpacked(sums, opponents, self.learner.LOGGED, group.world)
+        self._judge_skipped(account)
+        for name, (wins, draws, losses) in account.matches.items():
+            self.scheduler.record(name, wins, draws, losses)
+        self._renew_past_selves()
+        seconds, updates = max(1e-9, progress.seconds - before.seconds), progress.updates - before.updates
         rate = (progress.env_steps - before.env_steps) / seconds
-        level = self.scheduler.level(progress.episodes)
-        values |= {f"reward/snake{k}": reward / finished for k, reward in enumerate(snakes)}
-        values["reward/total"] = sum(snakes) / finished
+        values = account.values()
         values |= {"train/epsilon": self.epsilon, "train/opponent_level": self.scheduler.rung(progress.episodes)}
-        values |= {"time/global_fps": rate, "time/updates_per_second": updates / group.world / seconds}
+        values |= {"time/global_fps": rate, "time/updates_per_second": updates / seconds}
         values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
         values["train/updates"] = progress.updates
         on_main(group, lambda: self.metrics.log(progress.episodes, values | gpu_gauges()))
-        rates = [f"{name.removeprefix('win_rate/')} {v:.0%}" for name, v in values.items() if "win_rate/" in name]
+        told = account.told()
         self.console.line(
             {
                 "episode": progress.episodes,
-                "reward": f"{values['reward/total']:.1f} ({', '.join(f'{r / finished:.1f}' for r in snakes)})",
+                "reward": told["reward"],
                 "epsilon": f"{self.epsilon:.3f}",
-                "level": level,
-                "won": " ".join(rates),
-                "critic": f"{values['losses/critic']:.3f}",
-                "actor": f"{values['losses/actor']:.3f}",
+                "level": self.scheduler.level(progress.episodes),
+                "won": told["won"],
+                **{label: f"{values[name]:.3f}" for label, name in self.learner.SHOWN.items()},
                 "env steps/s": f"{rate:,.0f}",
                 "ranks": group.world,
             }
         )
         self._logged = Progress(**asdict(progress))
 
-    def _judge_skipped(self, skipped: float, in_a_row: float) -> None:
+    def _renew_past_selves(self) -> None:
+        """Now and then the team joins its past selves, and others of them play."""
+        progress = self.progress
+        if self.past.renew(progress.turns, progress.episodes, self.config.schedule.league_interval):
+            on_main(self.group, lambda: self.past.write(self.folder))
+
+    def _judge_skipped(self, account: Account) -> None:
         """Updates whose gradients are not finite are left out; too many in a row end the run. Alike on all ranks."""
-        if in_a_row >= SKIPS_IN_A_ROW:
-            batches = self.group.gather({name: on_host(t) for name, t in vars(self.learner.sampler.batch).items()})
+        if account.in_a_row >= SKIPS_IN_A_ROW:
+            batches = self.group.gather(on_host(self.learner.last_batch()))
             if self.group.is_main:
                 torch.save(dict(enumerate(batches)), self.folder / BAD_BATCH)
-            raise self._not_finite(f"the gradient of {in_a_row:.0f} updates in a row (last batch: {BAD_BATCH})")
-        if skipped:
-            self.console.note(f"{skipped:.0f} updates were left out: their gradients were not finite")
+            raise self._not_finite(f"the gradient of {account.in_a_row:.0f} updates in a row (last batch: {BAD_BATCH})")
+        if account.skipped:
+            self.console.note(f"{account.skipped:.0f} updates were left out: their gradients were not finite")
 
     def _evaluate(self, record: bool = False) -> bool:
         """Rank 0 plays, and all learn the result: whether it is the best so far."""
@@ -355,6 +355,8 @@ class Trainer:
         actor = self.learner.raw_actor
         self.evaluation = evaluate(actor, self.encoder, config.evaluation, self.device, config.seed, record)
         self.metrics.log(episode, self.evaluation.metrics())
+        if config.evaluation.eval_gif and (gif := self.evaluation.best_gif()):
+            self.metrics.animation("eval/best_match", gif, episode)
         rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in self.evaluation.results.items())
         self.console.note(f"evaluation at episode {episode}: wins against {rates}")
         return self.evaluation.points
@@ -373,10 +375,10 @@ class Trainer:
 
     def _own_part(self) -> dict[str, Any] | None:
         """This rank's matches and buffer, if they are to be saved."""
-        if self.buffer.bytes > self.config.save_buffer * 2**20:
+        if self.learner.bytes > self.config.save_buffer * 2**20:
             return None
-        held = {"rollout": self.rollout.state_dict(), "buffer": self.buffer.state_dict()}
-        return {"fits": self._fits(), **held, "sums": on_host(self.learner.sums)}
+        held = {"learner": self.learner.rank_state(), "places": [place.memory for place in self._places]}
+        return {"fits": self._fits(), "rollout": self.rollout.state_dict(), **on_host(held)}
 
     def _write_checkpoint(self, weights: dict[str, torch.Tensor], ranks: list[Any], best: bool, closed: bool) -> None:
         config = self.config
@@ -387,11 +389,12 @@ class Trainer:
             "marks": dict(self._marks),
             "learner": on_host(self.learner.state_dict()),
             "schedule": self.scheduler.state_dict(),
+            "past_selves": self.past.state_dict(),
             "onednn": bool(torch.backends.mkldnn.enabled),  # rounds otherwise
             "closed": closed,
         }
         parts = {"state": state} | {f"rank{rank}": part for rank, part in enumerate(ranks) if part is not None}
-        about = policy.about(self.encoder, config.network.body)
+        about = policy.about(self.encoder, self.learner.shape)
         about |= {"algo": config.algo, "world_size": self.group.world}
         self.saver.save(self.folder, self.progress.episodes, weights, parts, about, best)
 
@@ -400,22 +403,11 @@ class Trainer:
         on_main(self.group, self.saver.finish)
 
     def _not_finite(self, what: str) -> NotFinite:
-        ddpg = self.config.ddpg
         return NotFinite(
             f"{what} is not finite at episode {self.progress.episodes}; go on from the last checkpoint with lower "
-            f"learning rates: --resume {self.folder} --a_lr {ddpg.a_lr / 3:.1g} --c_lr {ddpg.c_lr / 3:.1g}"
+            f"learning rates: --resume {self.folder} {self.learner.lower_rates()}"
         )
 
 
 def _all_finite(tensors: Iterable[torch.Tensor]) -> bool:
     return bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all())
-
-
-def _buffer(config: TrainConfig, group: Solo | Ranks) -> ReplayBuffer:
-    """This rank's buffer: on the training device, or on the host if it does not fit there."""
-    encoder, device = encoder_named(config.network.encoder), group.device
-    turns = config.ddpg.buffer_size // (TEAM * config.matches)
-    need = turns * config.matches * TEAM * encoder.width
-    storage = torch.device("cpu") if device.type == "cuda" and need > 0.8 * free_memory(device) else device
-    key = int(match_key(config.seed, BUFFER_KEYS + group.rank))
-    return ReplayBuffer(turns, config.matches, encoder, device, key, storage)

@@ -1,32 +1,34 @@
-"""The loops of turn_loops.py on a GPU: one thread per match, seat or batch row. Imported only when CUDA is used."""
+"""The loops of turn_loops.py and ppo_loops.py on a GPU: one thread per item. Imported only when CUDA is used."""
 
 from arena.cuda import cuda
+from marl import ppo_loops
 from marl import turn_loops as loops
 
 
 @cuda.jit(cache=True)
-def draw_all_moves(state, keys, seats, logits, epsilon, moves):
+def draw_all_moves(state, keys, seats, logits, epsilon, masked, moves):
     i = cuda.grid(1)
     if i < seats.shape[0]:
-        loops.draw_moves(i, state, keys, seats, logits, epsilon, moves)
+        loops.draw_moves(i, state, keys, seats, logits, epsilon, masked, moves)
 
 
 @cuda.jit(cache=True)
-def meet_all(state, keys, edges, which):
+def meet_all(state, keys, edges, fixed, which):
     b = cuda.grid(1)
     if b < state.shape[0]:
-        loops.meet(b, state, keys, edges, which)
+        loops.meet(b, state, keys, edges, fixed, which)
 
 
 @cuda.jit(cache=True)
 def finish_all(
-    state, played, ate, died, gain, over, side, which, weights, counts, moves, rewards, ended, totals, tally
+    state, played, ate, died, gain, over, slot, side, which, weights, counts, moves, rewards, ended, totals, tally
 ):
-    b = cuda.grid(1)
-    if b < state.shape[0]:
+    g = cuda.grid(1)
+    if g < slot.shape[0]:
         loops.finish_turn(
-            b, state, played, ate, died, gain, over, side, which, weights, counts, moves, rewards, ended, totals, tally
-        )
+            g, state, played, ate, died, gain, over, slot, side, which, weights, counts, moves, rewards, ended, totals,
+            tally,
+        )  # fmt: skip
 
 
 @cuda.jit(cache=True)
@@ -34,3 +36,37 @@ def sample_all(key, counts, rewards, over, moves, steps, gamma, here, there, ret
     i = cuda.grid(1)
     if i < here.shape[0]:
         loops.sample_turn(i, key, counts, rewards, over, moves, steps, gamma, here, there, returns, discounts, shares)
+
+
+@cuda.jit(cache=True)
+def note_all(state, seats, answers, played, counts, masked, barred, log_chances, values):
+    i = cuda.grid(1)
+    if i < seats.shape[0]:
+        ppo_loops.note(i, state, seats, answers, played, counts, masked, barred, log_chances, values)
+
+
+@cuda.jit(cache=True)
+def advantages_all(rewards, over, values, gamma, decay, advantages, returns):
+    i = cuda.grid(1)
+    if i < rewards.shape[1] * rewards.shape[2]:
+        ppo_loops.advantage(i, rewards, over, values, gamma, decay, advantages, returns)
+
+
+@cuda.jit(cache=True)
+def shuffle_all(key, counts, order):
+    i = cuda.grid(1)
+    if i < order.shape[0]:
+        order[i] = ppo_loops.shuffled(i, order.shape[0], key, int(counts[1]))
+
+
+@cuda.jit(cache=True)
+def gradients_all(
+    here, answers, moves, barred, log_chances, values, advantages, returns, moments, entropy, clip, value_clip,
+    value_weight, gradients, numbers,
+):  # fmt: skip
+    i = cuda.grid(1)
+    if i < numbers.shape[0]:
+        ppo_loops.gradient(
+            i, here, answers, moves, barred, log_chances, values, advantages, returns, moments, entropy, clip,
+            value_clip, value_weight, gradients, numbers,
+        )  # fmt: skip

@@ -1,8 +1,11 @@
-"""The small loops of training that run once per match or per batch row: drawing moves, rewards, sampling the buffer.
+"""The small loops of training that run once per match, team or batch row: drawing moves, rewards, sampling the buffer.
 
 Each stands here once for one item, and as a loop over all of them for the CPU; turn_kernels.py calls the same functions
 on a GPU. Every draw is a pure function of (match, turn, snake) or (rank, update, row), so what is collected does not
 depend on the device, the batch or the number of ranks, and there is no generator whose state could be lost.
+
+Team b, below the number of matches, is the one that learns in match b; those above are the other sides of matches in
+which both learn.
 """
 
 import math
@@ -20,8 +23,9 @@ SLOT_MOVE = 216  # + snake: which move
 SLOT_ROWS = 256
 ONE = 4294967296.0  # draws are below this
 
-# Columns of `weights`, as rewards.py makes them.
-OWN, MATES, FOES, EAT, DIE, LEAD, WIN = range(7)
+# Columns of `weights`, as RewardConfig makes them.
+OWN, MATES, FOES, EAT, DIE, LEAD, WIN, ZERO_SUM = range(8)
+NOBODY = -1  # no move is barred; no opponent is fixed
 
 
 @njit
@@ -30,10 +34,17 @@ def opposite(direction):
 
 
 @njit
-def drawn_move(logits, direction, epsilon, key, turn, snake):
-    """A move by the softmax of the logits, or with probability epsilon any; never the reversal of the direction."""
-    barred = opposite(direction)
+def barred_move(direction, masked):
+    """The move that the game would replace by a random one, if such moves are masked."""
+    return opposite(direction) if masked else NOBODY
+
+
+@njit
+def drawn_move(logits, barred, epsilon, key, turn, snake):
+    """A move by the softmax of the logits, or with probability epsilon any; never the barred one."""
     if draw(key, turn, SLOT_EXPLORE + snake) < epsilon * ONE:
+        if barred == NOBODY:
+            return draw_below(key, turn, SLOT_MOVE + snake, MOVES)
         move = draw_below(key, turn, SLOT_MOVE + snake, MOVES - 1)
         return move + 1 if move >= barred else move
     highest = -math.inf
@@ -45,7 +56,7 @@ def drawn_move(logits, direction, epsilon, key, turn, snake):
         if move != barred:
             total += math.exp(logits[move] - highest)
     left = draw(key, turn, SLOT_MOVE + snake) / ONE * total
-    chosen = opposite(barred)  # the way it goes: legal, and taken if rounding leaves a remainder
+    chosen = 0 if barred == NOBODY else opposite(barred)  # legal, and taken if rounding leaves a remainder
     for move in range(MOVES):
         if move != barred and left >= 0:
             left -= math.exp(logits[move] - highest)
@@ -55,18 +66,24 @@ def drawn_move(logits, direction, epsilon, key, turn, snake):
 
 
 @njit
-def draw_moves(i, state, keys, seats, logits, epsilon, moves):
+def draw_moves(i, state, keys, seats, logits, epsilon, masked, moves):
     """Write the move of seat i."""
     b = int(seats[i]) // SNAKES
     snake = int(seats[i]) % SNAKES
-    direction = int(state[b, DIRECTION + snake])
-    moves[b, snake] = drawn_move(logits[i], direction, epsilon[0], int(keys[b]), int(state[b, TURN]), snake)
+    barred = barred_move(int(state[b, DIRECTION + snake]), masked)
+    moves[b, snake] = drawn_move(logits[i], barred, epsilon[0], int(keys[b]), int(state[b, TURN]), snake)
 
 
 @njit
-def meet(b, state, keys, edges, which):
-    """Choose the opponent of a match that is about to play its first turn: `edges` are the mix's, added up to 1."""
+def meet(b, state, keys, edges, fixed, which):
+    """Choose the opponent of a match that is about to play its first turn: `edges` are the mix's, added up to 1.
+
+    A match with a `fixed` opponent meets that one.
+    """
     if state[b, TURN] == 0 and state[b, OVER] == 0:
+        if fixed[b] != NOBODY:
+            which[b] = fixed[b]
+            return
         place = draw(int(keys[b]), 0, SLOT_OPPONENT) / ONE * edges[edges.shape[0] - 1]
         chosen = 0
         while chosen < edges.shape[0] - 1 and place >= edges[chosen]:
@@ -81,7 +98,18 @@ def sign(number):
 
 @njit
 def reward_of(state_b, ate_b, died_b, gain_b, over, snake, weights):
-    """The reward of one snake for the turn just played."""
+    """The reward of one snake for the turn just played; zero-sum, less the mean reward of its foes."""
+    reward = own_reward(state_b, ate_b, died_b, gain_b, over, snake, weights)
+    if weights[ZERO_SUM] != 0:
+        foes = TEAM - (snake - snake % TEAM)
+        for k in range(TEAM):
+            reward -= own_reward(state_b, ate_b, died_b, gain_b, over, foes + k, weights) / TEAM
+    return reward
+
+
+@njit
+def own_reward(state_b, ate_b, died_b, gain_b, over, snake, weights):
+    """What a snake is rewarded for, added up by the weights."""
     team = snake - snake % TEAM
     foes = TEAM - team
     mates_gain = 0
@@ -105,23 +133,27 @@ def reward_of(state_b, ate_b, died_b, gain_b, over, snake, weights):
 
 @njit
 def finish_turn(
-    b, state, played, ate, died, gain, over, side, which, weights, counts, moves, rewards, ended, totals, tally
+    g, state, played, ate, died, gain, over, slot, side, which, weights, counts, moves, rewards, ended, totals, tally
 ):
-    """Write the turn of one match into the buffer's next row, and the account of the match if it ended.
+    """Write the turn of team g into the buffer's next row, and the account of its match if that ended.
 
     totals[b, 0] are the match's rewards so far, totals[b, 1] those of all finished matches of this slot, by snake;
     tally[b, opponent] counts its wins, draws and losses.
     """
     at = int(counts[0]) % rewards.shape[0]
+    b = int(slot[g])
     lead = 0
     for k in range(TEAM):
-        snake = int(side[b]) * TEAM + k
+        snake = int(side[g]) * TEAM + k
         reward = reward_of(state[b], ate[b], died[b], gain[b], over[b], snake, weights)
-        moves[at, b, k] = played[b, snake]
-        rewards[at, b, k] = reward
-        totals[b, 0, k] += reward
+        moves[at, g, k] = played[b, snake]
+        rewards[at, g, k] = reward
         lead += int(state[b, LENGTH + snake]) - int(state[b, LENGTH + (snake + TEAM) % SNAKES])
-    ended[at, b] = over[b]
+    ended[at, g] = over[b]
+    if g != b:
+        return  # the other side of a match that has its account already
+    for k in range(TEAM):
+        totals[b, 0, k] += rewards[at, b, k]
     if over[b]:
         for k in range(TEAM):
             totals[b, 1, k] += totals[b, 0, k]
@@ -163,25 +195,26 @@ def sample_turn(i, key, counts, rewards, over, moves, steps, gamma, here, there,
 
 
 @njit
-def draw_all_moves(state, keys, seats, logits, epsilon, moves):
+def draw_all_moves(state, keys, seats, logits, epsilon, masked, moves):
     for i in range(seats.shape[0]):
-        draw_moves(i, state, keys, seats, logits, epsilon, moves)
+        draw_moves(i, state, keys, seats, logits, epsilon, masked, moves)
 
 
 @njit
-def meet_all(state, keys, edges, which):
+def meet_all(state, keys, edges, fixed, which):
     for b in range(state.shape[0]):
-        meet(b, state, keys, edges, which)
+        meet(b, state, keys, edges, fixed, which)
 
 
 @njit
 def finish_all(
-    state, played, ate, died, gain, over, side, which, weights, counts, moves, rewards, ended, totals, tally
+    state, played, ate, died, gain, over, slot, side, which, weights, counts, moves, rewards, ended, totals, tally
 ):
-    for b in range(state.shape[0]):
+    for g in range(slot.shape[0]):
         finish_turn(
-            b, state, played, ate, died, gain, over, side, which, weights, counts, moves, rewards, ended, totals, tally
-        )
+            g, state, played, ate, died, gain, over, slot, side, which, weights, counts, moves, rewards, ended, totals,
+            tally,
+        )  # fmt: skip
 
 
 @njit

@@ -6,9 +6,11 @@ player.act(arena, seats, moves)    # every turn
 """
 
 import difflib
+import json
 import operator
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +27,7 @@ from opponents.scripted import SCRIPTED
 from opponents.submission import Submission
 
 SUBMISSION = "submission.py"
+CHAMPIONS = Path(__file__).with_name("champions")  # trained teams: NAME.safetensors, and NAME.json about it
 
 
 class Player(Protocol):
@@ -138,6 +141,10 @@ def find(name: str, loader: Loader | None = None) -> Player:
     scripted, colon, noise = name.partition(":")
     if scripted in SCRIPTED:
         return Scripted(scripted, _share(name, noise) if colon else 0.0)
+    if champion(name) is not None:
+        if loader is None:
+            raise ArenaError(f"{name} is a trained team; nothing here can load it")
+        return loader(name)
     if not os.path.exists(name):
         raise _unknown(name)
     if name.endswith(".py") or os.path.isfile(os.path.join(name, SUBMISSION)):
@@ -147,15 +154,24 @@ def find(name: str, loader: Loader | None = None) -> Player:
     return loader(name)
 
 
+def champion(name: str) -> Path | None:
+    """The snapshot of a trained team that comes with the program."""
+    path = CHAMPIONS / f"{name}.safetensors"
+    return path if os.sep not in name and path.is_file() else None
+
+
 def listing() -> list[tuple[str, str]]:
-    """Every scripted opponent with one line on how it plays."""
-    return [(name, (function.__doc__ or "").partition("\n")[0]) for name, function in SCRIPTED.items()]
+    """Every player with a name, and one line on how it plays."""
+    scripted = [(name, (function.__doc__ or "").partition("\n")[0]) for name, function in SCRIPTED.items()]
+    cards = ((card.stem, json.loads(card.read_text())["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
+    return [*scripted, *cards]
 
 
 def _unknown(name: str) -> ArenaError:
-    close = difflib.get_close_matches(name.partition(":")[0], SCRIPTED, n=1)
+    names = [name for name, _ in listing()]
+    close = difflib.get_close_matches(name.partition(":")[0], names, n=1)
     guess = f", did you mean {close[0]}?" if close else ""
-    known = ", ".join(SCRIPTED)
+    known = ", ".join(names)
     return ArenaError(f"unknown player {name!r}{guess}; known: {known}, or a path to a {SUBMISSION}, run or checkpoint")
 
 

@@ -58,7 +58,15 @@ class ScheduleConfig:
     league_power: float = 2.0
     """league: a past self weighs (1 - win rate) to this power; 0 treats all alike."""
     league_scripted_share: float = 0.3
-    """league: share of the matches that stays with the ladder (all of them while there is no past self)."""
+    """league: share of the matches, those with the team itself aside, that stays with the ladder."""
+    league_interval: int = 5_000
+    """league: episodes after which the team as it then is joins the past selves."""
+    league_size: int = 20
+    """league: past selves that are kept; the one that is beaten most surely leaves."""
+    self_play: float = 0.0
+    """Share of the matches in which the team meets itself as it is, whatever the strategy."""
+    learn_both_sides: bool = True
+    """Learn from both sides of these matches, not only from one."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -72,6 +80,9 @@ class ScheduleConfig:
             ("window", self.window >= 1, "at least 1"),
             ("league_power", 0 <= self.league_power < float("inf"), "at least 0"),
             ("league_scripted_share", 0 <= self.league_scripted_share <= 1, "from 0 to 1"),
+            ("league_interval", self.league_interval >= 1, "at least 1"),
+            ("league_size", self.league_size >= 1, "at least 1"),
+            ("self_play", 0 <= self.self_play <= 1, "from 0 to 1"),
         ):
             if not fits:
                 raise ArenaError(f"{name} is {getattr(self, name)}; allowed: {allowed}")
@@ -120,6 +131,11 @@ class Scheduler:
         mix |= {name: (1 - share) * weight / total for name, weight in weights.items()}
         return {name: part for name, part in mix.items() if part > 0}
 
+    def past_share(self) -> float:
+        """Share of the matches that past selves play in: always the same, as networks need it."""
+        config = self.config
+        return (1 - config.self_play) * (1 - config.league_scripted_share) if config.strategy == "league" else 0.0
+
     def win_rate(self, name: str) -> float | None:
         """Measured win rate against an opponent, a draw as half a win; None if it was never met."""
         score, matches = self._results.get(name, (0, 0))
@@ -139,11 +155,17 @@ class Scheduler:
         if self.config.strategy in ("adaptive", "league") and name in LADDER and matches >= self.config.window:
             self._move(LADDER.index(name), score / matches)
 
-    def add_past_self(self, name: str) -> None:
-        """Put a snapshot into the league's pool."""
+    def add_past_self(self, name: str) -> str | None:
+        """Put a snapshot into the league's pool; returns the one that leaves if it is full: the one beaten most."""
         if name in LADDER or name in self._past_selves:
             raise ArenaError(f"past self {name!r} has the name of an opponent that is already there")
+        left = None
+        if len(self._past_selves) >= self.config.league_size:
+            left = min(self._past_selves, key=self._hardness)
+            self._past_selves.remove(left)
+            self._results.pop(left, None)
         self._past_selves.append(name)
+        return left
 
     def state_dict(self) -> dict[str, Any]:
         """All that results have changed, ready for JSON."""

@@ -7,18 +7,21 @@ import torch
 from arena.batch import encoder_named
 from arena.observe import Encoder
 from marl.config import RewardConfig
+from marl.line_up import LineUp
+from marl.place import Place
+from marl.precision import Precision
 from marl.replay_buffer import ReplayBuffer
 from marl.rollout import Rollout
 
 CPU = torch.device("cpu")
 
 
-def a_buffer(turns: int, matches: int, encoder: str = "features", **options) -> ReplayBuffer:
-    return ReplayBuffer(turns, matches, encoder_named(encoder), CPU, **({"key": 99} | options))
+def a_buffer(turns: int, teams: int, encoder: str = "features", **options) -> ReplayBuffer:
+    return ReplayBuffer(turns, teams, encoder_named(encoder), CPU, **({"key": 99} | options))
 
 
 def a_rollout(
-    matches: int,
+    matches: int | LineUp,
     turns: int = 8,
     opponents: Sequence[str] = ("level0", "level1", "level2"),
     seed: int = 1,
@@ -26,9 +29,10 @@ def a_rollout(
     reward: RewardConfig | None = None,
     **options,
 ) -> Rollout:
-    """A rollout into a buffer of so many turns; options are its rank, world and first match."""
+    """A rollout into a buffer of so many turns; options are its rank, world, first match, answers, and mask."""
+    line_up = matches if isinstance(matches, LineUp) else LineUp(matches)
     weights = (reward or RewardConfig()).weights()
-    return Rollout(matches, opponents, weights, a_buffer(turns, matches, encoder), seed, **options)
+    return Rollout(line_up, opponents, weights, a_buffer(turns, line_up.teams, encoder), seed, **options)
 
 
 class WholeNumbers:
@@ -40,3 +44,19 @@ class WholeNumbers:
 
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         return (rows.float() @ self._weights) / 32
+
+    def remember(self, snakes: int, device: torch.device) -> None:
+        """Nothing."""
+
+    def step(self, rows: torch.Tensor, begins: torch.Tensor, memory: None) -> tuple[torch.Tensor, None]:
+        return self(rows), None
+
+
+def with_places(rollout: Rollout, actors: Sequence, alone=None) -> Rollout:
+    """Past selves sit down, one in each place, and where the team plays against itself alone, `alone` does."""
+    precision = Precision("fp32", CPU)
+    seats = [*rollout.past, *([rollout.alone] if len(rollout.alone) else [])]
+    players = [*actors, *([alone] if len(rollout.alone) else [])]
+    places = [Place(actor, rollout, here, precision) for actor, here in zip(players, seats, strict=True)]
+    rollout.others = [place.play for place in places]
+    return rollout

@@ -1,4 +1,4 @@
-"""Runs the loops of marl/turn_loops.py on stored arrays in another process: with Numba off, or as simulated kernels.
+"""Runs the loops of turn_loops.py and ppo_loops.py on stored arrays elsewhere: with Numba off, or as simulated kernels.
 
 usage: run_turn_loops.py cpu|simulator GIVEN.npz FOUND.npz
 """
@@ -13,40 +13,80 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS, GAMMA, KEY = 3, 0.5, 0x1234_5678_9ABC_DEF
+DECAY, CLIP, VALUE_CLIP, VALUE_WEIGHT = 0.75, 0.25, 0.5, 2.0
+MASKED, FREE = True, False
 
-# Loop -> names of its arrays in order, those that it writes in capitals.
-LOOPS = {
-    "draw_all_moves": ("state", "keys", "seats", "logits", "epsilon", "DRAWN"),
-    "meet_all": ("state", "keys", "edges", "WHICH"),
-    "finish_all": (
-        *("state", "played", "ate", "died", "gain", "over", "side", "met", "weights", "counts"),
-        *("MOVES", "REWARDS", "ENDED", "TOTALS", "TALLY"),
+# Loop, the array with one row for each of its items, and its arguments: arrays by name, what it writes in capitals.
+LOOPS = (
+    ("draw_all_moves", "seats", ("state", "keys", "seats", "logits", "epsilon", MASKED, "DRAWN")),
+    ("draw_all_moves", "seats", ("state", "keys", "seats", "logits", "epsilon", FREE, "DRAWN_FREELY")),
+    ("meet_all", "keys", ("state", "keys", "edges", "fixed", "WHICH")),
+    (
+        *("finish_all", "slot"),
+        (
+            *("state", "played", "ate", "died", "gain", "over", "slot", "side", "met", "weights", "counts"),
+            *("MOVES", "REWARDS", "ENDED", "TOTALS", "TALLY"),
+        ),
     ),
-    "sample_all": (
-        *(KEY, "held_counts", "held_rewards", "held_over", "held_moves", STEPS, GAMMA),
-        *("HERE", "THERE", "RETURNS", "DISCOUNTS", "SHARES"),
+    (
+        *("finish_all", "slot"),
+        (
+            *("state", "played", "ate", "died", "gain", "over", "slot", "side", "met", "zero_sum_weights", "counts"),
+            *("ZERO_SUM_MOVES", "ZERO_SUM_REWARDS", "ZERO_SUM_ENDED", "ZERO_SUM_TOTALS", "ZERO_SUM_TALLY"),
+        ),
     ),
-}
-# Loop -> the array with one row for each of its items.
-ITEMS = {"draw_all_moves": "seats", "meet_all": "keys", "finish_all": "keys", "sample_all": "HERE"}
+    (
+        *("sample_all", "HERE"),
+        (
+            *(KEY, "held_counts", "held_rewards", "held_over", "held_moves", STEPS, GAMMA),
+            *("HERE", "THERE", "RETURNS", "DISCOUNTS", "SHARES"),
+        ),
+    ),
+    (
+        *("note_all", "seats"),
+        ("state", "seats", "answers", "played", "held_counts", MASKED, "BARRED", "LOG_CHANCES", "VALUES"),
+    ),
+    (
+        *("note_all", "seats"),
+        (
+            *("state", "seats", "answers", "played", "held_counts", FREE),
+            *("FREE_BARRED", "FREE_LOG_CHANCES", "FREE_VALUES"),
+        ),
+    ),
+    (
+        *("advantages_all", "seats"),
+        ("held_rewards", "held_over", "held_values", GAMMA, DECAY, "ADVANTAGES", "GAE_RETURNS"),
+    ),
+    ("shuffle_all", "ORDER", (KEY, "held_counts", "ORDER")),
+    (
+        *("gradients_all", "NUMBERS"),
+        (
+            *("here", "answers_to", "held_moves", "held_barred", "held_log_chances", "held_values", "held_advantages"),
+            *("held_returns", "moments", "entropy", CLIP, VALUE_CLIP, VALUE_WEIGHT, "GRADIENTS", "NUMBERS"),
+        ),
+    ),
+)
 
 
 def run_all(given: dict[str, np.ndarray], call: Callable[..., None]) -> dict[str, np.ndarray]:
     """What the loops write, each on its own copies; `call` gets a loop's name, its number of items, its arguments."""
     found = {}
-    for loop, arguments in LOOPS.items():
+    for loop, items, arguments in LOOPS:
         arrays = {name: given[name].copy() for name in arguments if isinstance(name, str)}
         if "state" in arrays:
             arrays["state"] = given["state"].copy(order="K")
-        call(loop, len(given[ITEMS[loop]]), *(arrays[a] if isinstance(a, str) else a for a in arguments))
+        call(loop, len(given[items]), *(arrays[a] if isinstance(a, str) else a for a in arguments))
         found |= {name: array for name, array in arrays.items() if name.isupper()}
     return found
 
 
 def on_cpu(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    from marl import turn_loops
+    from marl import ppo_loops, turn_loops
 
-    return run_all(given, lambda loop, items, *arguments: getattr(turn_loops, loop)(*arguments))
+    def call(loop: str, items: int, *arguments) -> None:
+        (getattr(turn_loops, loop, None) or getattr(ppo_loops, loop))(*arguments)
+
+    return run_all(given, call)
 
 
 def in_simulator(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

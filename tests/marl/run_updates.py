@@ -32,7 +32,7 @@ def main(marks: list[int]) -> None:
     for _ in range(8):
         rollout.play_turn(learner.act)
     for update in range(1, max(marks) + 1):
-        if update % 2 == 0:
+        if update % 10 == 0:
             rollout.play_turn(learner.act)
         learner.update()
         if update % 100 == 0:

@@ -9,8 +9,17 @@ import torch
 from arena.rules import TEAM
 from marl import autoscale
 from marl.autoscale import resolve
-from marl.config import DdpgConfig, DistributedConfig, NetworkConfig, TrainConfig, read_config
+from marl.config import (
+    MODEL_SIZES,
+    DdpgConfig,
+    DistributedConfig,
+    NetworkConfig,
+    PpoConfig,
+    TrainConfig,
+    read_config,
+)
 from marl.errors import UserError
+from opponents.scheduler import ScheduleConfig
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
@@ -32,10 +41,10 @@ def memory(monkeypatch):
 
 
 def chosen(config: TrainConfig) -> dict:
-    ddpg, network = config.ddpg, config.network
-    names = ("batch_size", "buffer_size", "turns", "updates")
+    network, of_ppo = config.network, config.algo != "ddpg"
+    names = ("update_interval", "batch_size", "epochs") if of_ppo else ("batch_size", "buffer_size", "turns", "updates")
     found = {"encoder": network.encoder, "body": network.body, "matches": config.matches, "precision": config.precision}
-    return found | {name: getattr(ddpg, name) for name in names}
+    return found | {name: getattr(config.ppo if of_ppo else config.ddpg, name) for name in names}
 
 
 SMALL = {"encoder": "features", "body": (128, 128), "matches": 256, "precision": "fp32"}
@@ -47,6 +56,41 @@ LARGE |= {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 1
 @pytest.mark.parametrize(("device", "expected"), [(CPU, SMALL), (GPU, LARGE)], ids=["cpu", "gpu"])
 def test_what_auto_means(device, expected) -> None:
     assert chosen(resolve(TrainConfig(), device)) == expected
+
+
+@pytest.mark.parametrize("algo", ["ppo", "ppo_lstm"])
+@pytest.mark.parametrize(
+    ("device", "world", "expected"),
+    [
+        (CPU, 1, {"matches": 256, "update_interval": 16 * 256, "batch_size": 1536, "epochs": 2}),
+        (CPU, 3, {"matches": 256, "update_interval": 16 * 256 * 3, "batch_size": 1536, "epochs": 2}),
+        (GPU, 1, {"matches": 8192, "update_interval": 16 * 8192, "batch_size": 65536, "epochs": 1}),
+        (GPU, 8, {"matches": 8192, "update_interval": 16 * 8192 * 8, "batch_size": 65536, "epochs": 1}),
+    ],
+)
+def test_what_auto_means_for_ppo(device, world, expected, algo) -> None:
+    usual = {name: (SMALL if device is CPU else LARGE)[name] for name in ("encoder", "body", "precision")}
+    config = resolve(TrainConfig(algo=algo), device, world=world)
+    assert chosen(config) == usual | expected
+    assert resolve(config, device, world=world) == config
+    assert config.ddpg == DdpgConfig(), "what is not asked for is left alone"
+
+
+def test_what_was_asked_of_ppo_is_kept() -> None:
+    asked = PpoConfig(update_interval=48, batch_size=7, epochs=5)
+    assert resolve(TrainConfig(algo="ppo", matches=4, ppo=asked), CPU, world=3).ppo == asked
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("size", "body"), MODEL_SIZES.items())
+def test_a_model_size_is_a_body(size, body, device) -> None:
+    for largest in (False, True):
+        config = TrainConfig(network=NetworkConfig(model_size=size), max_utilization=largest)
+        assert resolve(config, device).network.body == body
+
+
+def test_convolutions_read_the_board_on_any_device() -> None:
+    assert resolve(TrainConfig(network=NetworkConfig(kind="cnn")), CPU).network.encoder == "planes"
 
 
 @pytest.mark.parametrize(
@@ -146,6 +190,31 @@ def test_a_buffer_too_small_for_one_target_is_refused_in_a_line(n_step, matches)
     message = str(error.value)
     assert message.startswith(f"ddpg.buffer_size is {least - 1}; allowed: from {least}")
     assert "\n" not in message
+
+
+def test_a_buffer_has_room_for_teams_on_both_sides() -> None:
+    alone = TrainConfig(matches=10, ddpg=DdpgConfig(n_step=1, buffer_size=2 * 10 * TEAM))
+    assert resolve(alone, CPU).ddpg.buffer_size == 60
+    with pytest.raises(UserError, match="allowed: from 120"):
+        resolve(replace(alone, schedule=ScheduleConfig(self_play=0.5)), CPU)
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_updates_more_often_than_a_turn_are_refused_in_a_line(world) -> None:
+    turn = 4 * world
+    fits = TrainConfig(algo="ppo", matches=4, ppo=PpoConfig(update_interval=turn))
+    assert resolve(fits, CPU, world=world).ppo.update_interval == turn
+    with pytest.raises(UserError) as error:
+        resolve(replace(fits, ppo=PpoConfig(update_interval=turn - 1)), CPU, world=world)
+    assert str(error.value).startswith(f"ppo.update_interval is {turn - 1}; allowed: from {turn}, one turn of all")
+    assert "\n" not in str(error.value)
+
+
+def test_fp16_cannot_leave_out_steps() -> None:
+    config = TrainConfig(algo="ppo", precision="fp16", ppo=PpoConfig(target_kl=0.1))
+    with pytest.raises(UserError, match="target_kl leaves out steps, which fp16"):
+        resolve(config, GPU)
+    assert resolve(replace(config, precision="bf16"), GPU).ppo.target_kl == 0.1
 
 
 @pytest.mark.parametrize(("device", "freq", "updates"), [(CPU, 1, 3), (CPU, 2, 4), (CPU, 8, 8), (GPU, 4, 12)])

@@ -5,7 +5,8 @@ import time
 
 import pytest
 import torch
-from command import assert_one_line, snakes
+from command import assert_one_line
+from training import alone
 
 from marl import bench, bench_train, cli
 
@@ -45,7 +46,7 @@ def bench_of(*words, against=None):
 
 
 def test_json():
-    result = snakes("bench", "train", "--json", "--seconds", "0.02", *SMALL, "--encoder=planes")
+    result = alone("bench", "train", "--json", "--seconds", "0.02", *SMALL, "--encoder=planes")
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
     assert report["machine"]["cpu"]["cores"] >= 1
@@ -71,27 +72,39 @@ def test_table_names_machine_opponents_and_every_part(capsys):
     assert rows == [*bench_train.PARTS]
 
 
+# Both sides learn in a part of the matches, past selves play in another.
+LEAGUE = ["--opponent_difficulty_strategy", "league", "--self_play", "0.25"]
+PPO = ["--algo", "ppo", "--update_interval", "32", "--epochs", "1", "--batch_size", "40", *LEAGUE]
+
+
 @pytest.mark.parametrize("watch", ["clock", "events"])
-def test_shares_add_up_to_the_whole(watch, without_gpu, monkeypatch):
+@pytest.mark.parametrize("words", [[], PPO], ids=["ddpg", "ppo"])
+def test_shares_add_up_to_the_whole(watch, words, without_gpu, monkeypatch):
     if watch == "events":
         monkeypatch.setattr(bench_train, "_Clock", lambda: bench_train._Events(torch.device("cpu"), True))
-    split = bench_of().report()["split"]
+    report = bench_of(*words).report()
+    split = report["split"]
+    assert (report["turns"], report["updates"]) == (2, 3 if words else 2)  # 2 turns of 20 teams, of 3 snakes
     parts = split["parts"]
     assert sum(part["share"] for part in parts.values()) == pytest.approx(1)
     assert sum(part["us_per_cycle"] for part in parts.values()) == pytest.approx(1e6 * split["seconds_per_cycle"])
     assert all(part["share"] > 0 for part in parts.values())
     for name, part in parts.items():
-        assert (part["us_per_turn"] > 0) == (name in ("arena", "opponents", "policy", "buffer"))
-        assert (part["us_per_update"] > 0) == (name in ("buffer", "update"))
+        assert (part["us_per_turn"] > 0) == (name in ("arena", "encode", "opponents", "policy", "buffer"))
+        assert (part["us_per_update"] > 0) == (name in ("update", *(["buffer"] if not words else [])))
         if name != "rest":
-            per_cycle = 2 * part["us_per_turn"] + 2 * part["us_per_update"]
+            per_cycle = 2 * part["us_per_turn"] + report["updates"] * part["us_per_update"]
             assert part["us_per_cycle"] == pytest.approx(per_cycle)
 
 
-@pytest.mark.parametrize("watch", ["clock", "events"])
-def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, without_gpu):
+@pytest.mark.parametrize(
+    ("watch", "words"),
+    [("clock", []), ("events", LEAGUE), ("events", PPO), ("clock", [*PPO, "--algo", "ppo_lstm", "--memory", "8"])],
+    ids=["ddpg-clock", "ddpg-events", "ppo-events", "ppo_lstm-clock"],
+)
+def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, words, without_gpu):
     """Also shows that parts are called with the same tensors every time: _Events keeps those of the first call."""
-    plain, watched = bench_of(), bench_of()
+    plain, watched = bench_of(*words), bench_of(*words)
     for each in (plain, watched):
         each._warm_up()
     if watch == "events":
@@ -99,7 +112,7 @@ def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, without_gpu
         watched._trainer.rollout._may_be_met = lambda i: True  # as on a GPU
     watched._put_behind(bench_train._Events(torch.device("cpu"), True) if watch == "events" else bench_train._Clock())
     plain, watched = plain._trainer, watched._trainer
-    for _ in range(30):
+    for _ in range(15):
         plain._cycle()
         watched._cycle()
     weights = dict(watched.learner.named_weights())
@@ -164,4 +177,4 @@ def test_mistakes_are_one_line(words, parts, capsys):
 
 
 def test_a_bad_flag_of_training_is_one_line():
-    assert_one_line(snakes("bench", "train", "--json", "--gama", "1"), "--gama", "did you mean --gamma?")
+    assert_one_line(alone("bench", "train", "--json", "--gama", "1"), "--gama", "did you mean --gamma?")

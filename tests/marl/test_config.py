@@ -41,6 +41,26 @@ from opponents.scheduler import STRATEGIES
         (["--sync-freq", "4"], "ddp.sync_freq", 4),
         (["--lr_scaling", "sqrt"], "ddp.lr_scaling", "sqrt"),
         (["--no-graphs"], "graphs", False),
+        (["--no-mask_reversal"], "mask_reversal", False),
+        (["--kind", "cnn"], "network.kind", "cnn"),
+        (["--channels", "8,16"], "network.channels", (8, 16)),
+        (["--model_size", "huge"], "network.model_size", "huge"),
+        (["--messages"], "network.messages", True),
+        (["--memory", "64"], "network.memory", 64),
+        (["--preset", "shaped"], "reward.preset", "shaped"),
+        (["--zero_sum"], "reward.zero_sum", True),
+        (["--self_play", "0.25"], "schedule.self_play", 0.25),
+        (["--no-learn_both_sides"], "schedule.learn_both_sides", False),
+        (["--league_interval", "7"], "schedule.league_interval", 7),
+        (["--league_size", "7"], "schedule.league_size", 7),
+        (["--algo", "ppo", "--gamma", "0.5"], "ppo.gamma", 0.5),
+        (["--gamma", "0.5", "--algo", "ppo_lstm"], "ppo.gamma", 0.5),
+        (["--gamma", "0.5"], "ddpg.gamma", 0.5),
+        (["--algo", "ppo_lstm", "--batch_size", "64"], "ppo.batch_size", 64),
+        (["--update_interval", "1e5"], "ppo.update_interval", 100_000),
+        (["--gae_lambda", "0.5"], "ppo.gae_lambda", 0.5),
+        (["--target_kl", "0.1"], "ppo.target_kl", 0.1),
+        (["--lr", "3e-4"], "ppo.lr", 3e-4),
         (["--load_model", "--load_model_run", "2"], "load_model_run", 2),
         *((["--opponent_difficulty_strategy", name], "schedule.strategy", name) for name in STRATEGIES),
         *((["--opponent-difficulty-strategy", name], "schedule.strategy", name) for name in STRATEGIES),
@@ -105,6 +125,17 @@ def test_a_wrong_file_is_told_by_name(tmp_path, text, parts) -> None:
         (["--matches", "3"], "matches is 3; allowed: an even number"),
         (["--episode_length", "100"], "episode_length is 100; allowed: 200"),
         (["--body", "64,0"], "network.body is 64,0; allowed: widths from 1"),
+        (["--channels="], "network.channels is ; allowed: widths from 1"),
+        (["--memory", "0"], "network.memory is 0; allowed: from 1"),
+        (["--body", "64,64", "--model_size", "huge"], "network.body and network.model_size both say"),
+        (["--kind", "cnn", "--encoder", "features"], "network.kind is cnn, which reads a board; allowed with it"),
+        (["--preset", "fame"], "--preset is 'fame'; allowed: one of score, team, win, shaped"),
+        (["--algo", "sac"], "--algo is 'sac'; allowed: one of ddpg, ppo, ppo_lstm"),
+        (["--algo", "ppo", "--gamma", "2"], "ppo.gamma is 2.0; allowed: from 0 to 1"),
+        (["--clip", "-1"], "ppo.clip is -1.0; allowed: from 0"),
+        (["--epochs", "0"], "ppo.epochs is 0; allowed: from 1"),
+        (["--self_play", "2"], "self_play is 2.0; allowed: from 0 to 1"),
+        (["--league_size", "0"], "league_size is 0; allowed: at least 1"),
         (["--config_version", "0"], f"config_version is 0; this program reads version {CONFIG_VERSION}"),
         (["--load_model_run_episode", "8"], "load_model_run and load_model_run_episode say what to load"),
         (["--load_model", "--resume", "runs/x"], "load_model and resume runs/x both say where to go on"),
@@ -121,8 +152,28 @@ def test_wrong_flags(words, message) -> None:
     assert str(caught.value).startswith(message)
 
 
+def test_a_body_that_its_model_size_has_may_be_given_again() -> None:
+    """As a saved configuration does, in which both stand."""
+    assert read_config(["--body", "512,256", "--model_size", "large"]).network.body == (512, 256)
+
+
+@pytest.mark.parametrize(
+    ("words", "weights"),
+    [
+        (["--preset", "score"], [1, 0, 0, 0, 0, 0, 0, 0]),
+        ([], [1, 0.15, 0.15, 0, 0, 0, 0, 0]),
+        (["--preset", "win"], [0, 0, 0, 0, 0, 0, 10, 0]),
+        (["--preset", "shaped"], [1, 0.15, 0.15, 0.2, 0.5, 0.01, 3, 0]),
+        (["--preset", "shaped", "--mates", "0", "--win", "5", "--zero_sum"], [1, 0, 0.15, 0.2, 0.5, 0.01, 5, 1]),
+    ],
+)
+def test_a_preset_is_weights_that_may_be_given_one_by_one(words, weights) -> None:
+    assert read_config(words).reward.weights() == weights
+
+
 def test_a_configuration_comes_back_from_its_file(tmp_path) -> None:
     words = ["--body", "64,32", "--tau", "0.3", "--run_name", "x", "--eval_opponents", "level1", "--strategy", "league"]
+    words += ["--algo", "ppo_lstm", "--kind", "cnn", "--channels", "8", "--preset", "win", "--clip", "0.3"]
     config = read_config(words)
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(config_reader.to_dict(config)))

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from arena.batch import encoder_named
 from arena.rules import TEAM
 from marl.branch import Branch
 from marl.config import DdpgConfig, NetworkConfig
-from marl.ddpg import LOGGED, Ddpg, turns_of
+from marl.ddpg import Ddpg, turns_of
 from marl.distributed import Solo
 from marl.precision import Precision
 from marl.replay_buffer import Batch, ReplayBuffer
@@ -58,7 +59,7 @@ def filled() -> ReplayBuffer:
 @pytest.fixture
 def buffer(filled) -> ReplayBuffer:
     """A copy, so that batches are counted from 0."""
-    fresh = a_buffer(filled.turns, filled.matches)
+    fresh = a_buffer(filled.turns, filled.teams)
     for name in ("observations", "moves", "rewards", "over", "counts"):
         getattr(fresh, name).copy_(getattr(filled, name))
     return fresh
@@ -149,7 +150,7 @@ def slow_value(critic, rows: torch.Tensor, shares: torch.Tensor, own: torch.Tens
         for mate in range(TEAM):
             if mate != snake:
                 both = both + torch.cat((slow_first(critic, rows[mate], scale), shares[mate]))
-        hidden = hidden + slow_dense(critic.mates, both)
+        hidden = hidden + slow_dense(critic.mates.layer, both)
     hidden = torch.relu(hidden)
     if critic.joined:
         return slow_tail(critic.tail, torch.cat((hidden, own)))[0]
@@ -214,12 +215,13 @@ def test_an_update_is_what_the_slow_formulas_say(form, buffer) -> None:
         precision.before.clear()
         made.update()
         logged = made.logged().tolist()
-        assert logged[:4] == pytest.approx(expected.losses, rel=1e-4, abs=1e-5)
+        assert logged[1:5] == pytest.approx(expected.losses, rel=1e-4, abs=1e-5)
         of_actor, of_critic = precision.before
         assert_all_close(of_actor, expected.actor)
         assert_all_close(of_critic, expected.critic)
-        assert logged[6:] == [0, 0]  # nothing is left out
-        for norm, grads in zip(logged[4:6], (of_actor, of_critic), strict=True):
+        assert logged[0] == 1
+        assert logged[7:] == [0, 0]  # nothing is left out
+        for norm, grads in zip(logged[5:7], (of_actor, of_critic), strict=True):
             assert norm == pytest.approx(torch.cat([g.flatten() for g in grads]).norm().item(), rel=1e-4)
 
 
@@ -348,7 +350,7 @@ def test_gradients_are_scaled_down_to_the_norm_allowed(buffer) -> None:
         assert norm(before) > 2e-3
         assert norm(clipped) == pytest.approx(1e-3, rel=1e-3)
         assert_all_close([g / norm(clipped) for g in clipped], [g / norm(before) for g in before])
-    assert made.logged()[4:6].tolist() == pytest.approx([norm(g) for g in precision.before], rel=1e-4)
+    assert made.logged()[5:7].tolist() == pytest.approx([norm(g) for g in precision.before], rel=1e-4)
 
 
 @pytest.mark.parametrize("most", [0.0, 1e6])
@@ -364,13 +366,21 @@ def test_gradients_below_the_norm_allowed_are_left_alone(most, buffer) -> None:
 
 def test_learning_rates_follow_the_factor(buffer) -> None:
     made = learner(buffer, a_lr=1e-3, c_lr=2e-3)
-    made.set_lr(0.5)
+    made.follow(0.5, 0.3)
     assert made.actor_optimizer.param_groups[0]["lr"] == pytest.approx(5e-4)
     assert made.critic_optimizer.param_groups[0]["lr"] == pytest.approx(1e-3)
-    made.set_lr(0.0)
+    made.follow(0.0, 0.0)
     before = weights_of(made)
     made.update()
     assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if not n.startswith("target_"))
+
+
+@pytest.mark.parametrize(("done", "share"), [(0.0, 1.0), (0.5, 0.6), (1.0, 0.2)])
+def test_learning_rates_fall_in_a_straight_line_to_the_share_that_is_left(done, share, buffer) -> None:
+    made = learner(buffer, a_lr=1e-3, c_lr=2e-3, lr_end=0.2)
+    made.follow(0.5, done)
+    assert made.actor_optimizer.param_groups[0]["lr"] == pytest.approx(5e-4 * share)
+    assert made.critic_optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * share)
 
 
 # --- precision --------------------------------------------------------------------------------------------------------
@@ -386,7 +396,7 @@ def test_narrow_products_are_those_of_fp32_within_their_rounding(precision, form
     full.update()
     buffer.counts[1] = 0
     narrow.update()
-    torch.testing.assert_close(narrow.logged()[:4], full.logged()[:4], rtol=0.02, atol=0.02)
+    torch.testing.assert_close(narrow.logged()[:5], full.logged()[:5], rtol=0.02, atol=0.02)
     before = weights_of(narrow)
     for _ in range(20):
         narrow.update()
@@ -416,7 +426,7 @@ def test_a_step_that_overflows_in_fp16_is_left_out_and_logged_as_a_number(buffer
 
 # --- gradients that are not finite ------------------------------------------------------------------------------------
 
-SKIPPED = LOGGED.index("losses/skipped")
+SKIPPED = 1 + Ddpg.LOGGED.index("losses/skipped")  # the first is the number of batches
 
 
 def spoilt(made: Ddpg, number: float) -> pytest.MonkeyPatch:
@@ -574,8 +584,10 @@ def test_what_is_logged_adds_up_until_it_is_asked_for(buffer) -> None:
     again = learner(buffer)
     for _ in range(3):
         again.update()
-    assert len(LOGGED) == 7
-    assert again.logged().tolist() == pytest.approx([sum(column) for column in zip(*losses, strict=True)], rel=1e-5)
+    logged = again.logged().tolist()
+    assert len(logged) == 1 + len(Ddpg.LOGGED) + 1
+    assert logged[0] == 3
+    assert logged == pytest.approx([sum(column) for column in zip(*losses, strict=True)], rel=1e-5)
     assert not again.logged().any()
 
 
@@ -586,6 +598,20 @@ def test_acting_gives_logits_without_a_graph(buffer) -> None:
     assert not logits.requires_grad
     torch.testing.assert_close(logits, made.raw_actor(rows))
     assert encoder_named("features") is made.encoder
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_reversal_is_thought_of_only_without_a_mask(masked, buffer) -> None:
+    """In targets and in the actor's loss, as in the moves that are drawn."""
+    config = DdpgConfig(batch_size=24)
+    made = Ddpg(config, BODY, buffer, Solo(CPU), Precision("fp32", CPU), masked=masked)
+    rows = buffer.observations[0]
+    backwards = rows[..., 12:16].argmax(-1) ^ 1
+    shares = made._next_shares(rows).gather(-1, backwards[..., None])
+    assert (shares == 0).all() if masked else (shares > 0.1).all()
+    made.update()
+    entropy = made.logged()[1 + Ddpg.LOGGED.index("losses/entropy")].item()
+    assert entropy == pytest.approx(math.log(3 if masked else 4), abs=0.01), "all moves are nearly alike at first"
 
 
 # --- beside each other ------------------------------------------------------------------------------------------------

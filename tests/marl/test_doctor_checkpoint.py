@@ -13,7 +13,7 @@ from training import TINY, here, the_run
 from arena.batch import encoder_named
 from marl import checkpoint, policy
 from marl.checkpoint import MANIFEST, WEIGHTS
-from marl.networks import Actor
+from marl.networks import Actor, Shape
 
 ENCODER = encoder_named("features")
 
@@ -22,9 +22,9 @@ ENCODER = encoder_named("features")
 def saved(tmp_path_factory):
     run = tmp_path_factory.mktemp("saved") / "run"
     run.mkdir()
-    weights = {f"actor.{name}": tensor for name, tensor in Actor(ENCODER, (8,)).state_dict().items()}
+    weights = {f"actor.{name}": tensor for name, tensor in Actor(ENCODER, Shape((8,))).state_dict().items()}
     parts = {"state": {"learner": [{"exp_avg": torch.ones(3)}]}, "rank0": {"buffer": torch.zeros(5)}}
-    about = policy.about(ENCODER, (8,)) | {"algo": "ddpg", "world_size": 2}
+    about = policy.about(ENCODER, Shape((8,))) | {"algo": "ddpg", "world_size": 2}
     for episode in (8, 16):
         folder = checkpoint.save(run, episode, weights, parts, about)
     checkpoint.mark_best(run, folder)
@@ -76,7 +76,7 @@ def test_what_is_in_a_checkpoint(folder):
     assert (about["encoder"], about["encoder_version"], about["body"]) == ("features", ENCODER.version, [8])
     assert about["parts"] == ["rank0", "state"]
     assert about["files"] == {path.name: path.stat().st_size for path in folder.iterdir()}
-    assert about["weights"] == sum(p.numel() for p in Actor(ENCODER, (8,)).parameters())
+    assert about["weights"] == sum(p.numel() for p in Actor(ENCODER, Shape((8,))).parameters())
     assert [check["name"].partition(" ")[0] for check in report["checks"]] == [
         "packages", "files", "names", "weights", "player",
     ]  # fmt: skip

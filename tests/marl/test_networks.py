@@ -1,14 +1,28 @@
-"""Networks and the player made of one: scaling, mates in any order, the barred reversal, matches played."""
+"""Networks and the player made of one: scaling, the torus, mates in any order, the barred reversal, matches played."""
+
+import json
 
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from arena import BatchArena
 from arena.batch import encoder_named
-from arena.rules import DIRECTION, SNAKES
-from marl.networks import Actor, Critic, Critics, FirstLayer, value_of
-from marl.policy import BARRED, PolicyPlayer, about, legal
+from arena.observe import PLANES
+from arena.rules import COLUMNS, DIRECTION, ROWS, SNAKES
+from marl.networks import (
+    Actor,
+    Critic,
+    Critics,
+    FirstLayer,
+    RecurrentActor,
+    Shape,
+    TorusReader,
+    actor_of,
+    value_of,
+)
+from marl.policy import BARRED, PolicyPlayer, about, actor_from, legal
 from opponents.match import play
 
 SEED = 7
@@ -62,7 +76,7 @@ def test_every_number_of_an_encoder_is_exact_in_narrow_floats(encoder, dtype) ->
 @pytest.mark.parametrize("body", [(8,), (16, 8), (16, 12, 8)])
 def test_an_actor_is_dense_layers_with_relu_between(encoder, body) -> None:
     described, rows = encoder_named(encoder), some_rows(encoder)
-    actor = Actor(described, body)
+    actor = Actor(described, Shape(body))
     hidden = rows.float() * torch.from_numpy(described.scale)
     layers = [actor.first, *actor.tail.layers]
     assert [layer.weight.shape[0] for layer in layers] == list(body)
@@ -75,14 +89,124 @@ def test_an_actor_is_dense_layers_with_relu_between(encoder, body) -> None:
 
 def test_a_new_actor_plays_nearly_at_random() -> None:
     """Small logits at first: no move is ruled out before anything was learnt."""
-    actor, rows = Actor(encoder_named("features"), (64, 64)), some_rows("features")
+    actor, rows = Actor(encoder_named("features"), Shape((64, 64))), some_rows("features")
     assert actor(rows).abs().max() < 0.2
 
 
-def test_the_scale_is_no_weight() -> None:
-    actor = Actor(encoder_named("features"), (8, 8))
-    assert not [name for name in actor.state_dict() if "scale" in name]
-    assert not [name for name, _ in actor.named_parameters() if "scale" in name]
+@pytest.mark.parametrize("shape", [Shape((64, 64), 5), Shape((64, 64), 5, memory=64)], ids=["dense", "memory"])
+def test_a_value_begins_much_larger_than_the_logits(shape) -> None:
+    """A value of nothing but zeros would take long to learn; moves should begin nearly equal."""
+    actor, rows = actor_of(encoder_named("features"), shape), some_rows("features").flatten(0, 1)
+    answers, _ = actor.step(rows, torch.ones(len(rows), dtype=torch.bool), actor.remember(len(rows), rows.device))
+    assert answers[:, :4].abs().max() < 0.2
+    assert answers[:, 4].std() > 20 * answers[:, :4].std()
+    head = actor.head if shape.memory else actor.tail.head
+    torch.testing.assert_close(head.weight.norm(dim=1), torch.tensor([0.01, 0.01, 0.01, 0.01, 1.0]))
+
+
+@pytest.mark.parametrize("shape", [Shape((8, 8)), Shape((8,), channels=(4, 4))], ids=["dense", "torus"])
+def test_the_scale_is_no_weight(shape) -> None:
+    actor = Actor(encoder_named("planes"), shape)
+    for names in (actor.state_dict(), dict(actor.named_parameters())):
+        assert not [name for name in names if "scale" in name or "around" in name]
+
+
+# --- the board without an edge ----------------------------------------------------------------------------------------
+
+
+def slow_convolutions(reader: TorusReader, rows: torch.Tensor) -> torch.Tensor:
+    """Torch's own convolutions with circular padding, over the scaled board: [N, rows, columns, channels]."""
+    scale = torch.from_numpy(encoder_named("planes").scale).double()
+    board = (rows.double() * scale)[:, : PLANES * ROWS * COLUMNS].view(-1, PLANES, ROWS, COLUMNS)
+    for i, layer in enumerate(reader.convolutions):
+        last = i == len(reader.convolutions) - 1
+        kernel = layer.weight.double().view(len(layer.bias), 3, 3, -1).permute(0, 3, 1, 2)
+        board = F.conv2d(F.pad(board, (1, 1, 1, 1), "circular"), kernel, layer.bias.double(), stride=2 if last else 1)
+        board = board.relu()
+    return board.permute(0, 2, 3, 1)
+
+
+def torus_reader(channels: tuple[int, ...]) -> TorusReader:
+    reader = TorusReader(encoder_named("planes"), channels, 16)
+    for layer in (*reader.convolutions, reader.out):
+        nn.init.normal_(layer.bias)
+    return reader
+
+
+@pytest.mark.parametrize("channels", [(6,), (5, 4), (4, 3, 2)])
+def test_convolutions_go_across_the_edges_of_the_board(channels) -> None:
+    reader, rows = torus_reader(channels), some_rows("planes").flatten(0, 1)
+    seen = slow_convolutions(reader, rows)
+    assert seen.shape == (48, ROWS // 2, COLUMNS // 2, channels[-1])
+    scale = torch.from_numpy(encoder_named("planes").scale)
+    scalars = (rows * scale)[:, PLANES * ROWS * COLUMNS :]
+    expected = reader.out(torch.cat((seen.flatten(1).float(), scalars), 1))
+    torch.testing.assert_close(reader(rows), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(reader(rows.view(16, 3, -1)), expected.view(16, 3, -1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("down", "right"), [(2, 0), (0, 2), (4, -6), (8, 18)])
+def test_a_shifted_board_gives_what_the_board_gives_shifted(down, right) -> None:
+    reader, rows = torus_reader((5, 4)), some_rows("planes").flatten(0, 1).float()
+    reader.out = nn.Identity()
+    size = PLANES * ROWS * COLUMNS
+    board = rows[:, :size].view(-1, PLANES, ROWS, COLUMNS).roll((down, right), (2, 3))
+    shifted = reader(torch.cat((board.flatten(1), rows[:, size:]), 1))
+    before, cells = reader(rows), 4 * ROWS * COLUMNS // 4
+    expected = before[:, :cells].view(-1, ROWS // 2, COLUMNS // 2, 4).roll((down // 2, right // 2), (1, 2))
+    torch.testing.assert_close(shifted[:, :cells], expected.flatten(1), rtol=1e-5, atol=1e-5)
+    assert torch.equal(shifted[:, cells:], before[:, cells:])
+    assert not torch.equal(shifted, before)
+
+
+def test_actors_and_critics_may_read_the_board() -> None:
+    rows, shape = some_rows("planes"), Shape((16, 8), channels=(4,))
+    assert Actor(encoder_named("planes"), shape)(rows).shape == (16, 3, 4)
+    critics = Critics(2, encoder_named("planes"), shape, "heads", team=True)
+    assert critics(rows, some_shares(rows)).shape == (2, 16, 3, 4)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def answers_of(actor: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    """To rows [..., W], at the first turn of their matches."""
+    flat = rows.flatten(0, -2)
+    begins = torch.ones(len(flat), dtype=torch.bool)
+    return actor.step(flat, begins, actor.remember(len(flat), flat.device))[0].view(*rows.shape[:-1], -1)
+
+
+@pytest.mark.parametrize("memory", [0, 8])
+@pytest.mark.parametrize("messages", [False, True])
+def test_an_answer_rests_on_mates_only_through_messages(messages, memory) -> None:
+    actor = actor_of(encoder_named("features"), Shape((16, 8), messages=messages, memory=memory))
+    rows = some_rows("features").float().requires_grad_()
+    answer = answers_of(actor, rows)[5, 1].sum()
+    (of_rows,) = torch.autograd.grad(answer, rows)
+    rests = of_rows.abs().sum(-1) > 0
+    expected = torch.zeros(16, 3, dtype=torch.bool)
+    expected[5] = torch.tensor([messages, True, messages])
+    assert torch.equal(rests, expected), "no other team, and of the own team who may tell"
+
+
+@pytest.mark.parametrize("memory", [0, 8])
+def test_messages_treat_mates_alike_whatever_their_order(memory) -> None:
+    actor = actor_of(encoder_named("features"), Shape((16, 8), messages=True, memory=memory))
+    rows = some_rows("features")
+    answers = answers_of(actor, rows)
+    for order in ([1, 0, 2], [0, 2, 1], [2, 0, 1]):
+        torch.testing.assert_close(answers_of(actor, rows[:, order]), answers[:, order], rtol=1e-4, atol=1e-6)
+
+
+def test_teams_may_come_flat_or_apart() -> None:
+    """As a rollout shows them, and as batches do."""
+    actor, rows = Actor(encoder_named("features"), Shape((16, 8), messages=True)), some_rows("features")
+    torch.testing.assert_close(actor(rows.flatten(0, 1)).view(16, 3, 4), actor(rows))
+
+
+def test_a_memory_makes_another_kind_of_actor() -> None:
+    assert type(actor_of(encoder_named("features"), Shape((8,)))) is Actor
+    assert type(actor_of(encoder_named("features"), Shape((8,), memory=4))) is RecurrentActor
 
 
 # --- critics ----------------------------------------------------------------------------------------------------------
@@ -92,7 +216,7 @@ def test_the_scale_is_no_weight() -> None:
 @pytest.mark.parametrize(("form", "team"), FORMS)
 def test_critics_answer_for_every_snake_and_differ(form, team, encoder) -> None:
     rows = some_rows(encoder)
-    critics = Critics(2, encoder_named(encoder), (16, 8), form, team)
+    critics = Critics(2, encoder_named(encoder), Shape((16, 8)), form, team)
     values = critics(rows, some_shares(rows))
     assert values.shape == (2, 16, 3, 4 if form == "heads" else 1)
     assert not torch.allclose(values[0], values[1]), "two critics that are alike are one"
@@ -103,7 +227,7 @@ def test_a_critic_treats_snakes_alike_whatever_their_order(form, team) -> None:
     """Snakes exchanged, so are their values; a snake's mates exchanged, its value stays."""
     rows = some_rows("features")
     shares = some_shares(rows)
-    critic = Critic(encoder_named("features"), (16, 8), form, team)
+    critic = Critic(encoder_named("features"), Shape((16, 8)), form, team)
     values = critic(rows, shares)
     for order in ([1, 0, 2], [0, 2, 1], [2, 0, 1]):
         torch.testing.assert_close(critic(rows[:, order], shares[:, order]), values[:, order], rtol=1e-4, atol=1e-5)
@@ -113,7 +237,7 @@ def test_a_critic_treats_snakes_alike_whatever_their_order(form, team) -> None:
 def test_a_value_rests_on_what_its_critic_may_see(form, team) -> None:
     rows = some_rows("features").float()
     shares = some_shares(rows)
-    critic = Critic(encoder_named("features"), (16, 8), form, team)
+    critic = Critic(encoder_named("features"), Shape((16, 8)), form, team)
     rows.requires_grad_()
     shares.requires_grad_()
     of_rows, of_shares = torch.autograd.grad(
@@ -177,7 +301,7 @@ def test_a_player_takes_the_likeliest_legal_move_of_its_own_seats(encoder) -> No
     arena.start()
     arena.play_turn(torch.arange(32 * SNAKES).view(32, SNAKES) % 4)
     described = encoder_named(encoder)
-    actor = Actor(described, (16, 8))
+    actor = Actor(described, Shape((16, 8)))
     nn.init.normal_(actor.tail.head.weight, std=5)
     seats = torch.arange(1, 32 * SNAKES, 2, dtype=torch.int32)
     moves = torch.full((32, SNAKES), -1, dtype=torch.int8)
@@ -195,7 +319,7 @@ def test_a_player_takes_the_likeliest_legal_move_of_its_own_seats(encoder) -> No
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_a_player_plays_whole_matches(encoder) -> None:
     described = encoder_named(encoder)
-    a, b = (PolicyPlayer(Actor(described, (8, 8)), described, name) for name in ("a", "b"))
+    a, b = (PolicyPlayer(Actor(described, Shape((8, 8))), described, name) for name in ("a", "b"))
     results = play(a, "level1", 6, seed=SEED)
     assert (results.home, results.away, results.matches) == ("a", "level1", 6)
     assert results.wins + results.draws + results.losses == 6
@@ -207,7 +331,12 @@ def test_a_player_plays_whole_matches(encoder) -> None:
 
 def test_what_is_told_about_an_actor_builds_it_again() -> None:
     described = encoder_named("features")
-    actor = Actor(described, (16, 8))
-    told = about(described, (16, 8))
-    assert told == {"encoder": "features", "encoder_version": described.version, "body": [16, 8]}
-    Actor(encoder_named(told["encoder"]), told["body"]).load_state_dict(actor.state_dict())
+    actor = Actor(described, Shape((16, 8)))
+    told = json.loads(json.dumps(about(described, Shape((16, 8)))))
+    shape = {"body": [16, 8], "outputs": 4, "channels": [], "messages": False, "memory": 0}
+    assert told == {"encoder": "features", "encoder_version": described.version, **shape}
+    again, encoder = actor_from(told, actor.state_dict(), "here")
+    assert encoder is described
+    rows = some_rows("features")
+    assert torch.equal(again(rows), actor(rows))
+    assert not any(parameter.requires_grad for parameter in again.parameters())

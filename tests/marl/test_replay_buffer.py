@@ -16,7 +16,7 @@ ELSEWHERE = torch.device("cpu:0")  # not equal to "cpu", so the ways for a buffe
 def rows_of(buffer: ReplayBuffer, number: int) -> torch.Tensor:
     """Bytes of all values, other ones for every turn."""
     generator = torch.Generator().manual_seed(number)
-    shape = (buffer.matches * TEAM, buffer.encoder.width)
+    shape = (buffer.teams * TEAM, buffer.encoder.width)
     low = -128 if buffer.dtype == torch.int8 else 0
     return torch.randint(low, low + 256, shape, generator=generator).to(buffer.dtype)
 
@@ -32,7 +32,7 @@ def write(buffer: ReplayBuffer, number: int) -> None:
 
 
 def seen(buffer: ReplayBuffer, number: int) -> torch.Tensor:
-    return rows_of(buffer, number).view(buffer.matches, TEAM, -1)
+    return rows_of(buffer, number).view(buffer.teams, TEAM, -1)
 
 
 @pytest.mark.parametrize("storage", [None, ELSEWHERE], ids=["device", "elsewhere"])

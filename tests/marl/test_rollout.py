@@ -6,14 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from collecting import WholeNumbers, a_rollout
+from collecting import WholeNumbers, a_rollout, with_places
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arena import BatchArena
 from arena.batch import encoder_named
 from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
+from marl import turn_loops
 from marl.config import RewardConfig
+from marl.line_up import LineUp, deal
 from marl.rollout import Rollout
 from opponents import loops
 from opponents.scheduler import choose
@@ -43,14 +45,31 @@ def begun(rollout: Rollout, epsilon: float = 0.1) -> Rollout:
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("world", [2, 4])
-def test_ranks_play_the_same_matches_as_one(world) -> None:
+# Shares of the matches: none, half of them against itself on both sides, and a third so, with all kinds of others.
+SHARES = {
+    "plain": {},
+    "both": {"both": 0.5},
+    "all kinds": {"both": 1 / 3, "alone": 1 / 6, "past": 1 / 3, "places": 2},
+}
+
+
+def shared_out(matches: int, shares: dict, **options) -> Rollout:
+    """A rollout in which two past selves and the team itself play where the line-up says so."""
+    rollout = a_rollout(deal(matches, **shares), seed=SEED, **options)
+    past = [WholeNumbers(FEATURES, SEED + 1 + place) for place in range(len(rollout.past))]
+    return begun(with_places(rollout, past, alone=WholeNumbers(FEATURES, SEED)))
+
+
+@pytest.mark.parametrize(
+    ("world", "kind", "turns"), [(2, "plain", 430), (4, "plain", 430), (2, "both", 130), (2, "all kinds", 130)]
+)
+def test_ranks_play_the_same_matches_as_one(world, kind, turns) -> None:
     """world x B = 1 x world B: numbers, states, opponents, moves and everything in the buffers, turn by turn."""
-    matches, actor = 24 // world, WholeNumbers(FEATURES, SEED)
-    whole = begun(a_rollout(24, seed=SEED, first_match=100))
-    parts = [begun(a_rollout(matches, seed=SEED, rank=rank, world=world, first_match=100)) for rank in range(world)]
-    tally = torch.zeros(3, 3, dtype=torch.int64)
-    for turn in range(430):
+    matches, actor, shares = 24 // world, WholeNumbers(FEATURES, SEED), SHARES[kind]
+    whole = shared_out(24, shares, first_match=100)
+    parts = [shared_out(matches, shares, rank=rank, world=world, first_match=100) for rank in range(world)]
+    tally = torch.zeros_like(whole.results().tally)
+    for turn in range(turns):
         for rollout in (whole, *parts):
             if turn in MIXES:
                 rollout.mix(MIXES[turn])
@@ -62,14 +81,18 @@ def test_ranks_play_the_same_matches_as_one(world) -> None:
             together = torch.cat([getattr(part, name) for part in parts])
             assert torch.equal(together, getattr(whole, name)), f"{name} after turn {turn}, seed {SEED}"
         for name in ("observations", "moves", "rewards", "over"):
-            together = torch.cat([getattr(part.buffer, name) for part in parts], 1)
+            rows = [getattr(part.buffer, name) for part in parts]
+            together = torch.cat([row[:, :matches] for row in rows] + [row[:, matches:] for row in rows], 1)
             assert torch.equal(together, getattr(whole.buffer, name)), f"{name} after turn {turn}, seed {SEED}"
         if turn % 100 == 99:
             results, of_parts = whole.results(), [part.results() for part in parts]
             assert torch.equal(sum(of.tally for of in of_parts), results.tally)
             torch.testing.assert_close(sum(of.rewards for of in of_parts), results.rewards)
             tally += results.tally
-    assert (tally.sum(1) > 0).all(), "every opponent should have been met"
+    itself = len(whole.opponents) + len(whole.past)
+    met = (tally.sum(1) > 0).tolist()
+    assert met[:itself] == [True] * itself or turns < 430, "every opponent should have been met"
+    assert met[len(whole.opponents) :] == [True] * len(whole.past) + [kind != "plain", False], "the team itself; nobody"
     assert whole.episodes(turn + 1) == parts[0].episodes(turn + 1)
 
 
@@ -194,6 +217,88 @@ def test_an_opponent_that_left_the_mix_finishes_its_matches_and_is_not_asked_aga
     assert set(asked) == {2}, "nobody else is asked any more"
 
 
+# --- the team itself, and past selves ---------------------------------------------------------------------------------
+
+
+def drawn_by(rollout: Rollout, seats: torch.Tensor, actor: WholeNumbers) -> torch.Tensor:
+    """Moves of the seats as this actor would draw them now."""
+    moves = torch.full((rollout.matches, SNAKES), -1, dtype=torch.int8)
+    logits = actor(rollout.arena.observe("features", seats)).numpy()
+    state, keys = rollout.arena.state.numpy(), rollout.arena.keys.numpy()
+    turn_loops.draw_all_moves(state, keys, seats.numpy(), logits, np.zeros(1, np.float32), True, moves.numpy())
+    return moves.view(-1)[seats.long()]
+
+
+@pytest.mark.parametrize("kind", ["alone", "past"])
+def test_seats_of_networks_that_do_not_learn_are_played_by_those_and_by_nobody_else(kind) -> None:
+    """The other side of these matches, whose rows are not kept; without random moves beside those that it draws."""
+    slots = (2, 3, 6, 7)
+    line_up = LineUp(8, alone=slots) if kind == "alone" else LineUp(8, past=(slots[:2], slots[2:]))
+    team, others = WholeNumbers(FEATURES, SEED), [WholeNumbers(FEATURES, SEED + i) for i in (1, 2)]
+    rollout = a_rollout(line_up, turns=4, seed=SEED)
+    assert rollout.line_up.teams == rollout.buffer.teams == 8
+    with_places(rollout, others[: len(rollout.past)], alone=team)
+    begun(rollout, epsilon=1.0)
+    rollout.mix({"level1": 1.0})
+    seats = [rollout.alone] if kind == "alone" else rollout.past
+    sides = rollout.side.tolist()
+    foes = [b * SNAKES + TEAM * (1 - sides[b]) + k for b in slots for k in range(TEAM)]
+    assert torch.cat(seats).tolist() == foes
+    for turn in range(30):
+        players = [team] if kind == "alone" else others
+        expected = [drawn_by(rollout, here, actor) for here, actor in zip(seats, players, strict=True)]
+        rollout.play_turn(team)
+        for here, moves in zip(seats, expected, strict=True):
+            assert torch.equal(rollout.moves.view(-1)[here.long()], moves), f"turn {turn}, seed {SEED}"
+
+
+def test_results_tell_past_selves_and_the_team_itself_apart() -> None:
+    line_up = LineUp(12, both=(0, 1), alone=(2, 3), past=((4, 5), (6, 7)))
+    rollout = with_places(
+        a_rollout(line_up, turns=4, seed=SEED),
+        [WholeNumbers(FEATURES, 1), WholeNumbers(FEATURES, 2)],
+        alone=WholeNumbers(FEATURES, SEED),
+    )
+    rollout.mix({"level1": 1.0})
+    begun(rollout)
+    for _ in range(TURNS):
+        rollout.play_turn(WholeNumbers(FEATURES, SEED))
+    tally = rollout.results().tally
+    assert tally.sum(1).tolist() == [0, 4, 0, 2, 2, 4, 0], "level0, level1, level2, two places, the team itself, nobody"
+
+
+def test_matches_with_a_past_self_that_was_replaced_count_for_nobody() -> None:
+    """Neither for the one who began them nor for the one who takes over; the next ones count again."""
+    rollout = a_rollout(LineUp(12, past=((0, 1, 2, 3), (4, 5, 6, 7))), turns=4, seed=SEED)
+    with_places(rollout, [WholeNumbers(FEATURES, 1), WholeNumbers(FEATURES, 2)])
+    rollout.mix({"level1": 1.0})
+    begun(rollout)
+    actor, tallies = WholeNumbers(FEATURES, SEED), []
+    for _ in range(3):
+        for _ in range(TURNS):
+            rollout.play_turn(actor)
+        tallies.append(rollout.results().tally.sum(1).tolist())
+        if len(tallies) == 1:
+            rollout.forget(0)
+    assert tallies == [[0, 4, 0, 4, 4, 0, 0], [0, 4, 0, 0, 4, 0, 4], [0, 4, 0, 4, 4, 0, 0]]
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_reversals_are_drawn_only_without_a_mask(masked) -> None:
+    rollout = a_rollout(LineUp(40, both=(0, 1), past=((2, 3),)), turns=4, seed=SEED, masked=masked)
+    with_places(rollout, [WholeNumbers(FEATURES, 1)])
+    begun(rollout, epsilon=0.5)
+    rollout.mix({"level1": 1.0})
+    reversals = Counter()
+    for _ in range(20):
+        before = rollout.arena.state[:, DIRECTION : DIRECTION + SNAKES].flatten().clone()
+        rollout.play_turn(WholeNumbers(FEATURES, SEED))
+        reverses = rollout.moves.flatten() == (before ^ 1).to(torch.int8)
+        reversals.update(learning=int(reverses[rollout.seats.long()].sum()))
+        reversals.update(past=int(reverses[rollout.past[0].long()].sum()))
+    assert (min(reversals.values()) > 5) if not masked else (sum(reversals.values()) == 0)
+
+
 # --- transitions ------------------------------------------------------------------------------------------------------
 
 
@@ -206,15 +311,20 @@ def slow_reward(config: RewardConfig, lengths, gain, ate, died, over: bool, snak
     return reward + config.lead * lead + config.win * lead * over
 
 
-@pytest.mark.parametrize("encoder", ["features", "planes"])
-def test_transitions_are_what_really_happened(encoder) -> None:
+@pytest.mark.parametrize(
+    ("encoder", "both"), [("features", ()), ("planes", ()), ("features", (1, 2, 3))], ids=["features", "planes", "both"]
+)
+def test_transitions_are_what_really_happened(encoder, both) -> None:
     """Each turn once more in an arena of its own, one match at a time, from the state before the move."""
     reward = RewardConfig(own=1.0, mates=0.25, foes=0.5, eat=0.125, die=0.75, lead=0.0625, win=4.0)
     matches, described = 6, encoder_named(encoder)
-    rollout = begun(a_rollout(matches, turns=7, seed=SEED, encoder=encoder, reward=reward), epsilon=0.2)
+    rollout = a_rollout(LineUp(matches, both), turns=7, seed=SEED, encoder=encoder, reward=reward)
+    teams = [*range(matches), *both]
+    begun(rollout, epsilon=0.2)
     buffer, arena, actor = rollout.buffer, rollout.arena, WholeNumbers(described, SEED)
     again = BatchArena(matches, seed=SEED)
     ended, died_at_all, ate_at_all = 0, 0, 0
+    ends = [0] * matches
     for turn in range(330):
         if turn in MIXES:
             rollout.mix(MIXES[turn])
@@ -225,32 +335,38 @@ def test_transitions_are_what_really_happened(encoder) -> None:
         rollout.play_turn(actor)
 
         moves = rollout.moves.clone()
-        own = rollout.seats.view(matches, TEAM) % SNAKES
-        for b in range(matches):
+        own = rollout.seats.view(len(teams), TEAM) % SNAKES
+        for b in set(range(matches)) - set(both):
             away = torch.tensor([s for s in range(SNAKES) if s not in own[b]], dtype=torch.int32)
             answer = torch.zeros(matches, SNAKES, dtype=torch.int8)
             loops.act(SCRIPTED[rollout.opponents[rollout.which[b]]], again, away + b * SNAKES, answer)
             assert torch.equal(moves[b, away.long()], answer[b, away.long()]), f"match {b}, turn {turn}, seed {SEED}"
         events = again.play_turn(moves)
         at = turn % 7
-        for b in range(matches):
+        for g, b in enumerate(teams):
             lengths = again.state[b, LENGTH : LENGTH + SNAKES].tolist()
             told = [events.reward[b].tolist(), events.ate[b].tolist(), events.died[b].tolist(), bool(events.over[b])]
-            for k, snake in enumerate(own[b].tolist()):
-                assert torch.equal(buffer.observations[at, b, k], seen[b, snake]), f"turn {turn}, seed {SEED}"
-                assert buffer.moves[at, b, k] == moves[b, snake]
+            for k, snake in enumerate(own[g].tolist()):
+                assert torch.equal(buffer.observations[at, g, k], seen[b, snake]), f"turn {turn}, seed {SEED}"
+                assert buffer.moves[at, g, k] == moves[b, snake]
                 assert moves[b, snake] != directions[b, snake] ^ 1
-                assert buffer.rewards[at, b, k] == slow_reward(reward, lengths, *told, snake), (
+                assert buffer.rewards[at, g, k] == slow_reward(reward, lengths, *told, snake), (
                     f"turn {turn}, seed {SEED}"
                 )
                 ate_at_all, died_at_all = ate_at_all + told[1][snake], died_at_all + told[2][snake]
-            assert buffer.over[at, b] == told[3]
+            assert buffer.over[at, g] == told[3]
             if told[3]:
-                ended += 1
+                ended += g < matches
+                ends[b] += g < matches
                 assert arena.state[b, TURN] == 0, "the next match has begun"
             else:
                 assert torch.equal(arena.state[b], again.state[b]), f"match {b}, turn {turn}, seed {SEED}"
     assert min(ended, died_at_all, ate_at_all) >= 8
+    for b, g in zip(both, range(matches, len(teams)), strict=True):
+        assert sorted([*own[b].tolist(), *own[g].tolist()]) == list(range(SNAKES)), "two teams, one on each side"
+    tally = rollout.results().tally.sum(1)
+    assert int(tally.sum()) == ended, "one account for a match, whoever learns from it"
+    assert int(tally[len(rollout.opponents)]) == sum(of_slot for b, of_slot in enumerate(ends) if b in both)
 
 
 def test_the_actor_sees_what_is_written_and_its_logits_are_drawn_from() -> None:

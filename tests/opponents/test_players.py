@@ -1,5 +1,7 @@
 """Players: one interface for scripted opponents, functions and policies, and names that find them."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,8 @@ import torch
 from arena import BatchArena
 from arena.errors import ArenaError
 from arena.rules import DIRECTION, OVER, SNAKES
-from opponents.players import Function, Policy, Scripted, find, listing
+from opponents import players
+from opponents.players import Function, Policy, Scripted, champion, find, listing
 from opponents.scripted import SCRIPTED
 
 RED = torch.tensor([0, 1, 2, 6, 7, 8], dtype=torch.int32)  # of two matches
@@ -114,8 +117,47 @@ def test_names_of_scripted_opponents(arena):
 
 def test_the_listing_describes_each():
     described = dict(listing())
-    assert list(described) == list(SCRIPTED)
+    assert list(described)[: len(SCRIPTED)] == list(SCRIPTED)
     assert all(described.values())
+
+
+@pytest.fixture
+def champions(tmp_path, monkeypatch):
+    """Two trained teams, and a file about neither."""
+    folder = tmp_path / "champions"
+    folder.mkdir()
+    monkeypatch.setattr(players, "CHAMPIONS", folder)
+    for name, about in (("victor", "Won everything."), ("veteran", "Played long.")):
+        (folder / f"{name}.safetensors").write_bytes(b"weights")
+        (folder / f"{name}.json").write_text(json.dumps({"about": about, "results": {}}))
+    (folder / "README.md").write_text("trained teams")
+    return folder
+
+
+def test_champions_are_listed_after_the_scripted_ones(champions):
+    assert listing()[len(SCRIPTED) :] == [("veteran", "Played long."), ("victor", "Won everything.")]
+
+
+def test_a_champion_is_found_by_its_name_and_loaded(champions):
+    assert champion("victor") == champions / "victor.safetensors"
+    asked = []
+    found = find("victor", loader=lambda name: asked.append(name) or Scripted("level2"))
+    assert (found.name, asked) == ("level2", ["victor"])
+
+
+@pytest.mark.parametrize("name", ["vict", "README", "", "../champions/victor", "victor.safetensors", "level1"])
+def test_other_names_are_no_champions(champions, name):
+    assert champion(name) is None
+
+
+def test_a_scripted_opponent_is_never_taken_for_a_champion(champions):
+    (champions / "level1.safetensors").write_bytes(b"weights")
+    assert isinstance(find("level1", loader=lambda name: None), Scripted)
+
+
+def test_a_champions_name_is_guessed_and_named(champions):
+    with pytest.raises(ArenaError, match=r"unknown player 'victer', did you mean victor\?; known: level0.*victor"):
+        find("victer", loader=lambda name: None)
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,10 @@ def test_a_strategy_nobody_knows_gets_the_list_of_those_known() -> None:
         ("window", 0),
         ("league_power", -1.0),
         ("league_scripted_share", 1.5),
+        ("league_interval", 0),
+        ("league_size", 0),
+        ("self_play", -0.1),
+        ("self_play", 1.1),
     ],
 )
 def test_a_value_out_of_range_is_one_line_that_names_it(name, value) -> None:
@@ -275,6 +279,35 @@ def test_a_past_self_needs_a_name_of_its_own(name) -> None:
     schedule.add_past_self("old")
     with pytest.raises(ValueError, match=f"^past self '{name}' "):
         schedule.add_past_self(name)
+
+
+def test_a_full_league_lets_the_one_go_that_is_beaten_most_surely() -> None:
+    schedule = scheduler("league", league_size=3)
+    for name, percent in [("beaten", 95), ("even", 50), ("beaten_before", 90)]:
+        assert schedule.add_past_self(name) is None
+        beat(schedule, name, percent)
+    assert schedule.add_past_self("new") == "beaten"
+    assert schedule.state_dict()["past_selves"] == ["even", "beaten_before", "new"]
+    assert "beaten" not in schedule.mix(0)
+    assert schedule.win_rate("beaten") is None
+    assert schedule.add_past_self("newer") == "beaten_before", "one that was never met is not given up"
+    assert schedule.add_past_self("beaten") == "even", "and a name that left may come again"
+
+
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [
+        ({}, 0.7),
+        ({"league_scripted_share": 0.0}, 1.0),
+        ({"league_scripted_share": 1.0}, 0.0),
+        ({"self_play": 0.5}, 0.35),
+        ({"self_play": 1.0}, 0.0),
+    ],
+)
+def test_past_selves_share_with_the_ladder_what_self_play_leaves(options, share) -> None:
+    assert scheduler("league", **options).past_share() == pytest.approx(share)
+    for strategy in set(STRATEGIES) - {"league"}:
+        assert scheduler(strategy, **options).past_share() == 0
 
 
 @st.composite

@@ -1,0 +1,183 @@
+"""Snapshots: a policy in one file that comes back as it was, and anything else told in one line."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from arena import BatchArena
+from arena.batch import encoder_named
+from arena.rules import SNAKES
+from marl import snapshot
+from marl.errors import UserError
+from marl.networks import Shape, actor_of
+from marl.policy import PolicyPlayer, about
+from marl.saved_player import load_player
+from opponents import players
+from opponents.match import play
+from opponents.players import find
+
+SEED = 5
+SHAPES = {
+    "dense": ("features", Shape((16, 8))),
+    "value": ("planes", Shape((8,), 5)),
+    "torus": ("planes", Shape((8, 8), 5, channels=(4, 2))),
+    "messages": ("features", Shape((8, 8), messages=True)),
+    "memory": ("features", Shape((8,), 5, messages=True, memory=6)),
+}
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    print(f"seed {SEED}")
+    torch.manual_seed(SEED)
+
+
+def a_policy(name: str = "dense") -> tuple[torch.nn.Module, dict]:
+    """An actor that has an opinion, and what is to be known of it."""
+    encoder, shape = SHAPES[name]
+    actor = actor_of(encoder_named(encoder), shape)
+    with torch.no_grad():
+        for parameter in actor.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return actor, about(encoder_named(encoder), shape)
+
+
+def written(path, name: str = "dense", change: dict | None = None, dtype=torch.float32) -> torch.nn.Module:
+    actor, told = a_policy(name)
+    snapshot.write(path, {key: tensor.to(dtype) for key, tensor in actor.state_dict().items()}, told | (change or {}))
+    return actor
+
+
+def moves_of(player, turns: int = 4) -> list[list[int]]:
+    """What it plays as red in two matches, turn by turn."""
+    arena = BatchArena(2, seed=SEED)
+    arena.start()
+    seats = torch.tensor([0, 1, 2, 6, 7, 8], dtype=torch.int32)
+    player.begin(arena, seats)
+    found = []
+    for turn in range(turns):
+        moves = torch.full((2, SNAKES), turn % 4, dtype=torch.int8)
+        player.act(arena, seats, moves)
+        arena.play_turn(moves)
+        found.append(moves.flatten().tolist())
+    return found
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_policy_comes_back_as_it_was(name, tmp_path) -> None:
+    path = tmp_path / "team.safetensors"
+    actor = written(path, name)
+    player = snapshot.read(path, "team")
+    assert player.name == "team"
+    assert player.encoder is encoder_named(SHAPES[name][0])
+    again = player.actor.state_dict()
+    assert again.keys() == actor.state_dict().keys()
+    assert all(torch.equal(tensor, again[key]) for key, tensor in actor.state_dict().items())
+    assert moves_of(player) == moves_of(PolicyPlayer(actor, player.encoder, "team"))
+    assert not any(parameter.requires_grad for parameter in player.actor.parameters())
+    assert sorted(path.parent.iterdir()) == [path], "and nothing else is left behind"
+
+
+def test_a_snapshot_without_a_name_is_called_by_its_path(tmp_path) -> None:
+    written(tmp_path / "team.safetensors")
+    assert snapshot.read(tmp_path / "team.safetensors").name == str(tmp_path / "team.safetensors")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_narrow_weights_are_half_the_size_and_play_in_full_precision(dtype, tmp_path) -> None:
+    wide, narrow = tmp_path / "wide.safetensors", tmp_path / "narrow.safetensors"
+    actor = written(wide)
+    torch.manual_seed(SEED)
+    written(narrow, dtype=dtype)
+    assert narrow.stat().st_size < 0.7 * wide.stat().st_size
+    again = snapshot.read(narrow).actor.state_dict()
+    for key, tensor in actor.state_dict().items():
+        assert again[key].dtype == torch.float32
+        assert torch.equal(again[key], tensor.to(dtype).float())
+
+
+def test_a_snapshot_plays_whole_matches_by_its_path(tmp_path) -> None:
+    path = tmp_path / "team.safetensors"
+    written(path, "memory")
+    results = play(str(path), "level0", 4, seed=SEED, loader=load_player)
+    assert (results.home, results.wins + results.draws + results.losses) == (str(path), 4)
+
+
+def test_a_champion_plays_by_its_name(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(players, "CHAMPIONS", tmp_path)
+    written(tmp_path / "victor.safetensors", dtype=torch.float16)
+    (tmp_path / "victor.json").write_text(json.dumps({"about": "Won everything."}))
+    found = find("victor", load_player)
+    assert isinstance(found, PolicyPlayer)
+    assert found.name == "victor"
+    assert play("victor", "level0", 2, seed=SEED, loader=load_player).home == "victor"
+    assert players.listing()[-1] == ("victor", "Won everything.")
+
+
+# --- files that are no snapshots --------------------------------------------------------------------------------------
+
+
+def the_mistake(path) -> str:
+    with pytest.raises(UserError) as error:
+        snapshot.read(path)
+    assert "\n" not in str(error.value)
+    assert str(path) in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
+def test_a_file_that_was_cut_off(share, tmp_path) -> None:
+    path = tmp_path / "team.safetensors"
+    written(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    assert "is not a snapshot, or is damaged" in the_mistake(path)
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04 a zip file, or a pickle", b"{}", b"\xff" * 100])
+def test_a_file_of_another_kind(content, tmp_path) -> None:
+    path = tmp_path / "team.safetensors"
+    path.write_bytes(content)
+    assert "is not a snapshot, or is damaged" in the_mistake(path)
+
+
+def test_no_file_and_a_folder(tmp_path) -> None:
+    assert the_mistake(tmp_path / "nobody.safetensors").endswith("no such file")
+    the_mistake(tmp_path)
+
+
+@pytest.mark.parametrize("header", [None, {"format": "pt"}, {snapshot.HEADER: "[1]"}])
+def test_weights_that_do_not_say_what_they_are(header, tmp_path) -> None:
+    path = tmp_path / "team.safetensors"
+    save_file(a_policy()[0].state_dict(), path, header)
+    assert "does not say what network it holds" in the_mistake(path)
+
+
+def test_a_header_that_is_no_json(tmp_path) -> None:
+    path = tmp_path / "team.safetensors"
+    save_file(a_policy()[0].state_dict(), path, {snapshot.HEADER: "{"})
+    assert "is not a snapshot, or is damaged" in the_mistake(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"encoder": "smells"}, "unknown encoder 'smells'; known: features, planes"),
+        ({"encoder": None}, "unknown encoder None"),
+        ({"encoder_version": 0}, "was trained on version 0 of encoder features"),
+        ({"body": [16, 9]}, "its weights are not those of the network that it names"),
+        ({"body": "wide"}, "its weights are not those of the network that it names"),
+        ({"body": []}, "its weights are not those of the network that it names"),
+        ({"body": None}, "its weights are not those of the network that it names"),
+        ({"outputs": 5}, "its weights are not those of the network that it names"),
+        ({"messages": True}, "its weights are not those of the network that it names"),
+        ({"memory": 8}, "its weights are not those of the network that it names"),
+        ({"encoder": "planes", "encoder_version": encoder_named("planes").version}, "its weights are not those"),
+    ],
+)
+def test_a_network_that_is_not_the_one_that_is_named(change, message, tmp_path) -> None:
+    path = tmp_path / "team.safetensors"
+    written(path, change=change)
+    assert message in the_mistake(path)
