@@ -6,6 +6,6 @@ scripts/venv.sh dev
 if [ $# -eq 0 ]; then
     .venv/bin/python -m ruff check .
     .venv/bin/python -m ruff format --check .
-    set -- -q -n 2
+    set -- -q -n 2 --dist loadfile --no-loadscope-reorder
 fi
 exec .venv/bin/python -m pytest "$@"

@@ -118,6 +118,9 @@ def launch(
     from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousTimeoutError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    from marl import agent
+
+    agent.register()
     if most > 1:
         from marl import rendezvous
 
@@ -295,6 +298,7 @@ def _stopping(exception: type[Exception]) -> Iterator[list[int]]:
 
 def _tell(failures: Mapping[int, Any]) -> int:
     """One line on how the first rank failed; returns the exit code. `failures` is torch's, by rank."""
+    from marl.agent import EXIT_MISTAKE
     from marl.distributed import EXIT_TOGETHER
     from marl.roll_call import EXIT_LOST_RANK
 
@@ -305,7 +309,7 @@ def _tell(failures: Mapping[int, Any]) -> int:
 
     rank = min(failures, key=order)
     code = failures[rank].exitcode
-    if code in (2, EXIT_LOST_RANK, EXIT_TOGETHER):  # the rank has told it itself
+    if code in (EXIT_MISTAKE, EXIT_LOST_RANK, EXIT_TOGETHER):  # the rank has told it itself
         return 1 if code == EXIT_TOGETHER else code
     if code < 0:
         try:

@@ -20,6 +20,7 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRen
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, RendezvousTimeout
 
 NAME = "snakes"  # among torch's backends of a rendezvous
+LAST_CALL = 10.0  # seconds that an elastic run waits for more nodes once it has enough; who comes later restarts it
 
 
 def register() -> None:
@@ -86,7 +87,7 @@ def _create(params: RendezvousParameters) -> _Handler:
         params.min_nodes,
         params.max_nodes,
         params.local_addr,
-        RendezvousTimeout(join=timedelta(seconds=seconds)),
+        RendezvousTimeout(join=timedelta(seconds=seconds), last_call=timedelta(seconds=LAST_CALL)),
     )
 
 

@@ -59,6 +59,11 @@ def find_run(runs_dir: str | os.PathLike, number: int) -> Path:
     return found[-1]
 
 
+def all_runs(runs_dir: str | os.PathLike) -> list[Path]:
+    """The folders of all runs there, by name."""
+    return _folders(Path(runs_dir) / GROUP)
+
+
 def newest(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path | None:
     """The run of that name, or without a name the one started last, named or numbered; None where there is none."""
     group = Path(runs_dir) / GROUP
@@ -68,18 +73,12 @@ def newest(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path | N
     return max(_folders(group), key=_started, default=None)
 
 
-def describe(folder: Path, config: dict[str, Any], words: list[str], ranks: int) -> None:
-    """Write what this run is: config.yaml (resolved, plain types) and run.json (command, versions, machine, git).
-
-    A resumed run is described again: the earlier starts stay in run.json under `earlier`, oldest first.
-    """
-    import yaml
-
+def about_start(words: list[str], ranks: int) -> dict[str, Any]:
+    """What run.json says of a start: command, versions, machine, git. To find it out takes a moment."""
     from marl import machine
 
-    earlier = read_run(folder)
     now = time.time()
-    about = {
+    return {
         "command": shlex.join(words),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(now)),
         "started_unix": now,
@@ -87,12 +86,23 @@ def describe(folder: Path, config: dict[str, Any], words: list[str], ranks: int)
         "versions": machine.versions(),
         "processor": machine.processor(),
         "git": git_state(),
-        "earlier": [*earlier.pop("earlier", []), earlier] if earlier else [],
     }
+
+
+def describe(folder: Path, config: dict[str, Any], start: dict[str, Any]) -> None:
+    """Write what this run is: config.yaml (resolved, plain types) and run.json (about its start).
+
+    A resumed run is described again: the earlier starts stay in run.json under `earlier`, oldest first.
+    """
+    import yaml
+
+    earlier = read_run(folder)
+    about = start | {"earlier": [*earlier.pop("earlier", []), earlier] if earlier else []}
     text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     try:
-        write_atomically(folder / CONFIG, text.encode())
+        # First what a launch finds its run by, see begun.py.
         write_atomically(folder / RUN, (json.dumps(about, indent=2) + "\n").encode())
+        write_atomically(folder / CONFIG, text.encode())
     except OSError as error:
         raise _failed(folder, error) from None
 
@@ -180,7 +190,7 @@ def _taken(group: Path, but: str = "") -> set[int]:
 def _folders(group: Path) -> list[Path]:
     try:
         return sorted(path for path in group.iterdir() if path.is_dir() and not path.name.startswith("."))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise UserError(f"cannot look for runs in {group}: {error.strerror}; choose another --runs_dir") from None

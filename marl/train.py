@@ -1,19 +1,18 @@
 """snakes train: train a team, in this process or in many ranks."""
 
 import dataclasses
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
-from marl import config_reader, run_folder
+from marl import begun, config_reader, run_folder
 from marl.config import ALIASES, TrainConfig, read_config
 from marl.errors import UserError
 
@@ -29,7 +28,7 @@ Train a team of three snakes. Without flags: good defaults for this machine.
 Ranks (or by torchrun -m marl train ..., which needs none of these):
   --distributed               start one rank per GPU, else one per two cores; NPROC=N fixes the number
   --num_gpus N                start N ranks on N GPUs
-  --nnodes N --node_rank K    several machines; also NNODES and NODE_RANK
+  --nnodes N --node_rank K    several machines, or 1:4 if they may come and go; also NNODES and NODE_RANK
   --master_addr A             address of machine 0; also MASTER_ADDR
   --master_port P             a port that is free there; also MASTER_PORT
   --max_restarts N            start all ranks again if one fails, this often
@@ -41,7 +40,6 @@ LAUNCH = {
     "distributed": False, "num_gpus": True, "nnodes": True, "node_rank": True,
     "master_addr": True, "master_port": True, "max_restarts": True,
 }  # fmt: skip
-CLAIMED = "SNAKES_RUN"  # tells the ranks of a launch with restarts what it has claimed
 AS_RESTARTED = {"load_model": False, "load_model_run": None, "load_model_run_episode": None, "resume": "auto"}
 SAME_SIGNAL = 1.0  # seconds within which a second signal is the first one once more: launchers repeat it
 
@@ -53,10 +51,14 @@ def run_words(words: Sequence[str]) -> int:
         return 0
     try:
         asked, words = _split(words)
-        saved, config = _configuration(words)
+        config = read_config(words)
+        source = _source(config)
+        if begun.launcher() is None:  # else it may be started again, and that was there before
+            _check_there(config)
+        config = _configuration(words, source)
         if asked and "RANK" not in os.environ:
             return _launch(asked, words, config)
-        return _train(config, saved, list(words))
+        return _train(config, source, list(words))
     except (UserError, ArenaError):
         if os.environ.get("LOCAL_RANK", "0") != "0":  # every rank of a node finds the same mistake; one tells it
             return 2
@@ -84,41 +86,10 @@ def _split(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return asked, others
 
 
-def _configuration(words: Sequence[str]) -> tuple[Path | None, TrainConfig]:
-    """What to go on from (a run or checkpoint folder), and the configuration: that of its run, changed by the words.
-
-    After a restart that is what this launch has saved; before it has, ranks start again as they were told to.
-    """
-    config = read_config(words)
-    claim = _claimed()
-    restarted = claim is not None and _saves(claim.run) > claim.saves
-    source = _source(config) if claim is None else claim.run if restarted else claim.source
-    if source is None:
-        return None, config
-    run = _run_of(source)
-    config = config if run is None else read_config(words, run / run_folder.CONFIG)
-    return source, dataclasses.replace(config, **AS_RESTARTED) if restarted else config
-
-
-class Claim(NamedTuple):
-    """What a launcher has found or made for its ranks before they start, and start again."""
-
-    run: Path
-    saves: int  # how often that run was saved before
-    source: Path | None  # what to go on from until it is saved again
-
-
-def _claimed() -> Claim | None:
-    if CLAIMED not in os.environ:
-        return None
-    run, saves, source = json.loads(os.environ[CLAIMED])
-    return Claim(Path(run), saves, source and Path(source))
-
-
-def _saves(run: Path) -> int:
-    from marl import checkpoint
-
-    return checkpoint.saves(run)
+def _configuration(words: Sequence[str], source: Path | None) -> TrainConfig:
+    """That of the run to go on from, changed by the words. source: a run or checkpoint folder."""
+    run = source and _run_of(source)
+    return read_config(words) if run is None else read_config(words, run / run_folder.CONFIG)
 
 
 def _run_of(source: Path) -> Path | None:
@@ -136,12 +107,15 @@ def _source(config: TrainConfig) -> Path | None:
     if config.resume == "never":
         return None
     if config.resume != "auto":
-        if not Path(config.resume).exists():
-            raise UserError(f"--resume {config.resume}: there is no such run or checkpoint; or give auto or never")
         return Path(config.resume)
     named = run_folder.newest(config.runs_dir, config.run_name) if config.run_name else None
     # A run that was stopped before its first checkpoint starts afresh in its folder.
     return None if named is None or _is_new(named) else named
+
+
+def _check_there(config: TrainConfig) -> None:
+    if config.resume not in ("auto", "never") and not Path(config.resume).exists():
+        raise UserError(f"--resume {config.resume}: there is no such run or checkpoint; or give auto or never")
 
 
 def _is_new(run: Path) -> bool:
@@ -162,25 +136,10 @@ def _launch(asked: dict[str, str], words: list[str], config: TrainConfig) -> int
     gpus = 0 if config.device == "cpu" else torch.cuda.device_count()
     ranks = ranks_here(environment, processor()["cores"], gpus, numbers["num_gpus"])
     nodes = nodes_from(environment)
-    if ranks == 1 and nodes.nnodes == (1, 1) and not numbers["max_restarts"]:
-        return _train(config, _source(config), words)
     restarts = numbers["max_restarts"] or 0
-    with _claiming(config) if restarts and nodes.nnodes == (1, 1) else nullcontext():
-        return launch(words, ranks, *nodes, max_restarts=restarts, timeout=config.ddp.timeout)
-
-
-@contextmanager
-def _claiming(config: TrainConfig) -> Iterator[None]:
-    """The run folder is found or made before there are ranks, so that they know it when they start again."""
-    source = _source(config)
-    folder = _folder(config, source)
-    os.environ[CLAIMED] = json.dumps([str(folder), _saves(folder), source and str(source)])
-    try:
-        yield
-    finally:
-        del os.environ[CLAIMED]
-        with suppress(OSError):  # a run that has begun
-            folder.rmdir()
+    if ranks == 1 and nodes.nnodes == (1, 1) and not restarts:
+        return _train(config, _source(config), words)
+    return launch(words, ranks, *nodes, max_restarts=restarts, timeout=config.ddp.timeout)
 
 
 def _whole(asked: dict[str, str], name: str) -> int | None:
@@ -240,8 +199,17 @@ def _in_group(
     from marl.trainer import Trainer
     from opponents.players import find
 
+    again = begun.find(_candidates(config, source), group)
+    launchers = group.gather(begun.launcher())
+    if again:
+        source = again.run if again.is_saved else again.source
+        config = _configuration(words, source)
+        if again.is_saved:
+            config = dataclasses.replace(config, **AS_RESTARTED)
+    else:
+        _check_there(config)
     sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    config = on_main(group, lambda: autoscale.resolve(config, group.device, sharing))
+    config = on_main(group, lambda: autoscale.resolve(config, group.device, sharing, group.world))
     for name in config.evaluation.eval_opponents:
         find(name, load_player).close()  # one that is not there is told now, not when it is to play
     resumed = _resumed(config, source, group)
@@ -258,7 +226,17 @@ def _in_group(
             if group.is_main:
                 print(told)
             return 0
-    trainer.folder = Path(on_main(group, lambda: _open(trainer, source, words, resumed is not None)))
+
+    def opened() -> Path:
+        start = run_folder.about_start(["snakes", "train", *words], group.world)
+        folder = again.run if again else _folder(config, source)
+        # At once: ranks that are started again find the folder by what it says of itself.
+        start["launch"] = begun.describe(folder, source, again, launchers)
+        run_folder.describe(folder, config_reader.to_dict(config), start)
+        _open(trainer, folder, resumed is not None)
+        return folder
+
+    trainer.folder = on_main(group, opened)
     with trainer.console:
         trainer.console.banner(banner(trainer, resumed, onednn, settings))
         with _stopping(trainer):
@@ -318,24 +296,24 @@ def _check_unfinished(trainer: "Trainer", resumed: "Checkpoint") -> str:
     return told if closed else ""
 
 
-def _open(trainer: "Trainer", source: Path | None, words: list[str], goes_on: bool) -> str:
-    """Rank 0: the run's folder, and what the run writes there and on the screen."""
+def _candidates(config: TrainConfig, source: Path | None) -> list[Path]:
+    """Runs that this launch may have begun."""
+    run = source and _run_of(source)
+    return [*run_folder.all_runs(config.runs_dir), *([run] if run else [])]
+
+
+def _open(trainer: "Trainer", folder: Path, goes_on: bool) -> None:
+    """Rank 0: what the run writes in its folder and on the screen while it goes on."""
     from marl.console import Console
     from marl.metrics import Metrics
 
     config, episode = trainer.config, trainer.progress.episodes
-    folder = _folder(config, source)
-    run_folder.describe(folder, config_reader.to_dict(config), ["snakes", "train", *words], trainer.group.world)
     trainer.metrics = Metrics(folder, episode if goes_on else None, run_folder.GROUP if config.wandb else None)
     trainer.console = Console(config.schedule.max_episodes, episode)
-    return str(folder)
 
 
 def _folder(config: TrainConfig, source: Path | None) -> Path:
     """The run's folder: that of the run that goes on, or a new one."""
-    claim = _claimed()
-    if claim is not None:
-        return claim.run
     if source is not None and not config.load_model:
         run = _run_of(source)
         if run is not None:

@@ -1,4 +1,4 @@
-"""Shared by all tests: the repository on the path, and the machine's reasons to skip."""
+"""Shared by all tests: the repository on the path, the order of the files, and the machine's reasons to skip."""
 
 import sys
 from pathlib import Path
@@ -10,9 +10,26 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+# Files that take longest, the longest first: ./test.sh hands out whole files, and the last ones shall be short.
+LONGEST = (
+    "marl/test_resume.py",
+    "marl/test_learning.py",
+    "marl/test_train_ranks.py",
+    "test_slurm.py",
+    "marl/test_train.py",
+    "marl/test_faults.py",
+    "marl/test_doctor.py",
+    "marl/test_two_hosts.py",
+)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_cuda: runs only where torch sees a CUDA device")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -13,9 +13,10 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+
+from processes import wait_until
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 CLIENTS = ("sbatch", "srun", "scancel", "scontrol", "squeue", "sinfo")
@@ -64,14 +65,6 @@ def missing() -> str:
 
 def _path() -> str:
     return f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
-
-
-def wait_until(true: Callable[[], object], seconds: float, what: str, every: float = 0.1) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds:g} s: {what}")
-        time.sleep(every)
 
 
 @contextlib.contextmanager
@@ -175,16 +168,6 @@ class Cluster:
         except TimeoutError as error:
             raise AssertionError(f"{error}, but {seen['JobState']} ({seen['Reason']})") from None
         return seen
-
-
-def processes_with(name: str, value: str) -> list[int]:
-    """The processes that have this in their environment, wherever they hang in the tree."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if f"{name}={value}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
-    return found
 
 
 def _alive(pid: int) -> bool:

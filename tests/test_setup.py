@@ -208,7 +208,8 @@ def test_ci_runs_the_tests_where_nothing_can_be_installed(sandbox):
     sandbox.start("scripts/venv.sh", "dev")
     (sandbox.fake / "no_network").touch()
     code, out, err = sandbox.start(".ci/run")
-    assert (code, err) == (0, "snakes: could not install slurm-wlm munge iproute2 chromium xvfb xdotool; tests that need them are skipped\n")
+    packages = "slurm-wlm munge iproute2 chromium xvfb xdotool"
+    assert (code, err) == (0, f"snakes: could not install {packages}; tests that need them are skipped\n")
     assert "-m pytest" in out
 
 

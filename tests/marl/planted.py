@@ -5,10 +5,13 @@ RANK:kill:N     it is killed there
 RANK:STAGE:N    it is killed in this stage of its save N: begin, middle, rename, point
 RANK:late:N     its clock is a week ahead from there on
 RANK:nan:N-M    the batches N to M that it draws hold a number that is none
+RANK:patience:S it waits S seconds for the others to answer a roll call
+0:elastic:S     a launcher waits S seconds for more nodes, and three times that for a sign of life of another one
 """
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,10 @@ def plant(fault: str) -> None:
         _in_save(what, int(when))
     elif what == "nan":
         _spoil(*map(int, when.split("-")))
+    elif what == "patience":
+        _hurry(float(when))
+    elif what == "elastic":
+        _meet_quickly(int(when))
     else:
         _before_cycle(int(when), what)
 
@@ -79,3 +86,17 @@ def _spoil(first: int, last: int) -> None:
         return batch
 
     Sampler.draw = spoilt
+
+
+def _hurry(seconds: float) -> None:
+    from marl import roll_call
+
+    roll_call.PATIENCE = seconds
+
+
+def _meet_quickly(seconds: int) -> None:
+    from marl import rendezvous
+
+    handler = rendezvous._Handler
+    rendezvous.LAST_CALL = seconds
+    handler.from_backend = partial(handler.from_backend, keep_alive_interval=seconds)

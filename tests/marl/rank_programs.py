@@ -146,8 +146,10 @@ def tell_environment() -> None:
 
 
 def fail() -> None:
-    """Rank 1 fails as FAIL says, rank 0 waits to be ended."""
+    """Rank 1 fails as FAIL says, and says so if it was started again; rank 0 waits to be ended."""
     if os.environ["RANK"] == "1":
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
+            say("again")
         how = os.environ["FAIL"]
         if how == "raise":
             raise ValueError("a bug")

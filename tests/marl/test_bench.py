@@ -3,14 +3,15 @@
 import json
 
 import pytest
-from command import assert_one_line, snakes
+from command import assert_one_line
+from training import alone
 
 from marl import bench
 
 
 def test_json_has_every_row():
-    result = snakes("bench", "arena", "--json", "--device", "cpu", "--matches", "1,64,256", "--threads", "1",
-                    "--seconds", "0.02")  # fmt: skip
+    words = ("--json", "--device", "cpu", "--matches", "1,64,256", "--threads", "1", "--seconds", "0.02")
+    result = alone("bench", "arena", *words)
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
     assert report["state_bytes_per_match"] > 0
@@ -35,7 +36,7 @@ def test_json_has_every_row():
 
 
 def test_table_names_the_machine():
-    result = snakes("bench", "--device", "cpu", "--matches", "1", "--seconds", "0.02")
+    result = alone("bench", "--device", "cpu", "--matches", "1", "--seconds", "0.02")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("CPU: ")
     assert "torch " in result.stdout
@@ -43,7 +44,7 @@ def test_table_names_the_machine():
 
 
 def test_more_threads_than_the_machine_has():
-    assert_one_line(snakes("bench", "--threads", "100000"), "100000")
+    assert_one_line(alone("bench", "--threads", "100000"), "100000")
 
 
 def test_the_best_window_counts(monkeypatch):

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from command import assert_one_line, snakes
+from training import alone
 
 from arena.errors import ArenaError
 from marl import cli
@@ -52,11 +53,14 @@ def test_unknown_flag_in_place_of_a_command():
         (["bench", "--seconds"], ["--seconds"]),
         (["doctor", "extra"], ["'extra'"]),
         (["demo", "--every", "0"], ["--every", "'0'"]),
-        (["demo", "--seed", "-1"], ["seed is -1"]),
     ],
 )
 def test_mistakes_are_one_line(words, parts):
     assert_one_line(snakes(*words), *parts)
+
+
+def test_a_mistake_that_the_arena_finds_is_one_line():
+    assert_one_line(alone("demo", "--seed", "-1"), "seed is -1")
 
 
 def test_only_the_name_of_an_option_is_respelled():
@@ -117,7 +121,7 @@ def test_arena_errors_are_one_line_and_bugs_are_not_hidden(with_command, capsys)
 
 
 def test_demo_plays_a_match_to_its_end():
-    result = snakes("demo", "--every", "100")
+    result = alone("demo", "--every", "100")
     assert result.returncode == 0, result.stderr
     last = result.stdout.strip().splitlines()[-1]
     assert last.startswith(("red wins", "blue wins", "draw"))

@@ -5,6 +5,7 @@ import os
 
 import pytest
 from command import assert_one_line, snakes
+from training import here
 
 from arena.replay import read
 
@@ -38,7 +39,7 @@ def test_json_has_the_promised_keys(recorded):
 
 
 def test_the_same_seed_gives_the_same_results(recorded):
-    result = snakes(*PAIR, "--json")
+    result = here(*PAIR, "--json")
     again, first = json.loads(result.stdout), dict(recorded[0])
     assert set(again) == KEYS | EXTRA_KEYS
     del again["turns_per_second"], first["turns_per_second"], first["replays"]
@@ -62,7 +63,7 @@ def test_record_writes_replays_that_verify(recorded):
 
 
 def test_text_tells_the_result_and_the_files(tmp_path):
-    result = snakes(*PAIR, "--record", str(tmp_path / "match"))
+    result = here(*PAIR, "--record", tmp_path / "match")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("level2 - level1:0.1: 40 matches, seed 3\n")
     assert "95 %" in result.stdout
@@ -72,7 +73,7 @@ def test_text_tells_the_result_and_the_files(tmp_path):
 
 
 def test_list_names_the_players():
-    result = snakes("eval", "--list")
+    result = here("eval", "--list")
     assert result.returncode == 0, result.stderr
     assert [line.split()[0] for line in result.stdout.splitlines()][:6] == [
         "level0", "level1", "level2", "level3", "level4", "evasive",
@@ -80,7 +81,7 @@ def test_list_names_the_players():
 
 
 def test_an_unknown_player():
-    assert_one_line(snakes("eval", "--home", "levle3", "--away", "level1"), "'levle3'", "level3", "evasive")
+    assert_one_line(here("eval", "--home", "levle3", "--away", "level1"), "'levle3'", "level3", "evasive")
 
 
 @pytest.mark.parametrize(

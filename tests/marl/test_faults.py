@@ -8,20 +8,20 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from training import ROOT, SMOKE, assert_goes_on, logged, manifest, needs_proc, ranks_of, the_run, without_ranks
+from forking import Forked, snakes
+from training import SMOKE, assert_goes_on, logged, manifest, needs_proc, ranks_of, the_run, without_ranks
 
 KILLS = int(os.environ.get("SNAKES_KILLS", "20"))
 SEED = int(os.environ.get("SNAKES_SEED", str(random.SystemRandom().randrange(10**6))))
 SAVED, LOGGED = 4, 2  # episodes between two checkpoints, and two log lines
 END = 2 * KILLS + 4 * SAVED  # episodes; near the end, ranks are killed as they start
-AT_START = ("while it starts", "while it loads torch")
+AT_START = ("as it starts", "while it starts")
 LIMIT = 60 + 30 * KILLS  # seconds
 PATIENCE = 60  # for a moment that may not come again
 WORDS = [
@@ -34,18 +34,13 @@ EPISODE = re.compile(r"episode (\d+)/")
 
 
 class Training:
-    """Two ranks under our launcher, and what they have printed so far."""
+    """Two ranks under our launcher, in processes that start at once; and what they have printed so far."""
 
     def __init__(self, runs: Path, *words: str) -> None:
         self.begin = time.monotonic()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "marl", *WORDS, *words, "--runs_dir", str(runs), "--distributed"],
-            cwd=ROOT,
-            env=without_ranks() | {"NPROC": "2"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        words = (*WORDS, *words, "--runs_dir", str(runs), "--distributed")
+        environment = without_ranks() | {"NPROC": "2", "PLANTED": "0:patience:1 1:patience:1"}
+        self.process = Forked(snakes, *words, environment=environment)
         self.checkpoints, self.out, self.err = runs / "snakes_3v3" / "team" / "checkpoints", [], []
         self._threads = [
             threading.Thread(target=lines.extend, args=[stream], daemon=True)
@@ -109,7 +104,7 @@ class Training:
 def moments(training: Training, dice: random.Random) -> dict[str, Callable[[], bool]]:
     """Conditions to wait for, as they are from now on. Stages of a save pass quickly: who misses one takes its end."""
     lines, there, before = len(training.out), training.checkpoints, training.pointer()
-    episodes = training.episode() + dice.randrange(1, 2 * SAVED)
+    episodes, moment = training.episode() + dice.randrange(1, 2 * SAVED), time.monotonic() + dice.random()
 
     def changed() -> bool:
         return training.pointer() != before
@@ -118,8 +113,8 @@ def moments(training: Training, dice: random.Random) -> dict[str, Callable[[], b
         return changed() or any(there.glob(f".saving-*{file}"))
 
     return {
-        "while it starts": lambda: len(training.ranks()) == 2,
-        "while it loads torch": lambda: _has_loaded("libtorch", training.ranks()),
+        "as it starts": lambda: len(training.ranks()) == 2,
+        "while it starts": lambda: len(training.ranks()) == 2 and time.monotonic() > moment,
         "when it has started": lambda: any(line.startswith("opponents ") for line in training.out[lines:]),
         "on the way": lambda: training.episode() >= episodes,
         "at a log line": lambda: any(EPISODE.match(line) for line in training.out[lines:]),
@@ -129,13 +124,6 @@ def moments(training: Training, dice: random.Random) -> dict[str, Callable[[], b
         "when a save is renamed": lambda: changed() or (there / f"episode_{before + SAVED}").exists(),
         "when the pointer has changed": changed,
     }
-
-
-def _has_loaded(library: str, ranks: dict[int, int]) -> bool:
-    try:
-        return len(ranks) == 2 and all(library in Path(f"/proc/{pid}/maps").read_text() for pid in ranks.values())
-    except OSError:
-        return False
 
 
 def weights_of(run: Path) -> str:
@@ -158,7 +146,7 @@ def test_ranks_killed_again_and_again_end_as_if_nothing_had_happened(tmp_path) -
                 deck = dice.sample([*now, *AT_START], len(now) + len(AT_START))
             name = deck.pop() if training.episode() < END - 3 * SAVED else dice.choice(AT_START)
             until = now[name]
-            victim = dice.choice((0, 0, 1))  # to find out that rank 1 is lost takes rank 0 some seconds
+            victim = dice.choice((0, 1))
             if not training.wait(until):
                 continue
             ranks = training.ranks()

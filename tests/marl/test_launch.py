@@ -192,8 +192,10 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 LAUNCHES = {
     "fine": ({}, ["--max_episodes", "7"], "tell_environment", {}),
     "mine": ({"OMP_NUM_THREADS": "5"}, [], "tell_environment", {"port": True}),
-    "exit 2": ({"FAIL": "2"}, [], "fail", {}),
+    "exit 2": ({"FAIL": "2"}, [], "fail", {"max_restarts": 2}),
     "exit 3": ({"FAIL": "3"}, [], "fail", {}),
+    "exit 4": ({"FAIL": "4"}, [], "fail", {"max_restarts": 2}),
+    "exit 5": ({"FAIL": "5"}, [], "fail", {"max_restarts": 1}),
     "exit 7": ({"FAIL": "7"}, [], "fail", {}),
     "kill": ({"FAIL": "kill"}, [], "fail", {}),
     "raise": ({"FAIL": "raise"}, [], "fail", {}),
@@ -245,6 +247,7 @@ def test_what_the_user_has_set_stays(launches) -> None:
     [
         ("exit 2", 2, ""),
         ("exit 3", 3, ""),
+        ("exit 4", 1, ""),
         ("exit 7", 7, "snakes: rank 1 failed with exit code 7; its own message is above\n"),
         (
             "kill",
@@ -263,6 +266,10 @@ def test_a_rank_that_raises_shows_its_own_traceback_and_nothing_of_torch(launche
     assert err.count("Traceback") == 1
     assert err.endswith("ValueError: a bug\nsnakes: rank 1 failed with exit code 1; its own message is above\n")
     assert "torch" not in err
+
+
+def test_a_mistake_is_not_repeated_and_another_failure_as_often_as_it_may_be(launches) -> None:
+    assert [launches[name][1] for name in ("exit 2", "exit 4", "exit 5")] == ["", "", "again\n"]
 
 
 def test_a_dead_rank_is_started_again(launches) -> None:

@@ -4,8 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from command import assert_one_line, snakes
+from command import assert_one_line
 from PIL import Image
+from training import alone, here
 
 from marl.league_picture import EVEN, LOST, PAPER, WON, draw
 from opponents.league import Table, rate
@@ -14,7 +15,7 @@ CALL = ("league", "--players", "level0,level2,level1", "--matches", "20", "--see
 
 
 def test_json_and_picture(tmp_path):
-    result = snakes(*CALL, "--json", "--png", str(tmp_path / "league.png"))
+    result = alone(*CALL, "--json", "--png", tmp_path / "league.png")
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
     assert (report["matches"], report["seed"]) == (20, 1)
@@ -35,7 +36,7 @@ def test_json_and_picture(tmp_path):
 
 
 def test_text_lines_up():
-    result = snakes(*CALL)
+    result = here(*CALL)
     assert result.returncode == 0, result.stderr
     heading, *rows = result.stdout.splitlines()[2:]
     assert [row.split()[1] for row in rows] == ["level2", "level1", "level0"]
@@ -52,7 +53,7 @@ def test_text_lines_up():
     ],
 )
 def test_mistakes(words, parts):
-    assert_one_line(snakes("league", *words), *parts)
+    assert_one_line(here("league", *words), *parts)
 
 
 def table(names, wins) -> Table:

@@ -85,11 +85,11 @@ def test_a_team_learns_nothing_from_shuffled_rewards(untrained) -> None:
 
 
 def test_memory_is_flat() -> None:
-    """Resident memory after 1,000 and after 10,000 updates differs by less than 2 %."""
+    """At this rate, resident memory after 1,000 and after 10,000 updates differs by less than 2 %."""
     if not Path("/proc/self/status").exists():
         pytest.skip("no /proc to read the memory from")
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("run_updates.py")), "1000", "10000"],
+        [sys.executable, str(Path(__file__).with_name("run_updates.py")), "1000", "4000"],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         cwd=ROOT,
         capture_output=True,
@@ -99,4 +99,4 @@ def test_memory_is_flat() -> None:
     assert done.returncode == 0, done.stderr
     early, late = map(int, done.stdout.split())
     print(f"{early} kB, then {late} kB")
-    assert abs(late - early) < 0.02 * early
+    assert 3 * abs(late - early) < 0.02 * early

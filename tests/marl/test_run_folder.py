@@ -174,7 +174,7 @@ def test_the_newest_of_runs_that_say_nothing(tmp_path):
 def test_a_run_describes_itself(tmp_path):
     folder = run_folder.create(tmp_path)
     config = {"algo": "ddpg", "lr": 3e-5, "layers": [64, 64], "opponents": {"strategy": "curriculum"}, "name": None}
-    run_folder.describe(folder, config, ["train", "--run_name", "two words"], ranks=2)
+    run_folder.describe(folder, config, run_folder.about_start(["train", "--run_name", "two words"], ranks=2))
     assert yaml.safe_load((folder / "config.yaml").read_text()) == config
     assert list(yaml.safe_load((folder / "config.yaml").read_text())) == list(config)
     about = json.loads((folder / "run.json").read_text())
@@ -185,8 +185,8 @@ def test_a_run_describes_itself(tmp_path):
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}", about["started"])
     assert sorted(os.listdir(folder)) == ["config.yaml", "run.json"]
 
-    run_folder.describe(folder, config, ["train", "--resume", "auto"], ranks=1)
-    run_folder.describe(folder, config, ["train", "--resume", "again"], ranks=1)
+    run_folder.describe(folder, config, run_folder.about_start(["train", "--resume", "auto"], ranks=1))
+    run_folder.describe(folder, config, run_folder.about_start(["train", "--resume", "again"], ranks=1))
     again = json.loads((folder / "run.json").read_text())
     assert again["command"] == "train --resume again"
     assert [each["command"] for each in again["earlier"]] == [about["command"], "train --resume auto"]
@@ -216,14 +216,14 @@ def test_another_projects_git_is_not_ours(monkeypatch, tmp_path):
 
 def test_a_full_disk_leaves_the_old_description(tmp_path, monkeypatch):
     folder = run_folder.create(tmp_path)
-    run_folder.describe(folder, {"a": 1}, ["train"], ranks=1)
+    run_folder.describe(folder, {"a": 1}, run_folder.about_start(["train"], ranks=1))
 
     def full(_handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError) as error:
-        run_folder.describe(folder, {"a": 2}, ["train"], ranks=1)
+        run_folder.describe(folder, {"a": 2}, run_folder.about_start(["train"], ranks=1))
     one_line(error, str(folder), "No space left")
     assert yaml.safe_load((folder / "config.yaml").read_text()) == {"a": 1}
     assert sorted(os.listdir(folder)) == ["config.yaml", "run.json"]

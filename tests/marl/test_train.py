@@ -17,10 +17,10 @@ from training import (
     assert_goes_on,
     files_of,
     finish,
+    forked,
     here,
     logged,
     manifest,
-    started,
     the_run,
     tiny_disk,
     wait_for,
@@ -55,7 +55,8 @@ def test_the_run_folder_says_what_the_run_is(smoke) -> None:
     assert config_reader.to_dict(read_config(["--config", str(run / "config.yaml")])) == written
     assert written["matches"] == 16
     assert written["schedule"]["max_episodes"] == 64
-    resolved = (written["precision"], *written["network"].values(), *written["ddpg"].values())
+    network = (written["network"]["encoder"], written["network"]["body"])
+    resolved = (written["precision"], *network, *written["ddpg"].values())
     assert None not in resolved
     about = json.loads((run / "run.json").read_text())
     assert about["command"] == f"snakes train --config configs/smoke.yaml --runs-dir {run.parent.parent}"
@@ -129,7 +130,7 @@ def test_the_output_in_a_pipe_is_plain_lines_that_say_where_everything_is(smoke)
 
 def test_eval_plays_the_trained_team(smoke) -> None:
     run, _ = smoke
-    done = snakes("eval", "--home", str(run), "--away", "level0", "--matches", "20", "--json")
+    done = here("eval", "--home", run, "--away", "level0", "--matches", "20", "--json")
     assert done.returncode == 0, done.stderr
     whole = json.loads(done.stdout)
     assert (whole["home"], whole["matches"]) == (str(run), 20)
@@ -307,8 +308,8 @@ def test_what_cannot_be_loaded_is_told_with_where_and_what_is_there(run, tmp_pat
 
 
 def test_term_saves_and_says_how_to_go_on(tmp_path) -> None:
-    endless = ["-m", "marl", *TINY, "--runs_dir", tmp_path, "--max_episodes", "1000000", "--max_minutes", "1"]
-    with started(endless) as process:
+    endless = [*TINY, "--runs_dir", tmp_path, "--max_episodes", "1000000", "--max_minutes", "1"]
+    with forked(endless) as process:
         wait_for(process, "episode ")
         process.send_signal(signal.SIGTERM)
         done = finish(process)

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from processes import wait_until
 from safetensors.torch import load_file
 from training import (
+    LIMIT,
     SMOKE,
     TINY,
     as_ranks,
     assert_goes_on,
     files_of,
     finish,
+    forked,
     here,
     logged,
     manifest,
@@ -28,12 +31,13 @@ from training import (
     wait_for,
 )
 
+from marl.distributed import EXIT_TOGETHER
+
 RANKS = [*TINY, "--matches", "4"]  # two ranks x 4 are the matches of TINY
 SYNC = ["--check_sync", "1"]
-LAUNCHER = ["-m", "marl"]
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "marl"]
-NONE = ["--c_lr", "1e30", "--updates", "10"]  # weights whose products are beyond what fp32 holds
 ENDLESS = ["--max_episodes", "1000000", "--max_minutes", "2", "--timeout", "4"]
+HASTY = "0:patience:1 1:patience:1"
 
 
 # --- by the launchers
@@ -41,12 +45,25 @@ ENDLESS = ["--max_episodes", "1000000", "--max_minutes", "2", "--timeout", "4"]
 
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory):
-    """A finished training of two ranks by `--distributed`, all parameters compared after every update."""
+    """A finished training of two ranks by `--distributed`, all parameters compared after every update. One of them was
+    killed as it loaded torch, and both have started again."""
     runs = tmp_path_factory.mktemp("launched")
-    with started([*LAUNCHER, *RANKS, "--distributed", "--runs_dir", runs, *SYNC], NPROC="2") as process:
+    command = ["-m", "marl", *RANKS, "--distributed", "--max_restarts", "1", "--runs_dir", runs, *SYNC]
+    with started(command, NPROC="2") as process:
+        if Path("/proc/self/task").exists():
+            wait_until(lambda: load_torch(process.pid), LIMIT, "both ranks load torch")
+            os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
         done = finish(process)
     assert done.returncode == 0, done.stderr
     return the_run(runs), done
+
+
+def load_torch(launcher: int) -> bool:
+    try:
+        ranks = ranks_of(launcher).values()
+        return len(ranks) == 2 and all("libtorch" in Path(f"/proc/{pid}/maps").read_text() for pid in ranks)
+    except (OSError, ValueError):  # one that has not yet begun
+        return False
 
 
 def test_two_ranks_make_one_run(launched) -> None:
@@ -80,20 +97,12 @@ def test_two_ranks_then_one_then_two_by_torchrun(launched, tmp_path) -> None:
     assert [manifest(run, episode)["world_size"] for episode in (16, 24, 32)] == [2, 1, 2]
     assert_goes_on(run, 32)
     assert [start["world_size"] for start in json.loads((run / "run.json").read_text())["earlier"]] == [2, 1]
-    assert done.stdout.count(str(run / "checkpoints" / "episode_24")) == 1
-
-
-def test_numbers_that_are_none_end_all_ranks_together(tmp_path) -> None:
-    with started([*LAUNCHER, *RANKS, "--distributed", "--runs_dir", tmp_path, *NONE], NPROC="2") as process:
-        done = finish(process)
-    assert done.returncode == 1
-    assert re.fullmatch(r"snakes: the gradient of \d+ updates in a row .* is not finite .*--resume .*\n", done.stderr)
+    assert done.stdout.count(f"going on from   {run / 'checkpoints' / 'episode_24'} ") == 1
 
 
 @needs_proc
 def test_a_killed_rank_is_named(tmp_path) -> None:
-    command = [*LAUNCHER, *RANKS, "--distributed", "--runs_dir", tmp_path, *ENDLESS]
-    with started(command, NPROC="2") as process:
+    with forked([*RANKS, "--distributed", "--runs_dir", tmp_path, *ENDLESS], NPROC="2", PLANTED=HASTY) as process:
         wait_for(process, "episode 12/")  # the checkpoint of episode 8 is written
         os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
         done = finish(process)
@@ -111,8 +120,7 @@ def test_a_killed_rank_is_named(tmp_path) -> None:
 
 @needs_proc
 def test_a_rank_that_hangs_is_named_within_the_timeout(tmp_path) -> None:
-    command = [*LAUNCHER, *RANKS, "--distributed", "--runs_dir", tmp_path, *ENDLESS]
-    with started(command, NPROC="2") as process:
+    with forked([*RANKS, "--distributed", "--runs_dir", tmp_path, *ENDLESS], NPROC="2", PLANTED=HASTY) as process:
         wait_for(process, "episode 4/")
         stopped = ranks_of(process.pid)[1]
         os.kill(stopped, signal.SIGSTOP)
@@ -124,8 +132,7 @@ def test_a_rank_that_hangs_is_named_within_the_timeout(tmp_path) -> None:
 
 
 def test_term_to_the_launcher_saves_once_and_goes_on(tmp_path) -> None:
-    command = [*LAUNCHER, *RANKS, "--distributed", "--runs_dir", tmp_path, *ENDLESS]
-    with started(command, NPROC="2") as process:
+    with forked([*RANKS, "--distributed", "--runs_dir", tmp_path, *ENDLESS], NPROC="2") as process:
         wait_for(process, "episode ")
         process.terminate()
         done = finish(process)
@@ -158,6 +165,7 @@ def results(launched, tmp_path_factory):
         "ending": [*RANKS, *SYNC, "--lr_end", "0", "--max_episodes", "1000000", "--max_minutes", "0.01"],
         "joined": [*RANKS, *SYNC, "--max_episodes", "8", "--critic_form", "joined", "--critic", "team", "--twin"],
         "scaled": [*RANKS, *SYNC, "--max_episodes", "8", "--lr_scaling", "sqrt", "--lr_warmup", "5"],
+        "beyond fp32": [*RANKS, "--c_lr", "1e30", "--updates", "10"],  # products of weights
         "finished": ["train", "--resume", str(launched[0])],
         "damaged": ["train", "--resume", str(damaged), "--max_episodes", "32"],
         "no folder": [*RANKS, "--runs_dir", str(folder / "file" / "runs")],
@@ -220,6 +228,14 @@ def test_sync_freq_4_exchanges_a_quarter_as_often(results) -> None:
     assert updates["sync1"] == updates["sync4"]
     assert steps["sync1"] == updates["sync1"] == 4 * steps["sync4"]
     assert "96 x 2 ranks x sync_freq 4 = 768 snake transitions" in done["sync4"][0][1]
+
+
+def test_numbers_that_are_none_end_all_ranks_together(results) -> None:
+    _, done = results
+    assert [code for code, _, _ in done["beyond fp32"]] == [EXIT_TOGETHER] * 2
+    said = r"snakes: the gradient of \d+ updates in a row .* is not finite .*--resume .*\n"
+    assert re.fullmatch(said, done["beyond fp32"][0][2])
+    assert done["beyond fp32"][1][2] == ""
 
 
 def test_learning_rates_follow_the_ranks(results) -> None:

@@ -1,8 +1,8 @@
-"""`python train_as_ranks.py FOLDER JSON`: trainings in two ranks each, one after another, with the environment of
-torchrun. Loading torch takes longest, so the ranks are forked from a process that has it.
+"""Trainings in two ranks each, one after another, with the environment of torchrun. For a process that has loaded all
+that they need, see forking.py: the ranks are forked from it.
 
-JSON: {name: words}. What rank R prints goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. A word @1
-before all others makes it one process without ranks; words @FAULT are planted, see planted.py.
+What rank R of a training prints goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. A word @1 before
+all others makes it one process without ranks; words @FAULT are planted, see planted.py.
 """
 
 import json
@@ -11,11 +11,8 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
 
 from planted import plant
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 LIMIT = 60  # seconds for one training
 
@@ -84,17 +81,6 @@ def ranks(folder: str, name: str, words: list[str]) -> list[int]:
     return [codes[pid] for pid in pids]
 
 
-def main(folder: str, description: str) -> None:
-    # What every rank would load by itself; nothing that starts threads, which a fork does not take along.
-    import torch._dynamo
-    import torch.distributed.nn
-    import torch.utils.tensorboard  # noqa: F401
-
-    import marl.train
-    import marl.trainer  # noqa: F401
-
-    print(json.dumps({name: ranks(folder, name, words) for name, words in json.loads(description).items()}))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def main(folder: str, trainings: dict[str, list[str]]) -> int:
+    print(json.dumps({name: ranks(folder, name, words) for name, words in trainings.items()}))
+    return 0

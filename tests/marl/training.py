@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 import torch
+import train_as_ranks
 from command import ROOT
+from forking import Forked, snakes
 
 from marl import cli
 
@@ -22,7 +24,8 @@ SMOKE = str(ROOT / "configs" / "smoke.yaml")
 # 16 episodes; a log line every 4, a checkpoint every 8.
 TINY = [
     "train", "--config", SMOKE, "--device", "cpu", "--matches", "8", "--turns", "20", "--updates", "1",
-    "--max_episodes", "16", "--log_interval", "4", "--save_interval", "8",
+    "--max_episodes", "16", "--log_interval", "4", "--save_interval", "8", "--eval_matches", "1",
+    "--eval_opponents", "level0",
 ]  # fmt: skip
 GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NPROC")
 LIMIT = 100  # seconds that any process of a test may take
@@ -48,7 +51,7 @@ def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def started(command: list[str | Path], **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A process of its own, ended at the latest when the test is over, or after LIMIT seconds."""
+    """A Python of its own, ended at the latest when the test is over, or after LIMIT seconds."""
     process = subprocess.Popen(
         [sys.executable, *map(str, command)],
         cwd=ROOT,
@@ -57,10 +60,30 @@ def started(command: list[str | Path], **environment: str) -> Iterator[subproces
         stderr=subprocess.PIPE,
         text=True,
     )
+    with _watched(process):
+        yield process
+
+
+@contextmanager
+def forked(words: list[str | Path], **environment: str) -> Iterator[Forked]:
+    """The command line in a process that starts at once; else like `started`."""
+    process = Forked(snakes, *map(str, words), environment=without_ranks() | environment)
+    with _watched(process):
+        yield process
+
+
+def alone(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, which starts at once, to its end."""
+    with forked(list(words)) as process:
+        return finish(process)
+
+
+@contextmanager
+def _watched(process: subprocess.Popen[str] | Forked) -> Iterator[None]:
     watchdog = threading.Timer(LIMIT, process.kill)
     watchdog.start()
     try:
-        yield process
+        yield
     finally:
         if process.poll() is None:
             process.terminate()  # a launcher ends its ranks
@@ -89,31 +112,26 @@ def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
 
 def as_ranks(folder: Path, trainings: dict[str, list[str]]) -> dict[str, list[tuple[int, str, str]]]:
     """Trainings in two ranks each, see train_as_ranks.py: (exit code, stdout, stderr) of each rank."""
-    program = Path(__file__).with_name("train_as_ranks.py")
-    done = subprocess.run(
-        [sys.executable, str(program), str(folder), json.dumps(trainings)],
-        env=without_ranks() | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"},
-        capture_output=True,
-        text=True,
-        timeout=3 * LIMIT,
-    )
-    assert done.returncode == 0, done.stderr
+    process = Forked(train_as_ranks.main, str(folder), trainings, environment=without_ranks())
+    out, err = process.communicate(timeout=3 * LIMIT)
+    assert process.returncode == 0, err
     return {
         name: [
             (code, *((folder / f"{name}.{rank}.{end}").read_text() for end in ("out", "err")))
             for rank, code in enumerate(codes)
         ]
-        for name, codes in json.loads(done.stdout).items()
+        for name, codes in json.loads(out).items()
     }
 
 
 def ranks_of(launcher: int) -> dict[int, int]:
-    """Process ids of its ranks."""
+    """Process ids of its ranks, which tell their number in their environment, or if forked in their name."""
     found = {}
     for task in Path(f"/proc/{launcher}/task").iterdir():
         for pid in (task / "children").read_text().split():
-            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            for rank in (int(word[5:]) for word in environment if word.startswith(b"RANK=")):
+            words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+            words.append(Path(f"/proc/{pid}/comm").read_text())
+            for rank in (int(word[5:]) for word in words if word.startswith(("RANK=", "rank "))):
                 found[rank] = int(pid)
     return found
 

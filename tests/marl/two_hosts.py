@@ -4,6 +4,7 @@ They share the file system and the host's name, which resolves to loopback in bo
 """
 
 import contextlib
+import ctypes
 import functools
 import os
 import random
@@ -16,10 +17,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from slurm_cluster import processes_with, wait_until
+from forking import Forked, snakes
+from processes import wait_until
 
-ROOT = Path(__file__).resolve().parent.parent
-MARK = "SNAKES_TWO_HOSTS"  # an environment variable by which all processes of a pair of hosts are found
+CLONE_NEWNET = 0x40000000  # for setns, which Python has from 3.12 on
 LIMIT = 100.0  # seconds that anything on a host may take
 
 
@@ -55,9 +56,9 @@ class Hosts:
     """hosts[0] and hosts[1], and the cable between them."""
 
     def __init__(self, folder: Path) -> None:
-        self.mark = f"snakes{os.getpid()}x{random.SystemRandom().randrange(16**4):04x}"
+        mark = f"snakes{os.getpid()}x{random.SystemRandom().randrange(16**4):04x}"
         net = f"10.{random.SystemRandom().randrange(64, 192)}.{random.SystemRandom().randrange(256)}"
-        self._hosts = [Host(f"{self.mark}h{k}", f"{net}.{k + 1}", folder, self.mark) for k in (0, 1)]
+        self._hosts = [Host(f"{mark}h{k}", f"{net}.{k + 1}", folder) for k in (0, 1)]
 
     def __getitem__(self, number: int) -> "Host":
         return self._hosts[number]
@@ -92,36 +93,32 @@ class Hosts:
         _ip("-n", self[1].name, "link", "set", "cable", "up")
 
     def processes(self) -> list[int]:
-        for host in self._hosts:
-            for process in host.started:
-                process.poll()  # one that has ended and that nobody has waited for would still be in the list
-        return processes_with(MARK, self.mark)
+        return [int(pid) for host in self._hosts for pid in _ip("netns", "pids", host.name).split()]
 
 
 class Host:
-    """A network namespace, to start commands in."""
+    """A network namespace, to train in."""
 
-    def __init__(self, name: str, address: str, folder: Path, mark: str) -> None:
-        self.name, self.address, self._folder, self._mark = name, address, folder, mark
-        self.started: list[Running] = []
+    def __init__(self, name: str, address: str, folder: Path) -> None:
+        self.name, self.address, self._folder = name, address, folder
+        self._started = 0
 
-    def start(self, *command: str | Path, **environment: str) -> "Running":
+    def start(self, *words: str | Path, **environment: str) -> "Running":
+        """The command line with these words."""
         strange = re.compile("SLURM|RANK$|WORLD_SIZE$|MASTER_|NPROC$|NNODES$|NODE_RANK$|SOCKET_IFNAME$|CONFIG$")
         clean = {name: value for name, value in os.environ.items() if not strange.search(name)}
-        words = [_path_of_ip(), "netns", "exec", self.name, *map(str, command)]
-        out = self._folder / f"{self.name}-{len(self.started)}"
-        process = Running(words, clean | environment | {MARK: self._mark}, out)
-        self.started.append(process)
-        return process
+        self._started += 1
+        return Running(self.name, words, clean | environment, self._folder / f"{self.name}-{self._started}")
 
 
 class Running:
     """A command on a host; what it prints goes to two files."""
 
-    def __init__(self, words: list[str], environment: dict[str, str], path: Path) -> None:
+    def __init__(self, host: str, words: tuple[str | Path, ...], environment: dict[str, str], path: Path) -> None:
         self._paths = [path.with_suffix(end) for end in (".out", ".err")]
-        with self._paths[0].open("w") as out, self._paths[1].open("w") as err:
-            self._process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=out, stderr=err)
+        for file in self._paths:
+            file.touch()
+        self._process = Forked(_on_host, host, self._paths, *map(str, words), environment=environment)
         self._deadline = time.monotonic() + LIMIT
 
     @property
@@ -163,6 +160,16 @@ class Running:
         return f"exit code {self.poll()}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
 
 
+def _on_host(name: str, outputs: list[Path], *words: str) -> int:
+    """In a process of its own: go there and run the command line."""
+    place = os.open(f"/run/netns/{name}", os.O_RDONLY)
+    if ctypes.CDLL(None, use_errno=True).setns(place, CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), f"cannot go to the network namespace {name}")
+    for stream, file in zip((sys.stdout, sys.stderr), outputs, strict=True):
+        os.dup2(os.open(file, os.O_WRONLY), stream.fileno())
+    return snakes(*words)
+
+
 def _path() -> str:
     return f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -171,5 +178,6 @@ def _path_of_ip() -> str:
     return shutil.which("ip", path=_path()) or "ip"
 
 
-def _ip(*words: str) -> None:
-    subprocess.run([_path_of_ip(), *words], check=True, capture_output=True, text=True, timeout=30)
+def _ip(*words: str) -> str:
+    done = subprocess.run([_path_of_ip(), *words], check=True, capture_output=True, text=True, timeout=30)
+    return done.stdout
