@@ -3,31 +3,22 @@
 The page holds the rules (arena/render/rules.js), the encoders and the layers (policy.js), and the weights.
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from arena.observe import Encoder
-from arena.render.page import embedded, look
+from arena.render.page import embedded, filled, look
 from marl.dense_layers import Layer, packed, widths
 
 FOLDER = Path(__file__).parent
 DRAWING = FOLDER.parent / "arena" / "render"
 SEAT = 0  # that the person has at first
-SCRIPTS = {
-    "board.js": DRAWING / "board.js",
-    "rules.js": DRAWING / "rules.js",
-    "policy.js": FOLDER / "policy.js",
-    "play_page.js": FOLDER / "play_page.js",
-}
-_SLOT = re.compile(r'/\*(\w+\.js)\*/|\{"(data)": null\}')
+SCRIPTS = (DRAWING / "board.js", DRAWING / "rules.js", FOLDER / "policy.js", FOLDER / "play_page.js")
 
 
 def play_page(layers: Sequence[Layer], encoder: Encoder, name: str, seed: int = 0) -> str:
     """The text of a page that plays with the policy of these layers, beginning with match 0 of the seed."""
     policy = {"encoder": encoder.name, "widths": widths(layers), "weights": packed(layers)}
     data = {"look": look(), "name": name, "seed": str(seed), "seat": SEAT, "policy": policy}
-    parts = {script: path.read_text("utf-8") for script, path in SCRIPTS.items()} | {"data": embedded(data)}
-    template = FOLDER.joinpath("play_page.html").read_text("utf-8")
-    # In one pass: what is put in is not looked at again.
-    return _SLOT.sub(lambda slot: parts[slot[slot.lastindex]], template)
+    scripts = {path.stem: path.read_text("utf-8") for path in SCRIPTS}
+    return filled(FOLDER / "play_page.html", {"data": embedded(data), **scripts})

@@ -9,7 +9,7 @@ import math
 from arena.jit import njit
 from arena.rng import draw
 from arena.rules import DIRECTION, SNAKES, TEAM
-from marl.turn_loops import MOVES, barred_move
+from marl.turn_loops import MOVES, barred_move, softmax_sums
 
 # Of a shuffle; slots of a rank's draws for an epoch: round << ROUND_BITS, and what is mixed.
 ROUNDS, ROUND_BITS = 8, 24
@@ -20,14 +20,7 @@ POLICY, VALUE, ENTROPY, KL, CLIPPED = range(5)
 @njit
 def log_softmax_at(logits, barred, move):
     """Logarithm of the chance that the softmax of the logits, the barred one left out, gives a move."""
-    highest = -math.inf
-    for m in range(MOVES):
-        if m != barred:
-            highest = max(highest, logits[m])
-    total = 0.0
-    for m in range(MOVES):
-        if m != barred:
-            total += math.exp(logits[m] - highest)
+    highest, total = softmax_sums(logits, barred)
     return logits[move] - highest - math.log(total)
 
 
@@ -101,14 +94,7 @@ def gradient(
     answer = answers[row, k]
     scale = 1.0 / numbers.shape[0]
 
-    highest = -math.inf
-    for m in range(MOVES):
-        if m != no:
-            highest = max(highest, answer[m])
-    total = 0.0
-    for m in range(MOVES):
-        if m != no:
-            total += math.exp(answer[m] - highest)
+    highest, total = softmax_sums(answer, no)
     log_total = highest + math.log(total)
     spread = 0.0  # entropy
     for m in range(MOVES):

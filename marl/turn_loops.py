@@ -40,13 +40,8 @@ def barred_move(direction, masked):
 
 
 @njit
-def drawn_move(logits, barred, epsilon, key, turn, snake):
-    """A move by the softmax of the logits, or with probability epsilon any; never the barred one."""
-    if draw(key, turn, SLOT_EXPLORE + snake) < epsilon * ONE:
-        if barred == NOBODY:
-            return draw_below(key, turn, SLOT_MOVE + snake, MOVES)
-        move = draw_below(key, turn, SLOT_MOVE + snake, MOVES - 1)
-        return move + 1 if move >= barred else move
+def softmax_sums(logits, barred):
+    """The highest logit but the barred one, and the sum of e to all these logits less it."""
     highest = -math.inf
     for move in range(MOVES):
         if move != barred:
@@ -55,6 +50,18 @@ def drawn_move(logits, barred, epsilon, key, turn, snake):
     for move in range(MOVES):
         if move != barred:
             total += math.exp(logits[move] - highest)
+    return highest, total
+
+
+@njit
+def drawn_move(logits, barred, epsilon, key, turn, snake):
+    """A move by the softmax of the logits, or with probability epsilon any; never the barred one."""
+    if draw(key, turn, SLOT_EXPLORE + snake) < epsilon * ONE:
+        if barred == NOBODY:
+            return draw_below(key, turn, SLOT_MOVE + snake, MOVES)
+        move = draw_below(key, turn, SLOT_MOVE + snake, MOVES - 1)
+        return move + 1 if move >= barred else move
+    highest, total = softmax_sums(logits, barred)
     left = draw(key, turn, SLOT_MOVE + snake) / ONE * total
     chosen = 0 if barred == NOBODY else opposite(barred)  # legal, and taken if rounding leaves a remainder
     for move in range(MOVES):

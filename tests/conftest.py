@@ -1,6 +1,7 @@
 """Shared by all tests: the repository on the path, the order of the files, and the machine's reasons to skip."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not torch.cuda.is_available():
             pytest.skip("torch sees no CUDA device")
+
+
+@pytest.fixture
+def one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Two test processes share two cores, and small products gain nothing from more. Tells the file's seed."""
+    import torch
+
+    print(f"seed {request.module.SEED}")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -30,6 +30,7 @@ def page(matches: Sequence[Replay | JidiLog], turn: int = 0, extra: str = "") ->
 def filled(template: str | Path, parts: dict[str, str]) -> str:
     """A page of this folder (or at a path) with its parts put in; what is put in is not looked at again."""
     text = (FOLDER / template).read_text("utf-8")
+    parts = {"style": (FOLDER / "page.css").read_text("utf-8"), **parts}
     return re.sub(r"/\*part (\w+)\*/", lambda slot: parts[slot[1]], text)
 
 

@@ -22,6 +22,7 @@ from opponents.match import Results
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 1
+pytestmark = pytest.mark.usefixtures("one_thread")
 MATCHES, CYCLES = 64, 200
 
 
@@ -53,15 +54,6 @@ def train(cycles: int, shuffled: bool = False) -> Results:
     results = evaluate(learner.raw_actor, rollout.encoder, config, CPU, SEED).results["level0"]
     print(f"score {results.home_score}, points {results.points}, deaths {results.home_deaths}")
     return results
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Two test processes share two cores, and small products gain nothing from more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -31,17 +31,11 @@ SEED = 23
 CPU = torch.device("cpu")
 SKIPPED = 1 + Ppo.LOGGED.index("losses/skipped")
 # Torch tells at length that this CPU has no bf16 products of its own.
-pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed"),
+]
 both_kinds = pytest.mark.parametrize("recurrent", [False, True], ids=["mlp", "lstm"])
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    print(f"seed {SEED}")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Watched(Precision):

@@ -16,6 +16,7 @@ from marl.line_up import deal
 from opponents.match import Results
 
 SEED = 1
+pytestmark = pytest.mark.usefixtures("one_thread")
 MATCHES, ROUNDS = 64, 40
 
 
@@ -44,15 +45,6 @@ def train(rounds: int, self_play: float = 0.0, shuffled: bool = False) -> Result
     results = evaluate(learner.raw_actor, learner.encoder, config, CPU, SEED).results["level0"]
     print(f"score {results.home_score}, points {results.points}, deaths {results.home_deaths}")
     return results
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Two test processes share two cores, and small products gain nothing from more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

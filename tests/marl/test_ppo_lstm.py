@@ -18,18 +18,10 @@ from marl.policy import PolicyPlayer
 from marl.ppo_loops import KL
 
 SEED = 17
+pytestmark = pytest.mark.usefixtures("one_thread")
 TURNS_SEEN, SNAKES_SEEN, WIDTH = 9, 6, 10
 ENCODER = encoder_named("features")
 plain_and_talking = pytest.mark.parametrize("messages", [False, True], ids=["plain", "messages"])
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    print(f"seed {SEED}")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def an_actor(messages: bool = False) -> RecurrentActor:
