@@ -116,9 +116,11 @@ def screen() -> Iterator[Screen]:
         pytest.skip(MISSING)
     with tempfile.TemporaryDirectory() as folder:
         read, write = os.pipe()
+        # Without -noreset the server starts anew whenever its last client leaves, as each xdotool does, and turns
+        # away whoever knocks at that moment: now and then the window itself.
         server = subprocess.Popen(
             ["Xvfb", "-displayfd", str(write), "-screen", "0", f"{WIDTH}x{HEIGHT}x24", "-nolisten", "tcp",
-             "-fbdir", folder],
+             "-noreset", "-fbdir", folder],
             pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(write)
