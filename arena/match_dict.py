@@ -24,7 +24,6 @@ from arena.rules import (
     LENGTH,
     LINK,
     MATCH_BYTES,
-    NO_CELL,
     OVER,
     ROWS,
     SNAKE,
@@ -76,7 +75,6 @@ def from_dict(source: dict[str, Any]) -> np.ndarray:
 
     match = np.zeros(MATCH_BYTES, np.uint8)
     match[TURN] = turn
-    match[HEAD - 1] = match[HEAD + SNAKES] = NO_CELL
     taken: dict[int, str] = {}
     tails: set[int] = set()
     for snake in range(SNAKES):

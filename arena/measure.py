@@ -1,6 +1,6 @@
 """Where things are around the torus: what all seats of a match share, worked out once, and what each makes of it.
 
-Used by the compact encoder and the scripted opponents. Numbers of six snakes or five beans stand in lanes (lanes.py).
+Used by the compact encoder. Numbers of six snakes or five beans stand in lanes (lanes.py).
 """
 
 from typing import NamedTuple

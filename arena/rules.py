@@ -33,7 +33,7 @@ PLACES = CELLS + SNAKES
 BOARD = 0  # [206] FREE, SNAKE + s or BEAN
 LINK = BOARD + PLACES  # [206] for a body cell: the cell of the next segment towards the head
 ENTERED = LINK + PLACES  # [206] for a body cell: the turn (mod 256) on which the head came here
-HEAD = ENTERED + PLACES + 1  # [6] cells, between two bytes NO_CELL, see is_head
+HEAD = ENTERED + PLACES + 1  # [6] cells, between two spare bytes
 TAIL = HEAD + SNAKES + 1  # [6]
 LENGTH = TAIL + SNAKES + 1  # [6] between two zero bytes, see turns_until_free; 0 = no room was found to respawn
 DIRECTION = LENGTH + SNAKES + 1  # [6] stored direction: what a reversal is measured against
@@ -42,7 +42,6 @@ BEAN_COUNT = BEANS + BEANS_MAX
 TURN = BEAN_COUNT + 1  # turns already played, 0..200
 OVER = TURN + 1  # 1 when the match has ended
 MATCH_BYTES = OVER + 1
-NO_CELL = 255
 
 
 @njit
@@ -71,12 +70,6 @@ def turns_until_free(match, cell):
     """
     length = int(match[LENGTH + int(match[BOARD + cell]) - SNAKE])
     return length - ((int(match[TURN]) - int(match[ENTERED + cell])) & 255)
-
-
-@njit
-def is_head(match, cell):
-    """Whether a head is on this cell. FREE and BEAN find NO_CELL on either side of the heads."""
-    return match[HEAD + int(match[BOARD + cell]) - SNAKE] == cell
 
 
 @njit
@@ -309,8 +302,6 @@ def start(match, key):
     """Start a match: six straight snakes of three on drawn places, facing away from their tails, and five beans."""
     for i in range(MATCH_BYTES):
         match[i] = 0
-    match[HEAD - 1] = NO_CELL
-    match[HEAD + SNAKES] = NO_CELL
     for snake in range(SNAKES):
         slot = SLOT_START + snake
         placed = False

@@ -15,13 +15,14 @@ from numba import prange
 from arena import BatchArena
 from arena.cpu import pays_to_share
 from arena.jit import announced, njit, njit_parallel
-from arena.measure import measure
 from arena.rng import SLOT_NOISE, draw
 from arena.rules import SNAKES, TURN
+from opponents.outlook import NOTHING, outlook
 from opponents.scripted import level0
 
 CHUNK = 16 * SNAKES
 NOISE_ONE = 1 << 32
+NOT_NEGATIVE = 0x7FFFFFFF  # no seat is; the compiler has to be told, and then divides and indexes with less ado
 
 
 def decide(match, shared, key, snake):
@@ -31,14 +32,15 @@ def decide(match, shared, key, snake):
 
 def serial(state, keys, seats, which, mine, noise, moves):
     last = -1
-    shared = measure(state[0])
+    shared = NOTHING
     for i in range(seats.shape[0]):
-        b = int(seats[i]) // SNAKES
-        snake = int(seats[i]) % SNAKES
+        seat = int(seats[i]) & NOT_NEGATIVE
+        b = seat // SNAKES
+        snake = seat % SNAKES
         if which[b] != mine:
             continue
         if b != last:
-            shared = measure(state[b])
+            shared = outlook(state[b])
             last = b
         if noise > 0 and draw(int(keys[b]), int(state[b, TURN]), SLOT_NOISE + snake) < noise:
             moves[b, snake] = level0(state[b], shared, int(keys[b]), snake)
@@ -56,7 +58,7 @@ def kernel(state, keys, seats, which, mine, noise, moves):
     if i < seats.shape[0] and which[int(seats[i]) // SNAKES] == mine:
         b = int(seats[i]) // SNAKES
         snake = int(seats[i]) % SNAKES
-        shared = measure(state[b])
+        shared = outlook(state[b])
         if noise > 0 and draw(int(keys[b]), int(state[b, TURN]), SLOT_NOISE + snake) < noise:
             moves[b, snake] = level0(state[b], shared, int(keys[b]), snake)
         else:
