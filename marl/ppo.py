@@ -77,6 +77,7 @@ class Ppo:
         self.entropy = torch.full((1,), config.entropy, device=device)
         self.moments = torch.zeros(2, device=device)  # mean of the advantages, and 1 / their deviation
         self._stopped = torch.zeros((), device=device)  # 1 once the policy has moved too far in this round
+        self._kl = torch.zeros((), device=device)  # how far, added up over the batches since the last step
         self._in_a_row = torch.zeros((), device=device)  # steps that were skipped, up to now
         self.sums = torch.zeros(1 + len(self.LOGGED), device=device)  # batches, and sums over them
         self._memory = self.raw_actor.remember(memory.teams * TEAM, device)  # of the matches that go on
@@ -173,10 +174,12 @@ class Ppo:
             wait()
         numbers = sum((part.weight * part.numbers.mean(0) for part in rest), first.weight * first.numbers.mean(0))
         norm = torch.zeros_like(self._in_a_row)
+        self._kl += numbers[KL]
         if step:
             if self.config.target_kl:
-                kl = self._group.mean_(numbers[KL].clone())
+                kl = self._group.mean_(self._kl / self._sync_freq)
                 torch.maximum(self._stopped, (kl > self.config.target_kl).float(), out=self._stopped)
+            self._kl.zero_()
             norm = self._precision.step(self.optimizer, self.config.max_grad_norm, self._stopped) * self._sync_freq
         skipped = (norm - norm).ne(0).float()  # 1 if it is not finite
         if step:

@@ -172,8 +172,8 @@ class Trainer:
         ended = self.over() if self.progress.updates else ""  # it may have been stopped while it was closed
         while not ended:
             self._cycle()
-            self._between_cycles()
             ended = self._ended()
+            self._between_cycles(going_on=ended in ("", "signal"))
         if ended == "signal":
             self._save()
         else:
@@ -238,7 +238,7 @@ class Trainer:
 
     # --- between cycles
 
-    def _between_cycles(self) -> None:
+    def _between_cycles(self, going_on: bool) -> None:
         config, progress = self.config, self.progress
         every = config.ddp.check_sync
         if every and progress.updates // every != (progress.updates - self.learner.updates) // every:
@@ -248,8 +248,7 @@ class Trainer:
         due = {what: self._due(what, interval) for what, interval in intervals.items()}
         if due["log"]:
             self._log()
-        going_on = progress.episodes < config.schedule.max_episodes  # the end has an evaluation of its own
-        best = due["eval"] and going_on and self._evaluate()
+        best = due["eval"] and going_on and self._evaluate()  # the end has an evaluation of its own
         if due["save"] or best:
             self._save(best)
         self.console.progress(min(progress.episodes, config.schedule.max_episodes))

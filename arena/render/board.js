@@ -224,7 +224,7 @@ function makeBoard(look) {
           }
         }
         if (points.length === 1) disc(points[0][0], points[0][1], radius(points[0][2]), colours[Math.round(points[0][2] * SHADES)]);
-        drawMarks(points, shape);
+        drawMarks(run, run === shape.runs[0] ? 1 : 0, shape); // none on the head
         if (shape.flash) {
           trace(points);
           ctx.strokeStyle = `rgba(255,255,255,${0.8 * shape.flash})`;
@@ -241,16 +241,22 @@ function makeBoard(look) {
     if (points.length === 1) ctx.lineTo(points[0][0] + 0.001, points[0][1]);
   }
 
-  // Besides its colour a snake has a mark of its own in its team: none, a line along its back, or dots.
-  function drawMarks(points, shape) {
-    const kind = shape.snake % 3;
-    if (kind === 0) return;
-    trace(points);
-    ctx.strokeStyle = "rgba(10,12,18,0.42)";
-    ctx.lineWidth = (kind === 1 ? 0.13 : 0.24) * shape.size;
-    ctx.setLineDash(kind === 1 ? [] : [0.001, 0.5]);
-    ctx.stroke();
-    ctx.setLineDash([]);
+  // Besides its colour a snake has a mark of its own in its team, on every segment: nothing, a dot or a ring.
+  function drawMarks(run, behind, shape) {
+    const [radius, hole] = look.marks.rings[shape.snake % look.marks.rings.length];
+    if (!radius) return;
+    ctx.strokeStyle = rgb(look.pupil, look.marks.alpha);
+    ctx.lineWidth = (radius - hole) * shape.size;
+    for (let i = 1, next = behind; i <= run.length; i++) {
+      const a = run[i - 1], b = run[i] ?? a, far = Math.hypot(b[0] - a[0], b[1] - a[1]);
+      for (; next <= far + 1e-6; next++) {
+        const [x, y] = mix(a, b, far ? next / far : 0);
+        ctx.beginPath();
+        ctx.arc(x, y, (radius + hole) / 2 * shape.size, 0, 2 * Math.PI);
+        ctx.stroke();
+      }
+      next -= far;
+    }
   }
 
   function gulpsOf(film, snake, time) {

@@ -23,6 +23,9 @@ EYE_COLOUR, PUPIL_COLOUR = (250, 250, 250), (12, 14, 20)
 # In cells.
 HEAD_RADIUS, NECK_RADIUS, TAIL_RADIUS, BEAN_RADIUS, GLOW_RADIUS = 0.47, 0.40, 0.25, 0.23, 0.42
 TAIL_SHADE = 0.62  # brightness of a tail, compared with the head
+# On every segment, for those who do not tell the colours of a team apart: nothing, a dot or a ring (radius, hole).
+MARKS = ((0.0, 0.0), (0.11, 0.0), (0.19, 0.11))
+MARK_ALPHA = 0.45
 
 STEPS = {UP: (-1, 0), DOWN: (1, 0), LEFT: (0, -1), RIGHT: (0, 1)}
 ARROWS = {UP: "^", DOWN: "v", LEFT: "<", RIGHT: ">"}
@@ -70,6 +73,9 @@ def frame(match: dict[str, Any], cell: int = 24) -> np.ndarray:
         _dot(board, cell, bean, BEAN_RADIUS, BEAN_COLOUR)
     for snake in range(SNAKES):
         _draw_body(board, cell, match["snakes"][snake], SNAKE_COLOURS[snake])
+        radius, hole = MARKS[snake % TEAM]
+        for place in match["snakes"][snake][1:] if radius else ():
+            _dot(board, cell, place, radius, PUPIL_COLOUR, MARK_ALPHA, hole)
     for snake in range(SNAKES):
         if match["snakes"][snake]:
             _draw_head(board, cell, match["snakes"][snake][0], match["directions"][snake], SNAKE_COLOURS[snake])
@@ -177,11 +183,22 @@ def _draw_head(board: np.ndarray, cell: int, place: list[int], direction: int, c
         _dot(board, cell, (row + 0.06 * rows, column + 0.06 * columns), 0.085, PUPIL_COLOUR)
 
 
-def _dot(board: np.ndarray, cell: int, place: Any, radius: float, colour: Any, alpha: float = 1.0) -> None:
-    _line(board, cell, place, place, (radius, radius), (colour, colour), alpha)
+def _dot(
+    board: np.ndarray, cell: int, place: Any, radius: float, colour: Any, alpha: float = 1.0, hole: float = 0.0
+) -> None:
+    _line(board, cell, place, place, (radius, radius), (colour, colour), alpha, hole)
 
 
-def _line(board: np.ndarray, cell: int, start: Any, end: Any, radii: Any, colours: Any, alpha: float = 1.0) -> None:
+def _line(
+    board: np.ndarray,
+    cell: int,
+    start: Any,
+    end: Any,
+    radii: Any,
+    colours: Any,
+    alpha: float = 1.0,
+    hole: float = 0.0,
+) -> None:
     """Draw a line with round ends from the middle of one place to that of another; radii in cells, one per end."""
     start = (np.array(start, np.float32) + 0.5) * cell - 0.5
     end = (np.array(end, np.float32) + 0.5) * cell - 0.5
@@ -195,6 +212,9 @@ def _line(board: np.ndarray, cell: int, start: Any, end: Any, radii: Any, colour
     length = max(float(along @ along), 1e-6)
     t = np.clip(((y - start[0]) * along[0] + (x - start[1]) * along[1]) / length, 0, 1)
     distance = np.hypot(y - start[0] - t * along[0], x - start[1] - t * along[1])
-    cover = alpha * np.clip(radii[0] + (radii[1] - radii[0]) * t - distance + 0.5, 0, 1)
+    cover = np.clip(radii[0] + (radii[1] - radii[0]) * t - distance + 0.5, 0, 1)
+    if hole:
+        cover -= np.clip(hole * cell - distance + 0.5, 0, 1)
+    cover *= alpha
     part = board[low[0] : high[0], low[1] : high[1]]
     part += cover[..., None] * (colours[0] + (colours[1] - colours[0]) * t[..., None] - part)

@@ -53,7 +53,8 @@ def look() -> dict[str, Any]:
         "pupil": frame.PUPIL_COLOUR,
     }
     sizes = {"rows": ROWS, "columns": COLUMNS, "turns": TURNS, "startLength": START_LENGTH}
-    return {**sizes, "radii": radii, "tailShade": frame.TAIL_SHADE, **colours}
+    marks = {"rings": frame.MARKS, "alpha": frame.MARK_ALPHA}
+    return {**sizes, "radii": radii, "tailShade": frame.TAIL_SHADE, "marks": marks, **colours}
 
 
 def film(match: Replay | JidiLog) -> dict[str, Any]:

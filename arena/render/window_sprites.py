@@ -12,6 +12,8 @@ from arena.render.frame import (
     BOARD_COLOURS,
     GLOW_RADIUS,
     HEAD_RADIUS,
+    MARK_ALPHA,
+    MARKS,
     NECK_RADIUS,
     PUPIL_COLOUR,
     SNAKE_COLOURS,
@@ -86,15 +88,15 @@ class Sprites:
         return _surface(BEAN_COLOUR, 1 - through)
 
     def _mark(self, snake: int) -> pygame.Surface | None:
-        """On every segment: nothing, a dot or a ring, for those who do not tell the colours of a team apart."""
-        kind = snake % TEAM
-        if kind == 0:
+        """What is on every segment, as in frame.py."""
+        radius, hole = MARKS[snake % TEAM]
+        if not radius:
             return None
         distance = _distance(_fitting(0.5 * self.cell, self.cell))
-        cover = _cover(distance, (0.11 if kind == 1 else 0.19) * self.cell)
-        if kind == 2:
-            cover -= _cover(distance, 0.11 * self.cell)
-        return _surface(PUPIL_COLOUR, 0.45 * cover)
+        cover = _cover(distance, radius * self.cell)
+        if hole:
+            cover -= _cover(distance, hole * self.cell)
+        return _surface(PUPIL_COLOUR, MARK_ALPHA * cover)
 
     def _ring(self, colour: tuple[int, int, int], age: int) -> pygame.Surface:
         """A ring that grows and fades with its age."""

@@ -374,6 +374,21 @@ def steps_of(learner: Ppo) -> int:
     return steps
 
 
+def test_batches_added_up_are_asked_together_how_far_the_policy_has_moved() -> None:
+    def a_step(target: float) -> tuple[list[float], int]:
+        learner, _ = a_round(sync_freq=2, batch_size=8 * 16, epochs=2, lr=2e-2, target_kl=target)
+        batches = batches_of(learner)
+        learner.learn()
+        return [numbers[KL] for numbers in means(batches)], steps_of(learner)
+
+    kls, steps = a_step(0.0)
+    means_of_two = [(a + b) / 2 for a, b in zip(kls[::2], kls[1::2], strict=True)]
+    assert steps == len(means_of_two) > 2
+    stops = next(i for i in range(1, steps) if means_of_two[i] == max(means_of_two[: i + 1]))
+    for target, expected in ((0.99 * means_of_two[stops], stops), (1.01 * max(means_of_two), steps)):
+        assert a_step(target)[1] == expected
+
+
 @both_kinds
 def test_once_the_policy_has_moved_too_far_the_rest_of_the_round_is_left_out(recurrent) -> None:
     free, _, kls, steps = kl_round(0.0, recurrent)

@@ -401,7 +401,7 @@ def test_a_restart_goes_on_from_what_its_launch_has_saved(run, how, monkeypatch)
         ends.append(here("train", *words))
         return 0
 
-    def kill(*_: Any) -> None:
+    def kill(*_: Any, **__: Any) -> None:
         raise Killed
 
     monkeypatch.setattr("marl.launch.launch", launch)
