@@ -57,6 +57,19 @@ def test_beans_lie_on_their_cells_and_free_cells_are_dark(cell):
                 assert max(colour) > 80, (row, column)
 
 
+@pytest.mark.parametrize("cell", [24, 40])
+@pytest.mark.parametrize("team", [0, 3])
+def test_snakes_of_a_team_are_told_apart_without_colour_too(cell, team):
+    """On a segment, from its middle outwards: nothing, a dot, a ring."""
+    straight = [[[row, column] for column in range(8, 2, -1)] for row in (0, 2, 4, 6, 7, 9)]
+    picture = frame(MATCH | {"snakes": straight, "beans": []}, cell)
+    for snake, dark in enumerate(((False, False), (True, False), (False, True)), team):
+        for row, column in straight[snake][1:]:
+            plain = sum(pixel(picture, row, column + 0.3, cell))
+            found = tuple(sum(pixel(picture, row + far, column, cell)) < 0.8 * plain for far in (0, 0.15))
+            assert found == dark, (snake, column)
+
+
 def test_every_snake_has_its_own_colour_and_the_teams_their_family():
     picture = frame(MATCH, 48)
     for snake, body in enumerate(MATCH["snakes"]):

@@ -193,6 +193,21 @@ def test_jumps_go_right_before_deaths_and_beans(keys, what, shown, matches):
     assert turn(shown) == max(k for k in turns if k < after[2]) - 1
 
 
+def test_snakes_of_a_team_are_told_apart_without_colour_too(shown, states):
+    picture, marked = drawn(shown, 12), 0
+    for snake, body in enumerate(states[LONG][12]["snakes"]):
+        for (a, b), (row, column), (c, d) in zip(body, body[1:], body[2:], strict=False):
+            if not (a == row == c or b == column == d) or abs(a - c) + abs(b - d) != 2:
+                continue  # only where it is straight
+            along = (0, 0.3) if a == row == c else (0.3, 0)
+            plain = pixel(picture, row + along[0], column + along[1]).sum()
+            across = [pixel(picture, row + far * along[1] / 0.3, column + far * along[0] / 0.3) for far in (0, 0.15)]
+            found = tuple(colour.sum() < 0.8 * plain for colour in across)
+            assert found == ((False, False), (True, False), (False, True))[snake % 3], (snake, row, column)
+            marked += 1
+    assert marked > 3
+
+
 def test_following_keeps_a_head_in_the_middle(shown, states):
     plain = drawn(shown, 40)
     shown.press("4")

@@ -22,7 +22,7 @@ WATCH = (
     "import sys; from arena.jidi_log import open_match; from arena.render.window import watch; "
     "watch([open_match(path) for path in sys.argv[1:]])"
 )
-# The window adds numbers on heads and marks on bodies; the picture of the turn before or after differs by over 5 %.
+# The window adds numbers on heads; the picture of the turn before or after differs by over 5 %.
 TOLERANCE = 0.02
 
 
