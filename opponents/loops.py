@@ -17,7 +17,7 @@ from arena.cpu import pays_to_share
 from arena.jit import announced, njit, njit_parallel
 from arena.rng import SLOT_NOISE, draw
 from arena.rules import SNAKES, TURN
-from opponents.outlook import NOTHING, outlook
+from opponents.outlook import NOTHING, outlook, outlook_of
 from opponents.scripted import level0
 
 CHUNK = 16 * SNAKES
@@ -58,7 +58,7 @@ def kernel(state, keys, seats, which, mine, noise, moves):
     if i < seats.shape[0] and which[int(seats[i]) // SNAKES] == mine:
         b = int(seats[i]) // SNAKES
         snake = int(seats[i]) % SNAKES
-        shared = outlook(state[b])
+        shared = outlook_of(state[b], snake)
         if noise > 0 and draw(int(keys[b]), int(state[b, TURN]), SLOT_NOISE + snake) < noise:
             moves[b, snake] = level0(state[b], shared, int(keys[b]), snake)
         else:

@@ -21,7 +21,6 @@ from arena.rules import (
     HEAD,
     ROWS,
     SNAKE,
-    SNAKES,
     TAIL,
     TEAM,
     turns_until_free,
@@ -95,8 +94,17 @@ FAR = 31 * STEP * EACH_BEAN  # further than any bean with all that is added to i
 
 
 @njit_inline
-def ways_to_beans(head, b0, b1, b2, b3, b4, present):
+def beans_of(match):
+    """The spots of the five beans; all bits of those that are there; and what is added to ways to compare them."""
+    b0, b1, b2 = spot(match, BEANS), spot(match, BEANS + 1), spot(match, BEANS + 2)
+    bits = BEAN_BITS * int(match[BEAN_COUNT])
+    return (b0, b1, b2, spot(match, BEANS + 3), spot(match, BEANS + 4)), (1 << bits) - 1, FAR >> bits << bits | NUMBERS
+
+
+@njit_inline
+def ways_to(beans, head, present):
     """The ways from a head to the five beans; 0 for one that is not there."""
+    b0, b1, b2, b3, b4 = beans
     ways = way(head, b0) | way(head, b1) << 12 | way(head, b2) << 24 | way(head, b3) << 36 | way(head, b4) << 48
     return ways & present
 
@@ -120,6 +128,13 @@ def contested(own, foe0, foe1, foe2):
 
 
 @njit
+def left_to_others(own, mate0, mate1, foe0, foe1, foe2):
+    """A bit for each bean that another snake is nearer to."""
+    some = nearer(mate0, own) | nearer(mate1, own) | nearer(foe0, own) | nearer(foe1, own) | nearer(foe2, own)
+    return (some | some >> 11 | some >> 22 | some >> 33 | some >> 44) & 31
+
+
+@njit
 def towards(ways):
     """The moves towards the bean that is the least far; none if there are no beans."""
     best = min(ways & 4095, ways >> 12 & 4095)
@@ -134,7 +149,7 @@ def towards(ways):
 class Outlook(NamedTuple):
     """What all seats of a match share."""
 
-    to_beans: tuple[int, ...]  # per snake its ways to the beans
+    lost: int  # a bit for each bean that another snake is nearer to, five for each snake
     # Moves as bits, four for each snake:
     nearest: int  # towards the nearest bean
     fair: int  # towards the nearest one, mates considered
@@ -145,7 +160,7 @@ class Outlook(NamedTuple):
     may_eat: int  # bit SNAKE + s for each snake with a bean beside its head
 
 
-NOTHING = Outlook((0,) * SNAKES, 0, 0, 0, 0, 0, 0)
+NOTHING = Outlook(0, 0, 0, 0, 0, 0, 0)
 
 
 @njit
@@ -209,36 +224,51 @@ def outlook(match):
     b0, b1, b2 = spot(match, HEAD + 3), spot(match, HEAD + 4), spot(match, HEAD + 5)
     heads = (r0, r1, r2, b0, b1, b2)
     red, blue = meetings_of_all(heads, r0, r1, r2), meetings_of_all(heads, b0, b1, b2)
-    count = BEAN_BITS * int(match[BEAN_COUNT])
-    present = (1 << count) - 1
-    last = FAR >> count << count | NUMBERS
-    x0, x1, x2 = spot(match, BEANS), spot(match, BEANS + 1), spot(match, BEANS + 2)
-    x3, x4 = spot(match, BEANS + 3), spot(match, BEANS + 4)
-    r0 = ways_to_beans(r0, x0, x1, x2, x3, x4, present)
-    r1 = ways_to_beans(r1, x0, x1, x2, x3, x4, present)
-    r2 = ways_to_beans(r2, x0, x1, x2, x3, x4, present)
-    b0 = ways_to_beans(b0, x0, x1, x2, x3, x4, present)
-    b1 = ways_to_beans(b1, x0, x1, x2, x3, x4, present)
-    b2 = ways_to_beans(b2, x0, x1, x2, x3, x4, present)
-    to_beans = (r0, r1, r2, b0, b1, b2)
-    nearest = towards_of_all(to_beans, last)
+    beans, present, last = beans_of(match)
+    r0, r1, r2 = ways_to(beans, r0, present), ways_to(beans, r1, present), ways_to(beans, r2, present)
+    b0, b1, b2 = ways_to(beans, b0, present), ways_to(beans, b1, present), ways_to(beans, b2, present)
+    nearest = towards_of_all((r0, r1, r2, b0, b1, b2), last)
     f0, f1, f2 = shared_out(r0, r1, r2), shared_out(r1, r0, r2), shared_out(r2, r0, r1)
     f3, f4, f5 = shared_out(b0, b1, b2), shared_out(b1, b0, b2), shared_out(b2, b0, b1)
     fair = towards_of_all((f0, f1, f2, f3, f4, f5), last)
     c0, c1, c2 = contested(r0, b0, b1, b2), contested(r1, b0, b1, b2), contested(r2, b0, b1, b2)
     c3, c4, c5 = contested(b0, r0, r1, r2), contested(b1, r0, r1, r2), contested(b2, r0, r1, r2)
     winnable = towards_of_all((f0 + c0, f1 + c1, f2 + c2, f3 + c3, f4 + c4, f5 + c5), last)
+    l0, l1 = left_to_others(r0, r1, r2, b0, b1, b2), left_to_others(r1, r0, r2, b0, b1, b2)
+    l2, l3 = left_to_others(r2, r0, r1, b0, b1, b2), left_to_others(b0, b1, b2, r0, r1, r2)
+    l4, l5 = left_to_others(b1, b0, b2, r0, r1, r2), left_to_others(b2, b0, b1, r0, r1, r2)
     may_eat = beside_bean(r0, present, 0) | beside_bean(r1, present, 1) | beside_bean(r2, present, 2)
     may_eat |= beside_bean(b0, present, 3) | beside_bean(b1, present, 4) | beside_bean(b2, present, 5)
-    return Outlook(to_beans, nearest, fair, winnable, red, blue, may_eat)
+    return Outlook(six(BEANS_MAX, l0, l1, l2, l3, l4, l5), nearest, fair, winnable, red, blue, may_eat)
 
 
 @njit_inline
-def others_nearer(shared, snake):
-    """1 for each bean that another snake is nearer to."""
-    r0, r1, r2, b0, b1, b2 = shared.to_beans
-    own = shared.to_beans[snake]
-    return nearer(r0, own) | nearer(r1, own) | nearer(r2, own) | nearer(b0, own) | nearer(b1, own) | nearer(b2, own)
+def outlook_of(match, snake):
+    """What this one seat needs of it: a GPU has a thread for each seat, which would throw the other five away."""
+    team = snake // TEAM * TEAM
+    mate0, mate1 = team + (snake + 1) % TEAM, team + (snake + 2) % TEAM
+    foe0 = TEAM - team
+    foe1, foe2 = foe0 + 1, foe0 + 2
+    own, m0, m1 = spot(match, HEAD + snake), spot(match, HEAD + mate0), spot(match, HEAD + mate1)
+    f0, f1, f2 = spot(match, HEAD + foe0), spot(match, HEAD + foe1), spot(match, HEAD + foe2)
+    mates, foes = meetings(own, own, m0, m1), meetings(own, f0, f1, f2)
+    red, blue = (mates, foes) if team == 0 else (foes, mates)
+    beans, present, last = beans_of(match)
+    own, m0, m1 = ways_to(beans, own, present), ways_to(beans, m0, present), ways_to(beans, m1, present)
+    f0, f1, f2 = ways_to(beans, f0, present), ways_to(beans, f1, present), ways_to(beans, f2, present)
+    fair = shared_out(own, m0, m1)
+    winnable = fair + contested(own, f0, f1, f2)
+    may_eat = beside_bean(own, present, snake) | beside_bean(m0, present, mate0) | beside_bean(m1, present, mate1)
+    may_eat |= beside_bean(f0, present, foe0) | beside_bean(f1, present, foe1) | beside_bean(f2, present, foe2)
+    return Outlook(
+        left_to_others(own, m0, m1, f0, f1, f2) << BEANS_MAX * snake,
+        towards(own | last) << 4 * snake,
+        towards(fair | last) << 4 * snake,
+        towards(winnable | last) << 4 * snake,
+        red << 8 * snake,
+        blue << 8 * snake,
+        may_eat,
+    )
 
 
 @njit_inline

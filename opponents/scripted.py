@@ -11,17 +11,15 @@ import numpy as np
 
 from arena.jit import njit, njit_inline
 from arena.rng import SLOT_POLICY, draw_below
-from arena.rules import BEAN_COUNT, BEANS, DIRECTION, HEAD, LENGTH, SNAKE, TURN, neighbour, turns_until_free
+from arena.rules import BEAN_COUNT, BEANS, BEANS_MAX, DIRECTION, HEAD, LENGTH, SNAKE, TURN, neighbour, turns_until_free
 from opponents.bitboard import EMPTY, either, is_empty, of_cell
 from opponents.outlook import (
-    BEAN_BITS,
     MOVE_BITS,
     blocked_or_tail,
     each,
     narrows,
     near_heads,
     of_snake,
-    others_nearer,
     owners_in,
     shut_in_time,
     taken,
@@ -153,13 +151,13 @@ EVASIVE_MOVES = 14  # how far the search looks
 def evasive(match, shared, key, snake):
     """Moves only where a search finds room enough for its body, then for the bean it reaches first."""
     mates, foes = near_heads(shared, snake)
-    left_to_others = others_nearer(shared, snake)
+    lost = shared.lost >> BEANS_MAX * snake
     head = int(match[HEAD + snake])
     enough = 3 * int(match[LENGTH + snake]) + 3
     taken = bodies(match)
     goals = EMPTY
     for i in range(int(match[BEAN_COUNT])):
-        if left_to_others >> BEAN_BITS * i & 1 == 0:
+        if lost >> i & 1 == 0:
             goals = either(goals, of_cell(int(match[BEANS + i])))
     if is_empty(goals):
         goals = beans(match)

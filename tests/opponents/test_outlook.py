@@ -5,15 +5,27 @@ from drawn_boards import Positions, decisions, positions_in_play
 from plain_levels import PLAIN
 
 from arena.measure import bean_distances, measure
-from arena.rules import BEAN, BEAN_COUNT, BEANS, BOARD, CELLS, FREE, HEAD, SNAKES, TAIL, neighbour, turns_until_free
+from arena.rules import (
+    BEAN,
+    BEAN_COUNT,
+    BEANS,
+    BEANS_MAX,
+    BOARD,
+    CELLS,
+    FREE,
+    HEAD,
+    SNAKES,
+    TAIL,
+    neighbour,
+    turns_until_free,
+)
 from opponents.outlook import (
-    BEAN_BITS,
     STEP,
     blocked_or_tail,
     each,
     narrows,
-    others_nearer,
     outlook,
+    outlook_of,
     shut_in_time,
     spot,
     taken,
@@ -59,9 +71,21 @@ def test_whose_bean_it_is_agrees_with_the_measured_distances(matches) -> None:
             own, mate, foe = bean_distances(measured, snake)
             for i in range(int(match[BEAN_COUNT])):
                 distances = [lanes_of_five >> 8 * i & 255 for lanes_of_five in (own, mate, foe)]
-                assert (shared.to_beans[snake] >> BEAN_BITS * i) % (1 << BEAN_BITS) // STEP == distances[0]
-                found = others_nearer(shared, snake) >> BEAN_BITS * i & 1
+                assert way(spot(match, HEAD + snake), spot(match, BEANS + i)) // STEP == distances[0]
+                found = shared.lost >> BEANS_MAX * snake + i & 1
                 assert found == (min(distances[1:]) < distances[0]), f"seed {SEED}"
+
+
+def test_one_seat_alone_sees_what_it_sees_among_all(matches) -> None:
+    bits = {"lost": BEANS_MAX, "nearest": 4, "fair": 4, "winnable": 4, "red": 8, "blue": 8}  # of a snake
+    for match in matches:
+        shared = outlook(match)
+        for snake in range(SNAKES):
+            alone = outlook_of(match, snake)
+            for name, each_has in bits.items():
+                own = (1 << each_has) - 1 << each_has * snake
+                assert getattr(alone, name) == getattr(shared, name) & own, (name, snake, f"seed {SEED}")
+            assert alone.may_eat == shared.may_eat, (snake, f"seed {SEED}")
 
 
 def test_the_cells_around_a_head_are_what_the_board_says(matches) -> None:
