@@ -283,22 +283,36 @@ def near_heads(shared, snake):
 MOVE_BITS = 16
 EACH_MOVE = 0x0001000100010001
 UP_ONE, DOWN_ONE, LEFT_ONE, RIGHT_ONE = 1, 1 << 16, 1 << 32, 1 << 48
-# The places around a cell: 0-3 are the cells of the moves, then those straight beyond them, then the corners.
-UP_UP, DOWN_DOWN, LEFT_LEFT, RIGHT_RIGHT, UP_LEFT, UP_RIGHT, DOWN_LEFT, DOWN_RIGHT = range(4, 12)
-STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1), (-2, 0), (2, 0), (0, -2), (0, 2), (-1, -1), (-1, 1), (1, -1), (1, 1))
-NEAR_PLACES = len(STEPS)
+# The places around a cell: 0-3 are the cells of the moves, then those straight beyond them; and the corners.
+UP_UP, DOWN_DOWN, LEFT_LEFT, RIGHT_RIGHT = 4, 5, 6, 7
+UP_LEFT, UP_RIGHT, DOWN_LEFT, DOWN_RIGHT = 0, 1, 2, 3
+AHEAD = ((-1, 0), (1, 0), (0, -1), (0, 1), (-2, 0), (2, 0), (0, -2), (0, 2))
+CORNERS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-def _around() -> np.ndarray:
-    """The twelve cells up to two moves away from each cell; cell 0 for a byte that is no cell."""
-    table = np.zeros((256, NEAR_PLACES), np.uint8)
-    for cell in range(CELLS):
+def _around(steps: tuple[tuple[int, int], ...]) -> np.ndarray:
+    """For each cell those so many rows and columns away, a byte for each; cells 0 for a byte that is no cell."""
+    table = np.zeros((256, 8), np.uint8)
+    for cell, (place, (down, right)) in product(range(CELLS), enumerate(steps)):
         row, column = divmod(cell, COLUMNS)
-        table[cell] = [(row + down) % ROWS * COLUMNS + (column + right) % COLUMNS for down, right in STEPS]
-    return table.reshape(-1)
+        table[cell, place] = (row + down) % ROWS * COLUMNS + (column + right) % COLUMNS
+    return table.view("<i8").astype(np.int64).reshape(-1)
 
 
-AROUND = _around()
+AHEAD_OF = _around(AHEAD)
+CORNERS_OF = _around(CORNERS)
+
+
+@njit
+def ahead(cell):
+    """The cells of the four moves from a cell and those straight beyond them, eight bits each."""
+    return int(AHEAD_OF[cell])
+
+
+@njit
+def corners(cell):
+    """The cells one row and one column away from a cell, eight bits each."""
+    return int(CORNERS_OF[cell])
 
 
 @njit
@@ -314,9 +328,9 @@ def each(heads):
 
 
 @njit
-def there(match, cell, place):
-    """What the board says at a place around a cell."""
-    return int(match[BOARD + int(AROUND[NEAR_PLACES * cell + place])]) + 0
+def there(match, cells, place):
+    """What the board says on one of these cells."""
+    return int(match[BOARD + (cells >> 8 * place & 255)]) + 0
 
 
 @njit
@@ -327,33 +341,33 @@ def snakes(marks):
 
 
 @njit
-def taken(match, head):
+def taken(match, cells):
     """1 for each move to a cell that a snake is on."""
-    return snakes(four(there(match, head, 0), there(match, head, 1), there(match, head, 2), there(match, head, 3)))
+    return snakes(four(there(match, cells, 0), there(match, cells, 1), there(match, cells, 2), there(match, cells, 3)))
 
 
 @njit
-def is_tail(match, cell, place):
-    """1 if a tail is at a place around a cell that a snake is on."""
-    return int(match[TAIL + there(match, cell, place) - SNAKE] == AROUND[NEAR_PLACES * cell + place])
+def is_tail(match, cells, place):
+    """1 if a tail is on one of these cells, and a snake at all."""
+    return int(match[TAIL + there(match, cells, place) - SNAKE] == cells >> 8 * place & 255)
 
 
 @njit
-def blocked_or_tail(match, head):
+def blocked_or_tail(match, cells):
     """1 for each move to a cell that a snake stays on, and 1 for each to a tail: that will be gone, unless it eats."""
-    tails = four(is_tail(match, head, 0), is_tail(match, head, 1), is_tail(match, head, 2), is_tail(match, head, 3))
-    snakes_there = taken(match, head)
+    tails = four(is_tail(match, cells, 0), is_tail(match, cells, 1), is_tail(match, cells, 2), is_tail(match, cells, 3))
+    snakes_there = taken(match, cells)
     return snakes_there & ~tails, snakes_there & tails
 
 
 @njit
-def owners_in(match, head, some):
+def owners_in(match, cells, some):
     """1 for each move to a cell whose snake is one of some, given as bits SNAKE + snake."""
     return four(
-        some >> there(match, head, 0) & 1,
-        some >> there(match, head, 1) & 1,
-        some >> there(match, head, 2) & 1,
-        some >> there(match, head, 3) & 1,
+        some >> there(match, cells, 0) & 1,
+        some >> there(match, cells, 1) & 1,
+        some >> there(match, cells, 2) & 1,
+        some >> there(match, cells, 3) & 1,
     )
 
 
@@ -365,16 +379,19 @@ def narrows(shut):
 
 
 @njit
-def stays(match, cell, place):
-    """1 if the snake at a place around a cell will not have left it in two turns."""
-    return int(turns_until_free(match, int(AROUND[NEAR_PLACES * cell + place]) + 0) > 2)
+def stays(match, cells, place):
+    """1 if the snake on one of these cells will not have left it in two turns."""
+    return int(turns_until_free(match, cells >> 8 * place & 255) > 2)
 
 
 @njit
-def shut_in_time(match, head):
-    """For each move, how many of the three ways on from its cell a snake will still be on when it is their turn."""
-    shut = stays(match, head, UP_UP) * UP_ONE + stays(match, head, DOWN_DOWN) * DOWN_ONE
-    shut += stays(match, head, LEFT_LEFT) * LEFT_ONE + stays(match, head, RIGHT_RIGHT) * RIGHT_ONE
-    shut += stays(match, head, UP_LEFT) * (UP_ONE + LEFT_ONE) + stays(match, head, UP_RIGHT) * (UP_ONE + RIGHT_ONE)
-    shut += stays(match, head, DOWN_LEFT) * (DOWN_ONE + LEFT_ONE)
-    return shut + stays(match, head, DOWN_RIGHT) * (DOWN_ONE + RIGHT_ONE)
+def shut_in_time(match, cells, beside):
+    """For each move, how many of the three ways on from its cell a snake will still be on when it is their turn.
+
+    Takes what is ahead of the head and beside it, at the corners.
+    """
+    shut = stays(match, cells, UP_UP) * UP_ONE + stays(match, cells, DOWN_DOWN) * DOWN_ONE
+    shut += stays(match, cells, LEFT_LEFT) * LEFT_ONE + stays(match, cells, RIGHT_RIGHT) * RIGHT_ONE
+    shut += stays(match, beside, UP_LEFT) * (UP_ONE + LEFT_ONE) + stays(match, beside, UP_RIGHT) * (UP_ONE + RIGHT_ONE)
+    shut += stays(match, beside, DOWN_LEFT) * (DOWN_ONE + LEFT_ONE)
+    return shut + stays(match, beside, DOWN_RIGHT) * (DOWN_ONE + RIGHT_ONE)

@@ -15,7 +15,9 @@ from arena.rules import BEAN_COUNT, BEANS, BEANS_MAX, DIRECTION, HEAD, LENGTH, S
 from opponents.bitboard import EMPTY, either, is_empty, of_cell
 from opponents.outlook import (
     MOVE_BITS,
+    ahead,
     blocked_or_tail,
+    corners,
     each,
     narrows,
     near_heads,
@@ -99,7 +101,7 @@ def level2(match, shared, key, snake):
     """Greedy with open eyes: the nearest bean that no mate is nearer to, around occupied cells."""
     direction = int(match[DIRECTION + snake])
     score = merits(direction, of_snake(shared.fair, snake))
-    score -= 100 * POINT * taken(match, int(match[HEAD + snake]))
+    score -= 100 * POINT * taken(match, ahead(int(match[HEAD + snake])))
     return best_move(score, direction)
 
 
@@ -108,12 +110,13 @@ def level3(match, shared, key, snake):
     """Minds its head: keeps off cells that another head may enter, follows tails, shuns tight spots."""
     direction = int(match[DIRECTION + snake])
     head = int(match[HEAD + snake])
+    cells = ahead(head)
     score = merits(direction, of_snake(shared.fair, snake))
     mates, foes = near_heads(shared, snake)
     score -= 16 * POINT * each(mates + foes)
-    dead_end, tight = narrows(shut_in_time(match, head))
+    dead_end, tight = narrows(shut_in_time(match, cells, corners(head)))
     score -= 200 * POINT * dead_end + 4 * POINT * tight
-    blocked, _ = blocked_or_tail(match, head)
+    blocked, _ = blocked_or_tail(match, cells)
     return best_open(score, direction, blocked)
 
 
@@ -122,15 +125,16 @@ def level4(match, shared, key, snake):
     """Adapts: goes for beans it can win, and the longer it is the more careful it grows."""
     direction = int(match[DIRECTION + snake])
     head = int(match[HEAD + snake])
+    cells = ahead(head)
     care = POINT * (8 + 2 * int(match[LENGTH + snake]))
     score = merits(direction, of_snake(shared.winnable, snake))
     mates, foes = near_heads(shared, snake)
     score -= care * each(foes) + 80 * POINT * each(mates)
-    dead_end, tight = narrows(shut_in_time(match, head))
+    dead_end, tight = narrows(shut_in_time(match, cells, corners(head)))
     score -= 200 * POINT * dead_end + care * tight
-    blocked, tail = blocked_or_tail(match, head)
+    blocked, tail = blocked_or_tail(match, cells)
     others_may_eat = shared.may_eat & ~(1 << SNAKE + snake)
-    score -= 2 * care * (tail & owners_in(match, head, others_may_eat))
+    score -= 2 * care * (tail & owners_in(match, cells, others_may_eat))
     return best_open(score, direction, blocked)
 
 

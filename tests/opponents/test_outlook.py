@@ -21,7 +21,9 @@ from arena.rules import (
 )
 from opponents.outlook import (
     STEP,
+    ahead,
     blocked_or_tail,
+    corners,
     each,
     narrows,
     outlook,
@@ -95,13 +97,13 @@ def test_the_cells_around_a_head_are_what_the_board_says(matches) -> None:
             head = int(match[HEAD + snake])
             cells = [neighbour(head, move) for move in range(4)]
             body = [match[BOARD + cell] not in (FREE, BEAN) for cell in cells]
-            blocked, tail = blocked_or_tail(match, head)
-            assert lanes(taken(match, head)) == body
+            blocked, tail = blocked_or_tail(match, ahead(head))
+            assert lanes(taken(match, ahead(head))) == body
             assert lanes(tail) == [cell in tails for cell in cells]
             assert lanes(blocked) == [there and cell not in tails for cell, there in zip(cells, body, strict=True)]
             beyond = [[neighbour(cell, on) for on in range(4) if on != move ^ 1] for move, cell in enumerate(cells)]
             in_time = [sum(turns_until_free(match, cell) > 2 for cell in three) for three in beyond]
-            assert lanes(shut_in_time(match, head)) == in_time
+            assert lanes(shut_in_time(match, ahead(head), corners(head))) == in_time
 
 
 def test_narrows_and_each_are_right_for_all_numbers() -> None:
