@@ -74,6 +74,26 @@ def features_parallel(state, seats, out):
 
 
 @njit
+def turned_serial(state, seats, out):
+    last = -1
+    shared = measure(state[0])
+    for i in range(seats.shape[0]):
+        seat = int(seats[i])
+        b = seat // rules.SNAKES
+        if b != last:
+            shared = measure(state[b])
+            last = b
+        observe.turned(state[b], seat % rules.SNAKES, shared, out[i])
+
+
+@njit_parallel
+def turned_parallel(state, seats, out):
+    for chunk in prange((seats.shape[0] + CHUNK_SEATS - 1) // CHUNK_SEATS):
+        p = slice(chunk * CHUNK_SEATS, (chunk + 1) * CHUNK_SEATS)
+        turned_serial(state, seats[p], out[p])
+
+
+@njit
 def planes_serial(state, seats, out):
     for i in range(seats.shape[0]):
         out[i, :] = 0
@@ -88,7 +108,11 @@ def planes_parallel(state, seats, out):
         planes_serial(state, seats[p], out[p])
 
 
-LOOPS = {"features": (features_serial, features_parallel), "planes": (planes_serial, planes_parallel)}
+LOOPS = {
+    "features": (features_serial, features_parallel),
+    "turned": (turned_serial, turned_parallel),
+    "planes": (planes_serial, planes_parallel),
+}
 
 
 def pays_to_share(matches: int) -> bool:
@@ -130,7 +154,7 @@ class CpuLoops:
     def encode(self, encoder: str, seats: torch.Tensor, out: torch.Tensor) -> None:
         if self._bound[:3] != (encoder, id(seats), id(out)):
             rows = out.numpy().reshape(len(seats), observe.ENCODERS[encoder].width)
-            arrays = (self._state, seats.numpy(), rows.view(np.uint64) if encoder == "features" else rows)
+            arrays = (self._state, seats.numpy(), rows if encoder == "planes" else rows.view(np.uint64))
             # Kept with the tensors themselves, so that neither can be freed and another come in its place.
             self._bound = (encoder, id(seats), id(out), seats, out, arrays)
         serial, parallel = LOOPS[encoder]

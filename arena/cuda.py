@@ -58,6 +58,14 @@ def features_kernel(state, seats, out):
 
 
 @cuda.jit(cache=True)
+def turned_kernel(state, seats, out):
+    i = cuda.grid(1)
+    if i < seats.shape[0]:
+        match = state[int(seats[i]) // rules.SNAKES]
+        observe.turned(match, int(seats[i]) % rules.SNAKES, measure(match), out[i])
+
+
+@cuda.jit(cache=True)
 def planes_kernel(state, seats, out):
     i = cuda.grid(1)
     if i < seats.shape[0]:
@@ -102,10 +110,10 @@ class CudaLoops:
 
     def encode(self, encoder: str, seats: torch.Tensor, out: torch.Tensor) -> None:
         rows = out.view(len(seats), observe.ENCODERS[encoder].width)
-        if encoder == "features":
-            kernel, rows = features_kernel, rows.view(torch.int64)
-        else:
+        if encoder == "planes":
             kernel, rows = planes_kernel, rows.zero_()  # zeroed in bulk: byte by byte it took 20 times as long
+        else:
+            kernel, rows = features_kernel if encoder == "features" else turned_kernel, rows.view(torch.int64)
         launch(kernel, len(seats), self._device, self._state, seats, rows)
 
     def faults(self) -> bool:

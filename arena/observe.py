@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from arena.frames import FRAMES, MIRRORED, back, forth, seen, unseen
 from arena.jit import njit, njit_inline
 from arena.lanes import (
     around,
@@ -28,15 +29,19 @@ from arena.rules import (
     CELLS,
     COLUMNS,
     DIRECTION,
+    DOWN,
     HEAD,
+    LEFT,
     LENGTH,
     LINK,
+    RIGHT,
     ROWS,
     SNAKES,
     TAIL,
     TEAM,
     TURN,
     TURNS,
+    UP,
     turns_until_free,
 )
 
@@ -52,13 +57,16 @@ class Encoder(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     scale: np.ndarray
+    frame_at: int | None = None  # where the frame is noted that the board was held in; None: always as it is
 
     @property
     def width(self) -> int:
         return len(self.low)
 
 
-# --- features: a compact vector of 80 signed bytes -------------------------------------------------------------------
+# --- features, turned: a compact vector of 80 signed bytes ------------------------------------------------------------
+# `features` is the board as it is; in `turned` the snake holds it so that it looks up (frames.py), and its moves are
+# counted in that frame.
 # Assembled in registers and stored as ten 64-bit words: byte by byte, the stores alone took longer than all the rest.
 
 F_AROUND = 0  # [12] the cells up to two moves from the head, row by row: turns until free, 0 = free now
@@ -71,14 +79,18 @@ F_LEAD = 26  # own team's length minus the foes'; the byte after it is always 0
 F_BEANS = 28  # [5 x 4] nearest first: rows, columns, lead over the nearest foe, over the nearest mate
 F_MATES = 48  # [2 x 5] nearest first: rows, columns, length, direction in rows, in columns
 F_FOES = 58  # [3 x 5] likewise
-F_WIDTH = 80  # the last seven bytes are always 0
+F_SIDEWAYS = 78  # 1 where the frame has turned the board by a quarter, so that it is 20 cells ahead and not 10
+F_FRAME = 79  # not for the network
+F_WIDTH = 80  # all other bytes are always 0
+F_WAYS = (*range(F_BEANS, F_MATES, 4), *range(F_MATES, F_FOES + 15, 5))  # where rows and columns to something begin
 
 LEAD_MAX = 15  # the longest way on the torus is 5 + 10
 MASK32 = 0xFFFFFFFF
 MASK40 = 0xFFFFFFFFFF
 NO_BEAN = (31 << 32) | (256 - LEAD_MAX) << 24 | (256 - LEAD_MAX) << 16
 # Two signed bytes (rows, columns) for each of the four directions.
-DIRECTION_BYTES = 0x0100FF00000100FF
+STEP_BYTES = 0x0100FF00000100FF
+EACH = 0x000000FF000000FF
 
 
 @njit
@@ -86,53 +98,112 @@ def order(a, b):
     return min(a, b), max(a, b)
 
 
-@njit
-def wait(match, row, column):
-    """Turns until a cell is free, capped; 0 if it is free now."""
+@njit_inline
+def wait(match, row, column, frame, rows, columns):
+    """Turns until the cell is free that is seen so many rows and columns away, capped; 0 if it is free now."""
+    rows, columns = unseen(frame, rows, columns)
+    row = wrapped(row + rows, ROWS) if rows != 0 else row
+    column = wrapped(column + columns, COLUMNS) if columns != 0 else column
     cell = (row * COLUMNS + column) & 255  # the & shows the compiler that no index is negative
     return max(0, min(WAIT_MAX, turns_until_free(match, cell)))
 
 
 @njit_inline
-def surroundings(match, row, column):
+def surroundings(match, row, column, frame):
     """The twelve cells up to two moves away: eight bytes and four."""
-    up = wrapped(row - 1, ROWS)
-    down = wrapped(row + 1, ROWS)
-    left = wrapped(column - 1, COLUMNS)
-    right = wrapped(column + 1, COLUMNS)
-    first = wait(match, wrapped(row - 2, ROWS), column)
-    first |= wait(match, up, left) << 8
-    first |= wait(match, up, column) << 16
-    first |= wait(match, up, right) << 24
-    first |= wait(match, row, wrapped(column - 2, COLUMNS)) << 32
-    first |= wait(match, row, left) << 40
-    first |= wait(match, row, right) << 48
-    first |= wait(match, row, wrapped(column + 2, COLUMNS)) << 56
-    second = wait(match, down, left)
-    second |= wait(match, down, column) << 8
-    second |= wait(match, down, right) << 16
-    second |= wait(match, wrapped(row + 2, ROWS), column) << 24
+    first = wait(match, row, column, frame, -2, 0)
+    first |= wait(match, row, column, frame, -1, -1) << 8
+    first |= wait(match, row, column, frame, -1, 0) << 16
+    first |= wait(match, row, column, frame, -1, 1) << 24
+    first |= wait(match, row, column, frame, 0, -2) << 32
+    first |= wait(match, row, column, frame, 0, -1) << 40
+    first |= wait(match, row, column, frame, 0, 1) << 48
+    first |= wait(match, row, column, frame, 0, 2) << 56
+    second = wait(match, row, column, frame, 1, -1)
+    second |= wait(match, row, column, frame, 1, 0) << 8
+    second |= wait(match, row, column, frame, 1, 1) << 16
+    second |= wait(match, row, column, frame, 2, 0) << 24
     return first, second
 
 
 @njit
-def bean_entry(own, rows, columns, lead_foe, lead_mate, i):
+def signed(byte):
+    return (byte ^ 128) - 128
+
+
+@njit_inline
+def way(frame, rows, columns, i):
+    """Rows and columns to the thing in lane i as seen in the frame: two bytes."""
+    ahead, aside = seen(frame, signed(lane(rows, i)), signed(lane(columns, i)))
+    return ahead & 255 | (aside & 255) << 8
+
+
+@njit_inline
+def bean_entry(frame, own, rows, columns, lead_foe, lead_mate, i):
     """A bean as a sortable number: distance, then the four bytes that the vector shows of it."""
-    return (
-        lane(own, i) << 32 | lane(rows, i) | lane(columns, i) << 8 | lane(lead_foe, i) << 16 | lane(lead_mate, i) << 24
-    )
+    leads = lane(lead_foe, i) << 16 | lane(lead_mate, i) << 24
+    return lane(own, i) << 32 | way(frame, rows, columns, i) | leads
 
 
-@njit
-def head_entry(match, lengths, far, rows, columns, i):
+@njit_inline
+def steps_in(frame):
+    """Two signed bytes (rows, columns) for each of the four directions, as seen in the frame."""
+    up, down = STEP_BYTES >> 16 * forth(frame, UP) & 0xFFFF, STEP_BYTES >> 16 * forth(frame, DOWN) & 0xFFFF
+    left, right = STEP_BYTES >> 16 * forth(frame, LEFT) & 0xFFFF, STEP_BYTES >> 16 * forth(frame, RIGHT) & 0xFFFF
+    return up | down << 16 | left << 32 | right << 48
+
+
+@njit_inline
+def head_entry(match, frame, steps, lengths, far, rows, columns, i):
     """Another snake as a sortable number: distance, then the five bytes that the vector shows of it."""
-    direction = (DIRECTION_BYTES >> 16 * int(match[DIRECTION + i])) & 0xFFFF
-    return lane(far, i) << 40 | lane(rows, i) | lane(columns, i) << 8 | lane(lengths, i) << 16 | direction << 24
+    direction = (steps >> 16 * int(match[DIRECTION + i])) & 0xFFFF
+    return lane(far, i) << 40 | way(frame, rows, columns, i) | lane(lengths, i) << 16 | direction << 24
+
+
+@njit_inline
+def in_frame(frame, near):
+    """A byte for each move, and another four bytes further up, for the moves of the frame."""
+    ahead, behind = near >> 8 * back(frame, UP) & EACH, near >> 8 * back(frame, DOWN) & EACH
+    left, right = near >> 8 * back(frame, LEFT) & EACH, near >> 8 * back(frame, RIGHT) & EACH
+    return ahead | behind << 8 | left << 16 | right << 24
+
+
+@njit_inline
+def bean_ways(shared, snake):
+    """Rows and columns to each bean as signed bytes, and its distances, in lanes: own, lead over foes and mates."""
+    own, mate, foe = bean_distances(shared, snake)
+    rows = short_way(forward(shared.bean_rows, lane(shared.head_rows, snake), ROWS), ROWS)
+    columns = short_way(forward(shared.bean_columns, lane(shared.head_columns, snake), COLUMNS), COLUMNS)
+    return own, rows, columns, difference(foe, own), difference(mate, own)
+
+
+@njit_inline
+def own_frame(match, snake, shared):
+    """The frame in which a snake looks up and its nearest bean is not on the left."""
+    frame = int(match[DIRECTION + snake])
+    own, rows, columns, lead_foe, lead_mate = bean_ways(shared, snake)
+    nearest = bean_entry(frame, own, rows, columns, lead_foe, lead_mate, 0)
+    for i in range(1, BEANS_MAX):
+        nearest = min(nearest, bean_entry(frame, own, rows, columns, lead_foe, lead_mate, i))
+    on_the_left = int(nearest >> 15 & 1 == 1 and int(match[BEAN_COUNT]) > 0)
+    return frame + MIRRORED * on_the_left
 
 
 @njit_inline
 def features(match, snake, shared, out):
     """Encode one snake's view as the vector of `features`; out is a row of ten 64-bit words."""
+    vector(match, snake, shared, 0, out)
+
+
+@njit_inline
+def turned(match, snake, shared, out):
+    """Encode one snake's view as the vector of `turned`; out is a row of ten 64-bit words."""
+    vector(match, snake, shared, own_frame(match, snake, shared), out)
+
+
+@njit_inline
+def vector(match, snake, shared, frame, out):
+    """Encode what one snake sees when it holds the board in a frame."""
     row = lane(shared.head_rows, snake)
     column = lane(shared.head_columns, snake)
     team = snake - snake % TEAM
@@ -146,28 +217,25 @@ def features(match, snake, shared, out):
     near = near_heads(rows, columns, far, snake)
     rows = short_way(rows, ROWS)
     columns = short_way(columns, COLUMNS)
+    steps = steps_in(frame)
     # Sorting networks on packed numbers: no scratch array, no jumps.
     m0, m1 = order(
-        head_entry(match, shared.lengths, far, rows, columns, mate0),
-        head_entry(match, shared.lengths, far, rows, columns, mate1),
+        head_entry(match, frame, steps, shared.lengths, far, rows, columns, mate0),
+        head_entry(match, frame, steps, shared.lengths, far, rows, columns, mate1),
     )
     f0, f1 = order(
-        head_entry(match, shared.lengths, far, rows, columns, foes),
-        head_entry(match, shared.lengths, far, rows, columns, foes + 1),
+        head_entry(match, frame, steps, shared.lengths, far, rows, columns, foes),
+        head_entry(match, frame, steps, shared.lengths, far, rows, columns, foes + 1),
     )
-    f1, f2 = order(f1, head_entry(match, shared.lengths, far, rows, columns, foes + 2))
+    f1, f2 = order(f1, head_entry(match, frame, steps, shared.lengths, far, rows, columns, foes + 2))
     f0, f1 = order(f0, f1)
 
-    own, mate, foe = bean_distances(shared, snake)
-    lead_foe = difference(foe, own)
-    lead_mate = difference(mate, own)
-    rows = short_way(forward(shared.bean_rows, row, ROWS), ROWS)
-    columns = short_way(forward(shared.bean_columns, column, COLUMNS), COLUMNS)
-    a = bean_entry(own, rows, columns, lead_foe, lead_mate, 0)
-    b = bean_entry(own, rows, columns, lead_foe, lead_mate, 1)
-    c = bean_entry(own, rows, columns, lead_foe, lead_mate, 2)
-    d = bean_entry(own, rows, columns, lead_foe, lead_mate, 3)
-    e = bean_entry(own, rows, columns, lead_foe, lead_mate, 4)
+    own, rows, columns, lead_foe, lead_mate = bean_ways(shared, snake)
+    a = bean_entry(frame, own, rows, columns, lead_foe, lead_mate, 0)
+    b = bean_entry(frame, own, rows, columns, lead_foe, lead_mate, 1)
+    c = bean_entry(frame, own, rows, columns, lead_foe, lead_mate, 2)
+    d = bean_entry(frame, own, rows, columns, lead_foe, lead_mate, 3)
+    e = bean_entry(frame, own, rows, columns, lead_foe, lead_mate, 4)
     count = int(match[BEAN_COUNT])
     if count < BEANS_MAX:  # only on a board that is full
         a = a if count > 0 else NO_BEAN
@@ -187,18 +255,18 @@ def features(match, snake, shared, out):
 
     length = lane(shared.lengths, snake)
     lead = shared.red_lead if snake < TEAM else -shared.red_lead
-    first, second = surroundings(match, row, column)
+    first, second = surroundings(match, row, column, frame)
 
     out[0] = first
-    out[1] = second | 1 << 32 + 8 * int(match[DIRECTION + snake])
-    out[2] = near
+    out[1] = second | 1 << 32 + 8 * forth(frame, int(match[DIRECTION + snake]))
+    out[2] = in_frame(frame, near)
     out[3] = length | shared.turns_left >> 1 << 8 | (lead & 255) << 16 | (a & MASK32) << 32
     out[4] = (b & MASK32) | (c & MASK32) << 32
     out[5] = (d & MASK32) | (e & MASK32) << 32
     out[6] = (m0 & MASK40) | (m1 & 0xFFFFFF) << 40
     out[7] = (m1 & MASK40) >> 24 | (f0 & MASK40) << 16 | (f1 & 255) << 56
     out[8] = (f1 & MASK40) >> 8 | (f2 & MASK32) << 32
-    out[9] = (f2 & MASK40) >> 32
+    out[9] = (f2 & MASK40) >> 32 | (frame >> 1 & 1) << 48 | frame << 56
 
 
 def _describe_features() -> Encoder:
@@ -211,7 +279,7 @@ def _describe_features() -> Encoder:
 
     for i in range(12):
         declare(F_AROUND + i, 0, WAIT_MAX, 1 / WAIT_MAX)
-    for at in (*range(F_BEANS, F_MATES, 4), *range(F_MATES, F_FOES + 15, 5)):
+    for at in F_WAYS:
         declare(at, -ROWS // 2, ROWS // 2 - 1, 2 / ROWS)
         declare(at + 1, -COLUMNS // 2, COLUMNS // 2 - 1, 2 / COLUMNS)
     declare(F_LENGTH, 0, 127, 0.05)
@@ -231,6 +299,15 @@ def _describe_features() -> Encoder:
     for at in range(F_FOES + 15, F_WIDTH):
         declare(at, 0, 0, 1.0)
     return Encoder("features", 1, np.int8, low, high, scale)
+
+
+def _describe_turned() -> Encoder:
+    low, high, scale = (array.copy() for array in _describe_features()[3:6])
+    for at in F_WAYS:
+        low[at : at + 2], high[at : at + 2] = -COLUMNS // 2, COLUMNS // 2
+    high[F_SIDEWAYS] = 1
+    high[F_FRAME], scale[F_FRAME] = FRAMES - 1, 0.0
+    return Encoder("turned", 1, np.int8, low, high, scale, F_FRAME)
 
 
 # --- planes: the board as the own head sees it ------------------------------------------------------------------------
@@ -296,4 +373,4 @@ def _describe_planes() -> Encoder:
     return Encoder("planes", 1, np.uint8, np.zeros(P_WIDTH, np.uint8), high, scale)
 
 
-ENCODERS = {encoder.name: encoder for encoder in (_describe_features(), _describe_planes())}
+ENCODERS = {encoder.name: encoder for encoder in (_describe_features(), _describe_turned(), _describe_planes())}
