@@ -181,6 +181,16 @@ def encoder_named(name: str) -> Encoder:
     return ENCODERS[name]
 
 
+def board_encoder(name: str) -> Encoder:
+    """The description of an encoder for policies that know nothing of frames: their moves are those of the board."""
+    allowed = {each: encoder for each, encoder in ENCODERS.items() if encoder.frame_at is None}
+    if isinstance(name, str) and name in allowed:
+        return allowed[name]
+    framed = isinstance(name, str) and name in ENCODERS
+    why = f"observation {name!r} counts moves in the snake's own frame" if framed else f"unknown observation {name!r}"
+    raise ArenaError(f"{why}; allowed: {', '.join(sorted(allowed))}")
+
+
 def _checked_device(device: str | torch.device) -> torch.device:
     try:
         chosen = torch.device(device)

@@ -18,7 +18,7 @@ from pettingzoo.utils.conversions import parallel_to_aec_wrapper
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
 from arena import cpu, match_dict
-from arena.batch import encoder_named
+from arena.batch import board_encoder
 from arena.errors import ArenaError
 from arena.jit import announced, njit
 from arena.render.frame import ansi, frame
@@ -98,7 +98,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
             raise ArenaError(f"render_mode is {render_mode!r}; allowed: None, {', '.join(RENDER_MODES)}")
         if isinstance(max_cycles, bool) or not isinstance(max_cycles, int) or max_cycles < 1:
             raise ArenaError(f"max_cycles is {max_cycles!r}; allowed: a whole number from 1 ({TURNS} = whole matches)")
-        encoder = encoder_named(observation)
+        encoder = board_encoder(observation)
         self.render_mode = render_mode
         self.max_cycles = max_cycles
         self.possible_agents = list(AGENTS)

@@ -11,6 +11,7 @@ plays blind.
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from arena.frames import FRAMES, MIRRORED, back, forth, seen, unseen
 from arena.jit import njit, njit_inline
@@ -62,6 +63,10 @@ class Encoder(NamedTuple):
     @property
     def width(self) -> int:
         return len(self.low)
+
+    def frames(self, rows: torch.Tensor) -> torch.Tensor:
+        """The frames of rows [N, W], there where they stand in the rows; 0 if none are noted."""
+        return rows.new_zeros(len(rows)) if self.frame_at is None else rows[:, self.frame_at]
 
 
 # --- features, turned: a compact vector of 80 signed bytes ------------------------------------------------------------

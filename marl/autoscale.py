@@ -11,7 +11,7 @@ from marl.errors import UserError
 from marl.wording import count
 
 # What learns best per second: measured on two Neoverse-N1 cores and on one H200.
-CPU = {"encoder": "features", "body": (128, 128), "matches": 256}
+CPU = {"encoder": "turned", "body": (128, 128), "matches": 256}
 GPU = {"encoder": "planes", "body": (512, 256), "matches": 4096}
 CPU_DDPG = {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 GPU_DDPG = {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}

@@ -28,8 +28,9 @@ ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy
 class NetworkConfig:
     """The networks of the team; its three snakes share them."""
 
-    encoder: Literal["features", "planes"] | None = None
-    """What a snake sees: a compact vector (auto on a CPU) or the whole board around its head (auto on a GPU)."""
+    encoder: Literal["features", "turned", "planes"] | None = None
+    """What a snake sees: features, a compact vector; turned, the same with the board held so that the snake looks up
+    and its nearest bean is not on the left (auto on a CPU); planes, the whole board around its head (auto on a GPU)."""
     kind: Literal["mlp", "cnn"] = "mlp"
     """What reads it: a dense layer, or convolutions over the board, which go across its edges (planes only)."""
     channels: tuple[int, ...] = (32, 32)
@@ -50,7 +51,7 @@ class NetworkConfig:
                 raise UserError(f"network.{name} is {','.join(map(str, widths))}; allowed: widths from 1, like 128,128")
         if self.body is not None and self.model_size is not None and self.body != MODEL_SIZES[self.model_size]:
             raise UserError("network.body and network.model_size both say how wide the network is; give one of them")
-        if self.kind == "cnn" and self.encoder == "features":
+        if self.kind == "cnn" and self.encoder in ("features", "turned"):
             raise UserError("network.kind is cnn, which reads a board; allowed with it: network.encoder planes")
         _check("network", self, ("memory", _from(1)))
 

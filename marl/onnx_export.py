@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from arena.frames import BACK
 from arena.observe import Encoder
 from arena.rules import RULES_VERSION
 from marl.dense_layers import Layer, widths
@@ -21,6 +22,8 @@ def onnx_model(layers: Sequence[Layer], encoder: Encoder) -> bytes:
     """The model: `observations` [N, W] int8 or uint8 to `logits` [N, 4], and `value` [N, 1] where the policy has one.
 
     A reversal is not ruled out: the opposite of the own direction, whose place the metadata names, must not be chosen.
+    Logits are those of moves in the frame in which the snake holds the board: where the metadata names the place of the
+    frame (`frame_at`), `back` says by frame and move what a move in the frame is on the board.
     """
     sizes = widths(layers)
     nodes = [helper.make_node("Cast", ["observations"], ["row"], to=TensorProto.FLOAT)]
@@ -54,7 +57,10 @@ def onnx_model(layers: Sequence[Layer], encoder: Encoder) -> bytes:
         "rules": RULES_VERSION,
         "moves": ["up", "down", "left", "right"],
         "direction_at": DIRECTION_AT[encoder.name],
+        "frame_at": encoder.frame_at,
     }
+    if encoder.frame_at is not None:
+        about["back"] = BACK.tolist()
     helper.set_model_props(model, {name: json.dumps(value) for name, value in about.items()})
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString()

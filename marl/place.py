@@ -20,7 +20,8 @@ class Place:
         self._matches = seats.long() // SNAKES
         self._rows = torch.zeros(len(seats), rollout.encoder.width, dtype=rollout.rows.dtype, device=device)
         self._answers = torch.zeros(len(seats), rollout.answers.shape[1], device=device)
-        self._draw = rollout.drawing(seats, self._answers, torch.zeros(1, device=device))
+        frames = rollout.encoder.frames(self._rows)
+        self._draw = rollout.drawing(seats, frames, self._answers, torch.zeros(1, device=device))
         self.memory = self.actor.remember(len(seats), device)
 
     def play(self) -> None:

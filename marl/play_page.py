@@ -18,7 +18,12 @@ SCRIPTS = (DRAWING / "board.js", DRAWING / "rules.js", FOLDER / "policy.js", FOL
 
 def play_page(layers: Sequence[Layer], encoder: Encoder, name: str, seed: int = 0) -> str:
     """The text of a page that plays with the policy of these layers, beginning with match 0 of the seed."""
-    policy = {"encoder": encoder.name, "widths": widths(layers), "weights": packed(layers)}
+    policy = {
+        "encoder": encoder.name,
+        "frameAt": encoder.frame_at,
+        "widths": widths(layers),
+        "weights": packed(layers),
+    }
     data = {"look": look(), "name": name, "seed": str(seed), "seat": SEAT, "policy": policy}
     scripts = {path.stem: path.read_text("utf-8") for path in SCRIPTS}
     return filled(FOLDER / "play_page.html", {"data": embedded(data), **scripts})

@@ -1,9 +1,10 @@
 // A policy in the page: the encoders of arena/observe.py, the dense layers, and the choice of a move. Needs rules.js.
 "use strict";
 
-const encoders = (() => {
+const { encoders, forth } = (() => {
   const { ROWS, COLUMNS, CELLS, SNAKES, TEAM, BEANS, TURNS } = rules;
-  const WAIT_MAX = 8, LEAD_MAX = 15, NO_BEAN = 31;
+  const WAIT_MAX = 8, LEAD_MAX = 15, NO_BEAN = 31, MIRRORED = 4;
+  const BEAN_COLUMNS = 29; // where the columns to the nearest bean stand; 0 where there is none
   const STEPS = [[-1, 0], [1, 0], [0, -1], [0, 1]];
   const row = (cell) => Math.floor(cell / COLUMNS), column = (cell) => cell % COLUMNS;
   const wrap = (v, size) => ((v % size) + size) % size;
@@ -17,6 +18,19 @@ const encoders = (() => {
   for (let rows = -2; rows <= 2; rows++)
     for (let columns = -2; columns <= 2; columns++)
       if (far([rows, columns]) === 1 || far([rows, columns]) === 2) AROUND.push([rows, columns]);
+
+  // How many rows and columns away something is, as seen in a frame: the direction that becomes up, and 4 more where
+  // left and right are swapped afterwards.
+  function seen(frame, [rows, columns]) {
+    const [ahead, aside] = frame & 2 ? [columns, -rows] : [rows, columns], sign = 1 - 2 * (frame & 1);
+    return [sign * ahead, sign * aside * (1 - 2 * (frame >> 2))];
+  }
+
+  // A move on the board as a move in the frame.
+  function forth(frame, move) {
+    const [rows, columns] = seen(frame, STEPS[move]);
+    return STEPS.findIndex((step) => step[0] === rows && step[1] === columns);
+  }
 
   function teamsOf(snake) {
     const team = snake < TEAM ? 0 : TEAM, three = [0, 1, 2];
@@ -35,17 +49,27 @@ const encoders = (() => {
     return entries.sort(order).flatMap((entry) => entry[1]);
   }
 
-  function features({ snakes, directions, beans, turn }, snake) {
+  const features = (match, snake) => vector(match, snake, 0);
+
+  function turned(match, snake) {
+    const frame = match.directions[snake], out = vector(match, snake, frame);
+    return out[BEAN_COLUMNS] < 0 ? vector(match, snake, frame + MIRRORED) : out;
+  }
+
+  // The numbers of the board as seen in a frame.
+  function vector({ snakes, directions, beans, turn }, snake, frame) {
     const { mates, foes } = teamsOf(snake), head = snakes[snake][0];
     const heads = snakes.map((body) => (body.length ? body[0] : head)), lengths = snakes.map((body) => body.length);
     const waits = new Int8Array(CELLS);
     for (const body of snakes) body.forEach((cell, age) => { waits[cell] = Math.min(WAIT_MAX, body.length - age); });
-    const out = AROUND.map(([rows, columns]) => waits[beside(head, rows, columns)]);
-    for (let direction = 0; direction < 4; direction++) out.push(Number(directions[snake] === direction));
+    const rowByRow = (place) => { const [rows, columns] = seen(frame, place); return 5 * rows + columns; };
+    const around = [...AROUND].sort((a, b) => rowByRow(a) - rowByRow(b));
+    const out = around.map(([rows, columns]) => waits[beside(head, rows, columns)]);
+    for (let direction = 0; direction < 4; direction++) out.push(Number(forth(frame, directions[snake]) === direction));
     for (const others of [foes, mates]) {
       const near = [0, 0, 0, 0];
       for (const other of others) {
-        const [rows, columns] = apart(head, heads[other]);
+        const [rows, columns] = seen(frame, apart(head, heads[other]));
         if (far([rows, columns]) !== 2) continue;
         [rows < 0, rows > 0, columns < 0, columns > 0].forEach((there, move) => { near[move] += Number(there); });
       }
@@ -57,16 +81,16 @@ const encoders = (() => {
     const byDistance = beans.map((bean) => {
       const ways = heads.map((cell) => far(apart(cell, bean))), own = ways[snake];
       const lead = (others) => Math.min(...others.map((other) => ways[other])) - own;
-      return [own, [...apart(head, bean), lead(foes), lead(mates)]];
+      return [own, [...seen(frame, apart(head, bean)), lead(foes), lead(mates)]];
     });
     while (byDistance.length < BEANS) byDistance.push([NO_BEAN, [0, 0, -LEAD_MAX, -LEAD_MAX]]);
     out.push(...inOrder(byDistance));
     for (const others of [mates, foes])
       out.push(...inOrder(others.map((other) => {
-        const way = apart(head, heads[other]);
-        return [far(way), [...way, Math.min(127, lengths[other]), ...STEPS[directions[other]]]];
+        const way = seen(frame, apart(head, heads[other])), step = seen(frame, STEPS[directions[other]]);
+        return [far(way), [...way, Math.min(127, lengths[other]), ...step]];
       })));
-    return Float32Array.from([...out, 0, 0, 0, 0, 0, 0, 0]);
+    return Float32Array.from([...out, 0, 0, 0, 0, 0, (frame >> 1) & 1, frame]);
   }
 
   function planes({ snakes, directions, beans, turn }, snake) {
@@ -85,12 +109,12 @@ const encoders = (() => {
     return out;
   }
 
-  return { features, planes };
+  return { encoders: { features, turned, planes }, forth };
 })();
 
-// The policy of {encoder, widths, weights}: weights are base64 of little-endian floats, layer by layer the weight
-// [inputs, outputs] and the bias.
-function makePolicy({ encoder, widths, weights }) {
+// The policy of {encoder, frameAt, widths, weights}: frameAt is where the encoder notes the frame, null if it has none;
+// weights are base64 of little-endian floats, layer by layer the weight [inputs, outputs] and the bias.
+function makePolicy({ encoder, frameAt, widths, weights }) {
   const MOVES = 4, encode = encoders[encoder];
   const bytes = Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0)), view = new DataView(bytes.buffer);
   const numbers = Float32Array.from({ length: bytes.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
@@ -101,7 +125,7 @@ function makePolicy({ encoder, widths, weights }) {
     at = end + outputs;
   }
 
-  // Four logits, and a value if the network has one.
+  // Four logits, of the moves in the frame, and a value if the network has one.
   function answer(inputs) {
     let hidden = inputs;
     layers.forEach(({ outputs, weight, bias }, number) => {
@@ -118,8 +142,9 @@ function makePolicy({ encoder, widths, weights }) {
 
   // What the policy makes of a position: its move, the probabilities of the four, and its value or null.
   function think(match, snake) {
-    const said = answer(encode(match, snake)), back = match.directions[snake] ^ 1;
-    const logits = [...said.slice(0, MOVES)].map((logit, move) => (move === back ? -Infinity : logit));
+    const row = encode(match, snake), said = answer(row), back = match.directions[snake] ^ 1;
+    const frame = frameAt === null ? 0 : row[frameAt];
+    const logits = [0, 1, 2, 3].map((move) => (move === back ? -Infinity : said[forth(frame, move)]));
     const best = Math.max(...logits), shares = logits.map((logit) => Math.exp(logit - best));
     const sum = shares.reduce((a, b) => a + b);
     return { move: logits.indexOf(best), probabilities: shares.map((share) => share / sum), value: said.length > MOVES ? said[MOVES] : null };

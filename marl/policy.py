@@ -8,6 +8,7 @@ from torch import nn
 
 from arena import BatchArena
 from arena.batch import encoder_named
+from arena.frames import FORTH
 from arena.observe import F_DIRECTION, P_SCALARS, Encoder
 from arena.rules import SNAKES, TURN
 from marl.config import NetworkConfig
@@ -15,7 +16,7 @@ from marl.errors import UserError
 from marl.networks import MOVES, Shape, actor_of
 
 # Where each encoder shows the own direction, one-hot: its opposite is the move that the game would replace.
-DIRECTION_AT = {"features": F_DIRECTION, "planes": P_SCALARS}
+DIRECTION_AT = {"features": F_DIRECTION, "turned": F_DIRECTION, "planes": P_SCALARS}
 BARRED = -1e9  # a logit that is never chosen, and whose gradient is 0
 
 
@@ -24,6 +25,13 @@ def legal(logits: torch.Tensor, rows: torch.Tensor, encoder: Encoder) -> torch.T
     at = DIRECTION_AT[encoder.name]
     up, down, left, right = rows[..., at : at + 4].bool().unbind(-1)
     return logits.float().masked_fill(torch.stack((down, up, right, left), -1), BARRED)
+
+
+def on_board(logits: torch.Tensor, rows: torch.Tensor, encoder: Encoder) -> torch.Tensor:
+    """Logits [N, 4] of moves in the frames in which snakes see the board, as those of moves on the board."""
+    if encoder.frame_at is None:
+        return logits
+    return logits.gather(-1, torch.from_numpy(FORTH).to(rows.device)[encoder.frames(rows).long()])
 
 
 class PolicyPlayer:
@@ -54,7 +62,8 @@ class PolicyPlayer:
         begins = arena.state[seats.long() // SNAKES, TURN] == 0
         answers, memory = self.actor.step(rows, begins, self._memory)
         values = answers[:, MOVES] if answers.shape[-1] > MOVES else None
-        return legal(answers[:, :MOVES], rows, self.encoder), values, memory
+        logits = legal(answers[:, :MOVES], rows, self.encoder)
+        return on_board(logits, rows, self.encoder), values, memory
 
     def close(self) -> None:
         """Nothing to give back."""

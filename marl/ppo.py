@@ -96,10 +96,11 @@ class Ppo:
     def attach(self, rollout: Rollout) -> None:
         """Play in these matches."""
         self._rollout, memory = rollout, self.buffer
-        turn = (rollout.arena.state, rollout.seats, rollout.answers, rollout.moves, memory.counts, rollout.masked)
+        turn = (rollout.arena.state, rollout.seats, rollout.frames, rollout.answers, rollout.moves)
         self._note = device_loops.bind(
-            "note_all", len(rollout.seats), memory.device, *turn, memory.barred, memory.log_chances, memory.values
-        )
+            "note_all", len(rollout.seats), memory.device, *turn, memory.counts, rollout.masked, memory.barred,
+            memory.log_chances, memory.values,
+        )  # fmt: skip
 
     def act(self, rows: torch.Tensor) -> torch.Tensor:
         """Answers to what the snakes of all teams see, who from then on remember it."""

@@ -6,6 +6,7 @@ a GPU by turn_kernels.py. T = turns between updates, G = teams, 3 = snakes of a 
 
 import math
 
+from arena.frames import forth
 from arena.jit import njit
 from arena.rng import draw
 from arena.rules import DIRECTION, SNAKES, TEAM
@@ -25,16 +26,17 @@ def log_softmax_at(logits, barred, move):
 
 
 @njit
-def note(i, state, seats, answers, played, counts, masked, barred, log_chances, values):
+def note(i, state, seats, frames, answers, played, counts, masked, barred, log_chances, values):
     """Keep of seat i's move, before it is played, what the update wants to know: how likely it was, and the value."""
     at = int(counts[0]) % log_chances.shape[0]
     b = int(seats[i]) // SNAKES
     snake = int(seats[i]) % SNAKES
     g = i // TEAM
     k = i % TEAM
-    no = barred_move(int(state[b, DIRECTION + snake]), masked)
+    frame = int(frames[i])
+    no = barred_move(forth(frame, int(state[b, DIRECTION + snake])), masked)
     barred[at, g, k] = no
-    log_chances[at, g, k] = log_softmax_at(answers[i], no, int(played[b, snake]))
+    log_chances[at, g, k] = log_softmax_at(answers[i], no, forth(frame, int(played[b, snake])))
     values[at, g, k] = answers[i, MOVES]
 
 
@@ -134,9 +136,9 @@ def gradient(
 
 
 @njit
-def note_all(state, seats, answers, played, counts, masked, barred, log_chances, values):
+def note_all(state, seats, frames, answers, played, counts, masked, barred, log_chances, values):
     for i in range(seats.shape[0]):
-        note(i, state, seats, answers, played, counts, masked, barred, log_chances, values)
+        note(i, state, seats, frames, answers, played, counts, masked, barred, log_chances, values)
 
 
 @njit

@@ -78,6 +78,7 @@ class Rollout:
         self.fixed = fixed.to(device)
         self.columns = len(self.opponents) + len(line_up.past) + 2
         self.rows = torch.zeros(len(self.seats), self.encoder.width, dtype=buffer.dtype, device=device)
+        self.frames = self.encoder.frames(self.rows)
         self.answers = torch.zeros(len(self.seats), answers, device=device)  # the network's: logits, and maybe a value
         self.moves = torch.zeros(matches, SNAKES, dtype=torch.int8, device=device)
         self.epsilon = torch.zeros(1, device=device)
@@ -95,8 +96,8 @@ class Rollout:
         state, keys, events = arena.state, arena.keys, arena.events
         met = (state, keys, self._edges, self.fixed, self.which)
         self._meet = device_loops.bind("meet_all", self.matches, device, *met)
-        self._draw = self.drawing(self.seats, self.answers, self.epsilon)
-        turn = (state, self.moves, *events, self.slot, self.side, self.which, weights)
+        self._draw = self.drawing(self.seats, self.frames, self.answers, self.epsilon)
+        turn = (state, self.moves, *events, self.slot, self.side, self.frames, self.which, weights)
         rows = (buffer.counts, buffer.moves, buffer.rewards, buffer.over, self._totals, self._tally)
         self._finish = device_loops.bind("finish_all", len(self.slot), device, *turn, *rows)
         self._answers = [
@@ -104,9 +105,11 @@ class Rollout:
             for i, name in enumerate(self.opponents)
         ]
 
-    def drawing(self, seats: torch.Tensor, answers: torch.Tensor, epsilon: torch.Tensor) -> Callable[[], None]:
-        """A call that draws the moves of seats from what a network answered."""
-        drawn = (self.arena.state, self.arena.keys, seats, answers, epsilon, self.masked, self.moves)
+    def drawing(
+        self, seats: torch.Tensor, frames: torch.Tensor, answers: torch.Tensor, epsilon: torch.Tensor
+    ) -> Callable[[], None]:
+        """A call that draws the moves of seats from what a network answered in their frames."""
+        drawn = (self.arena.state, self.arena.keys, seats, frames, answers, epsilon, self.masked, self.moves)
         return device_loops.bind("draw_all_moves", len(seats), self.arena.device, *drawn)
 
     def start(self, actor: Policy | None = None) -> None:

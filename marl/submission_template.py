@@ -158,11 +158,35 @@ def beside(cell, rows, columns):
     return (cell // COLUMNS + rows) % ROWS * COLUMNS + (cell + columns) % COLUMNS
 
 
-# --- encoders: what the network saw in training -----------------------------------------------------------------------
+# --- encoders: what the network saw in training, and the frame in which the snake held the board ----------------------
 
 
 def features(match, snake):
     """80 small numbers: what is around the head, beans and other heads nearest first."""
+    return vector(match, snake, 0), 0
+
+
+def turned(match, snake):
+    """The same where the snake holds the board so that it looks up and its nearest bean is not on the left."""
+    frame = match.directions[snake]
+    row = vector(match, snake, frame)
+    if row[BEAN_COLUMNS] >= 0:
+        return row, frame
+    return vector(match, snake, frame + MIRRORED), frame + MIRRORED
+
+
+def seen(frame, rows, columns):
+    """How many rows and columns away something is, as seen in a frame.
+
+    A frame is the direction that becomes up, and 4 more where left and right are swapped afterwards.
+    """
+    ahead, aside = (columns, -rows) if frame & 2 else (rows, columns)
+    sign = 1 - 2 * (frame & 1)
+    return sign * ahead, sign * aside * (1 - 2 * (frame >> 2))
+
+
+def vector(match, snake, frame):
+    """The 80 numbers of the board as seen in a frame."""
     bodies = match.bodies
     body = bodies[snake]
     head = body[0]
@@ -171,8 +195,10 @@ def features(match, snake):
     for each in bodies:
         for age, cell in enumerate(each):
             waits[cell] = min(WAIT_MAX, len(each) - age)
-    row = [waits[beside(head, rows, columns)] for rows, columns in AROUND]
-    row += [int(match.directions[snake] == direction) for direction in range(4)]
+    around = sorted(AROUND, key=lambda place: seen(frame, *place))  # row by row, as they are seen
+    row = [waits[beside(head, rows, columns)] for rows, columns in around]
+    steps = [seen(frame, *step) for step in STEPS]
+    row += [int(steps[match.directions[snake]] == step) for step in STEPS]
 
     team = snake - snake % TEAM
     mates = [other for other in range(team, team + TEAM) if other != snake]
@@ -180,7 +206,7 @@ def features(match, snake):
     for others in (foes, mates):
         near = [0, 0, 0, 0]
         for other in others:
-            rows, columns = apart(head, heads[other])
+            rows, columns = seen(frame, *apart(head, heads[other]))
             if abs(rows) + abs(columns) == 2:
                 for direction, there in enumerate((rows < 0, rows > 0, columns < 0, columns > 0)):
                     near[direction] += there
@@ -197,19 +223,21 @@ def features(match, snake):
         own = far[snake]
         to_foe = min(far[other] for other in foes) - own
         to_mate = min(far[other] for other in mates) - own
-        entries.append((own, [*apart(head, bean), to_foe, to_mate]))
+        entries.append((own, [*seen(frame, *apart(head, bean)), to_foe, to_mate]))
     entries += [(31, [0, 0, -LEAD_MAX, -LEAD_MAX])] * (BEANS - len(entries))
     row += in_order(entries)
     for others in (mates, foes):
         entries = []
         for other in others:
-            rows, columns = apart(head, heads[other])
-            shown = [rows, columns, min(127, lengths[other]), *STEPS[match.directions[other]]]
+            rows, columns = seen(frame, *apart(head, heads[other]))
+            shown = [rows, columns, min(127, lengths[other]), *steps[match.directions[other]]]
             entries.append((abs(rows) + abs(columns), shown))
         row += in_order(entries)
-    return np.array(row + [0] * 7, np.float32)
+    return np.array([*row, 0, 0, 0, 0, 0, frame >> 1 & 1, frame], np.float32)
 
 
+MIRRORED = 4
+BEAN_COLUMNS = 29  # where the columns to the nearest bean stand; 0 where there is none
 AROUND = tuple((rows, columns) for rows in range(-2, 3) for columns in range(-2, 3) if 0 < abs(rows) + abs(columns) < 3)
 
 
@@ -237,7 +265,7 @@ def planes(match, snake):
         row[CELLS * 5 + beside(bean, down, right)] = 1
     row[CELLS * 6 + match.directions[snake]] = 1
     row[CELLS * 6 + 4 :] = len(match.bodies[snake]), totals[0], totals[1], TURNS - match.turn
-    return row
+    return row, 0
 
 
 # --- the choice of a move ---------------------------------------------------------------------------------------------
@@ -245,7 +273,9 @@ def planes(match, snake):
 
 def choose(match, snake):
     """The likeliest move; the reversal, which the game would replace by a random one, is left out."""
-    answer = logits(ENCODE(match, snake))
+    row, frame = ENCODE(match, snake)
+    said = logits(row)  # of the moves in the frame
+    answer = np.array([said[STEPS.index(seen(frame, *step))] for step in STEPS])
     answer[match.directions[snake] ^ 1] = -np.inf
     return int(answer.argmax())
 

@@ -6,10 +6,10 @@ from marl import turn_loops as loops
 
 
 @cuda.jit(cache=True)
-def draw_all_moves(state, keys, seats, logits, epsilon, masked, moves):
+def draw_all_moves(state, keys, seats, frames, logits, epsilon, masked, moves):
     i = cuda.grid(1)
     if i < seats.shape[0]:
-        loops.draw_moves(i, state, keys, seats, logits, epsilon, masked, moves)
+        loops.draw_moves(i, state, keys, seats, frames, logits, epsilon, masked, moves)
 
 
 @cuda.jit(cache=True)
@@ -21,13 +21,14 @@ def meet_all(state, keys, edges, fixed, which):
 
 @cuda.jit(cache=True)
 def finish_all(
-    state, played, ate, died, gain, over, slot, side, which, weights, counts, moves, rewards, ended, totals, tally
-):
+    state, played, ate, died, gain, over, slot, side, frames, which, weights, counts, moves, rewards, ended, totals,
+    tally,
+):  # fmt: skip
     g = cuda.grid(1)
     if g < slot.shape[0]:
         loops.finish_turn(
-            g, state, played, ate, died, gain, over, slot, side, which, weights, counts, moves, rewards, ended, totals,
-            tally,
+            g, state, played, ate, died, gain, over, slot, side, frames, which, weights, counts, moves, rewards, ended,
+            totals, tally,
         )  # fmt: skip
 
 
@@ -39,10 +40,10 @@ def sample_all(key, counts, rewards, over, moves, steps, gamma, here, there, ret
 
 
 @cuda.jit(cache=True)
-def note_all(state, seats, answers, played, counts, masked, barred, log_chances, values):
+def note_all(state, seats, frames, answers, played, counts, masked, barred, log_chances, values):
     i = cuda.grid(1)
     if i < seats.shape[0]:
-        ppo_loops.note(i, state, seats, answers, played, counts, masked, barred, log_chances, values)
+        ppo_loops.note(i, state, seats, frames, answers, played, counts, masked, barred, log_chances, values)
 
 
 @cuda.jit(cache=True)

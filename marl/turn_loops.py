@@ -4,12 +4,16 @@ Each stands here once for one item, and as a loop over all of them for the CPU; 
 on a GPU. Every draw is a pure function of (match, turn, snake) or (rank, update, row), so what is collected does not
 depend on the device, the batch or the number of ranks, and there is no generator whose state could be lost.
 
+Where an encoder holds the board in a frame (arena/frames.py), networks answer in that frame: moves are turned back when
+they are drawn, and into the frame again when they are kept.
+
 Team b, below the number of matches, is the one that learns in match b; those above are the other sides of matches in
 which both learn.
 """
 
 import math
 
+from arena.frames import back, forth
 from arena.jit import njit
 from arena.rng import draw, draw_below
 from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN
@@ -73,12 +77,14 @@ def drawn_move(logits, barred, epsilon, key, turn, snake):
 
 
 @njit
-def draw_moves(i, state, keys, seats, logits, epsilon, masked, moves):
+def draw_moves(i, state, keys, seats, frames, logits, epsilon, masked, moves):
     """Write the move of seat i."""
     b = int(seats[i]) // SNAKES
     snake = int(seats[i]) % SNAKES
-    barred = barred_move(int(state[b, DIRECTION + snake]), masked)
-    moves[b, snake] = drawn_move(logits[i], barred, epsilon[0], int(keys[b]), int(state[b, TURN]), snake)
+    frame = int(frames[i])
+    barred = barred_move(forth(frame, int(state[b, DIRECTION + snake])), masked)
+    move = drawn_move(logits[i], barred, epsilon[0], int(keys[b]), int(state[b, TURN]), snake)
+    moves[b, snake] = back(frame, move)
 
 
 @njit
@@ -140,8 +146,9 @@ def own_reward(state_b, ate_b, died_b, gain_b, over, snake, weights):
 
 @njit
 def finish_turn(
-    g, state, played, ate, died, gain, over, slot, side, which, weights, counts, moves, rewards, ended, totals, tally
-):
+    g, state, played, ate, died, gain, over, slot, side, frames, which, weights, counts, moves, rewards, ended, totals,
+    tally,
+):  # fmt: skip
     """Write the turn of team g into the buffer's next row, and the account of its match if that ended.
 
     totals[b, 0] are the match's rewards so far, totals[b, 1] those of all finished matches of this slot, by snake;
@@ -153,7 +160,7 @@ def finish_turn(
     for k in range(TEAM):
         snake = int(side[g]) * TEAM + k
         reward = reward_of(state[b], ate[b], died[b], gain[b], over[b], snake, weights)
-        moves[at, g, k] = played[b, snake]
+        moves[at, g, k] = forth(int(frames[TEAM * g + k]), int(played[b, snake]))
         rewards[at, g, k] = reward
         lead += int(state[b, LENGTH + snake]) - int(state[b, LENGTH + (snake + TEAM) % SNAKES])
     ended[at, g] = over[b]
@@ -202,9 +209,9 @@ def sample_turn(i, key, counts, rewards, over, moves, steps, gamma, here, there,
 
 
 @njit
-def draw_all_moves(state, keys, seats, logits, epsilon, masked, moves):
+def draw_all_moves(state, keys, seats, frames, logits, epsilon, masked, moves):
     for i in range(seats.shape[0]):
-        draw_moves(i, state, keys, seats, logits, epsilon, masked, moves)
+        draw_moves(i, state, keys, seats, frames, logits, epsilon, masked, moves)
 
 
 @njit
@@ -215,12 +222,13 @@ def meet_all(state, keys, edges, fixed, which):
 
 @njit
 def finish_all(
-    state, played, ate, died, gain, over, slot, side, which, weights, counts, moves, rewards, ended, totals, tally
-):
+    state, played, ate, died, gain, over, slot, side, frames, which, weights, counts, moves, rewards, ended, totals,
+    tally,
+):  # fmt: skip
     for g in range(slot.shape[0]):
         finish_turn(
-            g, state, played, ate, died, gain, over, slot, side, which, weights, counts, moves, rewards, ended, totals,
-            tally,
+            g, state, played, ate, died, gain, over, slot, side, frames, which, weights, counts, moves, rewards, ended,
+            totals, tally,
         )  # fmt: skip
 
 

@@ -18,21 +18,29 @@ MASKED, FREE = True, False
 
 # Loop, the array with one row for each of its items, and its arguments: arrays by name, what it writes in capitals.
 LOOPS = (
-    ("draw_all_moves", "seats", ("state", "keys", "seats", "logits", "epsilon", MASKED, "DRAWN")),
-    ("draw_all_moves", "seats", ("state", "keys", "seats", "logits", "epsilon", FREE, "DRAWN_FREELY")),
+    ("draw_all_moves", "seats", ("state", "keys", "seats", "frames", "logits", "epsilon", MASKED, "DRAWN")),
+    ("draw_all_moves", "seats", ("state", "keys", "seats", "frames", "logits", "epsilon", FREE, "DRAWN_FREELY")),
     ("meet_all", "keys", ("state", "keys", "edges", "fixed", "WHICH")),
     (
         *("finish_all", "slot"),
         (
-            *("state", "played", "ate", "died", "gain", "over", "slot", "side", "met", "weights", "counts"),
-            *("MOVES", "REWARDS", "ENDED", "TOTALS", "TALLY"),
+            *("state", "played", "ate", "died", "gain", "over", "slot", "side", "frames", "met", "weights"),
+            *("counts", "MOVES", "REWARDS", "ENDED", "TOTALS", "TALLY"),
         ),
     ),
     (
         *("finish_all", "slot"),
         (
-            *("state", "played", "ate", "died", "gain", "over", "slot", "side", "met", "zero_sum_weights", "counts"),
-            *("ZERO_SUM_MOVES", "ZERO_SUM_REWARDS", "ZERO_SUM_ENDED", "ZERO_SUM_TOTALS", "ZERO_SUM_TALLY"),
+            *("state", "played", "ate", "died", "gain", "over", "slot", "side", "frames", "met"),
+            *(
+                "zero_sum_weights",
+                "counts",
+                "ZERO_SUM_MOVES",
+                "ZERO_SUM_REWARDS",
+                "ZERO_SUM_ENDED",
+                "ZERO_SUM_TOTALS",
+                "ZERO_SUM_TALLY",
+            ),
         ),
     ),
     (
@@ -44,12 +52,12 @@ LOOPS = (
     ),
     (
         *("note_all", "seats"),
-        ("state", "seats", "answers", "played", "held_counts", MASKED, "BARRED", "LOG_CHANCES", "VALUES"),
+        ("state", "seats", "frames", "answers", "played", "held_counts", MASKED, "BARRED", "LOG_CHANCES", "VALUES"),
     ),
     (
         *("note_all", "seats"),
         (
-            *("state", "seats", "answers", "played", "held_counts", FREE),
+            *("state", "seats", "frames", "answers", "played", "held_counts", FREE),
             *("FREE_BARRED", "FREE_LOG_CHANCES", "FREE_VALUES"),
         ),
     ),

@@ -47,7 +47,7 @@ def chosen(config: TrainConfig) -> dict:
     return found | {name: getattr(config.ppo if of_ppo else config.ddpg, name) for name in names}
 
 
-SMALL = {"encoder": "features", "body": (128, 128), "matches": 256, "precision": "fp32"}
+SMALL = {"encoder": "turned", "body": (128, 128), "matches": 256, "precision": "fp32"}
 SMALL |= {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 LARGE = {"encoder": "planes", "body": (512, 256), "matches": 4096, "precision": "bf16"}
 LARGE |= {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}

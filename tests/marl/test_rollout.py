@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from arena import BatchArena
 from arena.batch import encoder_named
+from arena.frames import FORTH
 from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
 from marl import turn_loops
 from marl.config import RewardConfig
@@ -223,9 +224,9 @@ def test_an_opponent_that_left_the_mix_finishes_its_matches_and_is_not_asked_aga
 def drawn_by(rollout: Rollout, seats: torch.Tensor, actor: WholeNumbers) -> torch.Tensor:
     """Moves of the seats as this actor would draw them now."""
     moves = torch.full((rollout.matches, SNAKES), -1, dtype=torch.int8)
-    logits = actor(rollout.arena.observe("features", seats)).numpy()
+    logits, frames = actor(rollout.arena.observe("features", seats)).numpy(), np.zeros(len(seats), np.int8)
     state, keys = rollout.arena.state.numpy(), rollout.arena.keys.numpy()
-    turn_loops.draw_all_moves(state, keys, seats.numpy(), logits, np.zeros(1, np.float32), True, moves.numpy())
+    turn_loops.draw_all_moves(state, keys, seats.numpy(), frames, logits, np.zeros(1, np.float32), True, moves.numpy())
     return moves.view(-1)[seats.long()]
 
 
@@ -312,7 +313,9 @@ def slow_reward(config: RewardConfig, lengths, gain, ate, died, over: bool, snak
 
 
 @pytest.mark.parametrize(
-    ("encoder", "both"), [("features", ()), ("planes", ()), ("features", (1, 2, 3))], ids=["features", "planes", "both"]
+    ("encoder", "both"),
+    [("features", ()), ("turned", ()), ("planes", ()), ("features", (1, 2, 3)), ("turned", (1, 2, 3))],
+    ids=["features", "turned", "planes", "features both", "turned both"],
 )
 def test_transitions_are_what_really_happened(encoder, both) -> None:
     """Each turn once more in an arena of its own, one match at a time, from the state before the move."""
@@ -348,7 +351,8 @@ def test_transitions_are_what_really_happened(encoder, both) -> None:
             told = [events.reward[b].tolist(), events.ate[b].tolist(), events.died[b].tolist(), bool(events.over[b])]
             for k, snake in enumerate(own[g].tolist()):
                 assert torch.equal(buffer.observations[at, g, k], seen[b, snake]), f"turn {turn}, seed {SEED}"
-                assert buffer.moves[at, g, k] == moves[b, snake]
+                frame = int(seen[b, snake, described.frame_at]) if described.frame_at else 0
+                assert buffer.moves[at, g, k] == FORTH[frame, moves[b, snake]], f"turn {turn}, seed {SEED}"
                 assert moves[b, snake] != directions[b, snake] ^ 1
                 assert buffer.rewards[at, g, k] == slow_reward(reward, lengths, *told, snake), (
                     f"turn {turn}, seed {SEED}"

@@ -5,6 +5,7 @@ passes once in a million times.
 """
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from run_turn_loops import elsewhere, on_cpu
 
 from arena import BatchArena
+from arena.frames import BACK, FORTH, FRAMES
 from arena.rng import match_key
 from arena.rules import DIRECTION, LENGTH, MATCH_BYTES, OVER, SNAKES, TEAM, TURN
 from marl import turn_loops as loops
@@ -44,6 +46,7 @@ def drawn(
     turn: int = 7,
     snake: int = 0,
     masked: bool = True,
+    frame: int = 0,
 ) -> np.ndarray:
     """Moves of one snake in as many matches as there are keys."""
     matches = len(keys)
@@ -53,7 +56,8 @@ def drawn(
     seats = (np.arange(matches) * SNAKES + snake).astype(np.int32)
     moves = np.full((matches, SNAKES), -1, np.int8)
     logits = np.ascontiguousarray(np.broadcast_to(logits, (matches, 4)), np.float32)
-    loops.draw_all_moves(state, keys, seats, logits, np.array([epsilon], np.float32), masked, moves)
+    frames = np.full(matches, frame, np.int8)
+    loops.draw_all_moves(state, keys, seats, frames, logits, np.array([epsilon], np.float32), masked, moves)
     others = np.delete(moves, snake, 1)
     assert (others == -1).all(), "wrote the move of a seat that was not asked for"
     return moves[:, snake]
@@ -100,6 +104,18 @@ def test_without_a_mask_all_four_moves_are_drawn(direction, epsilon) -> None:
     expected = count * (epsilon / 4 + (1 - epsilon) * softmax)
     counts = np.bincount(moves, minlength=4)
     assert chi_square(counts, expected) < RARE[3], f"{counts} of {expected}"
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("frame", range(FRAMES))
+def test_logits_of_a_frame_are_those_of_the_board_turned_into_it(frame, masked) -> None:
+    """Whatever chance decides: a clear best, of which only a reversal is barred."""
+    for direction, best in product(range(4), range(4)):
+        on_board = np.where(np.arange(4) == best, 1e4, -1e4) + np.where(np.arange(4) == direction, 1e3, 0)
+        logits = on_board[BACK[frame]]
+        expected = direction if masked and best == direction ^ 1 else best
+        moves = drawn(logits, np.full(20, direction), 0.0, some_keys(20), masked=masked, frame=frame)
+        assert (moves == expected).all(), (frame, direction, best)
 
 
 @pytest.mark.parametrize("best", range(4))
@@ -258,7 +274,8 @@ class Accounts:
         self.over = np.zeros(matches, bool)
         self.slot = np.array([*range(matches), *both], np.int32)
         teams = len(self.slot)
-        self.side, self.which = np.zeros(teams, np.uint8), np.zeros(matches, np.uint8)
+        self.side, self.frames = np.zeros(teams, np.uint8), np.zeros(teams * TEAM, np.int8)
+        self.which = np.zeros(matches, np.uint8)
         self.weights = np.array(RewardConfig(**(PLAIN | (weights or {}))).weights(), np.float32)
         self.counts = np.zeros(2, np.int64)
         self.moves = np.full((turns, teams, TEAM), -1, np.int8)
@@ -407,13 +424,15 @@ def test_a_match_in_which_both_sides_learn_has_two_rows_and_one_account() -> Non
     accounts = Accounts(3, weights={"own": 1.0, "win": 8.0}, both=(1, 2))
     accounts.turn_of_the_table()
     accounts.side[:] = 0, 1, 0, 0, 1  # the last two are the other sides of matches 1 and 2
-    accounts.played[:] = np.arange(18).reshape(3, SNAKES)
+    accounts.played[:] = np.arange(18).reshape(3, SNAKES) % 4
+    accounts.frames[:] = np.arange(15) % FRAMES
     accounts.which[:] = 0, 2, 2
     accounts.over[:] = False, True, True
     accounts.finish()
     red, blue = np.array([1, -2, 0]), np.array([1, 0, -3])
     np.testing.assert_array_equal(accounts.rewards[0], [red, blue - 8, red + 8, red + 8, blue - 8])
-    np.testing.assert_array_equal(accounts.moves[0], np.arange(18).reshape(6, 3)[[0, 3, 4, 2, 5]])
+    played = accounts.played.reshape(6, TEAM)[[0, 3, 4, 2, 5]]
+    np.testing.assert_array_equal(accounts.moves[0], FORTH[accounts.frames.reshape(5, TEAM), played])
     assert accounts.ended[0].tolist() == [False, True, True, True, True]
     np.testing.assert_array_equal(accounts.totals[:, 0], [red, [0] * 3, [0] * 3])
     np.testing.assert_array_equal(accounts.totals[:, 1], [[0] * 3, blue - 8, red + 8])
@@ -580,6 +599,7 @@ def given(matches: int) -> dict[str, np.ndarray]:
         "state": arena.state.numpy(),
         "keys": arena.keys.numpy(),
         "seats": seats,
+        "frames": generator.integers(0, FRAMES, teams * TEAM).astype(np.int8),
         "logits": generator.normal(0, 2, (len(seats), 4)).astype(np.float32),
         "epsilon": np.array([0.3], np.float32),
         **dict.fromkeys(("DRAWN", "DRAWN_FREELY"), np.full((matches, SNAKES), -1, np.int8)),
