@@ -1,7 +1,7 @@
 """Frames: how a snake holds the board when it looks at it.
 
 The game does not care where up is, and a mirror changes nothing either. So a snake can hold the board turned until it
-looks up, and mirrored until its nearest bean is not on the left: one network then learns one case instead of eight.
+looks up, and mirrored until its nearest bean is not on the left: up to eight cases become one that has to be learned.
 A frame is a number from 0 to 7: the direction that becomes up, and 4 more where left and right are swapped afterwards.
 Frame 0 is the board as it is. (The torus is not square: ahead it has 10 cells or 20.)
 """

@@ -1,6 +1,6 @@
 """Encoders: what one snake sees, as small integers written straight into a row that the caller owns.
 
-Both are seat-relative: everything is measured from the own head around the torus, and the others are "mates" and
+All are seat-relative: everything is measured from the own head around the torus, and the others are "mates" and
 "foes", never red and blue. Snake 0 and snake 4 in like places see the same numbers, so one network plays every seat.
 
 An encoder is a compiled function that fills a row for one snake, and an `Encoder` that says what the row holds. Its

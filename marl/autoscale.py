@@ -9,15 +9,17 @@ from arena.rules import TEAM
 from marl.config import MODEL_SIZES, DdpgConfig, PpoConfig, TrainConfig
 from marl.errors import UserError
 from marl.wording import count
+from opponents.scheduler import EPISODES
 
 # What learns best per second: measured on two Neoverse-N1 cores and on one H200.
-CPU = {"encoder": "turned", "body": (128, 128), "matches": 256}
+CPU = {"encoder": "features", "body": (128, 128), "matches": 256}
 GPU = {"encoder": "planes", "body": (512, 256), "matches": 4096}
 CPU_DDPG = {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 GPU_DDPG = {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
-CPU_PPO = {"batch_size": 1536, "epochs": 2}
-GPU_PPO = {"batch_size": 65536, "epochs": 1, "matches": 8192}
+CPU_PPO = {"encoder": "turned", "matches": 512, "batch_size": 3072, "lr": 3e-3, "max_episodes": 100_000}
+GPU_PPO = {"batch_size": 65536, "lr": 2e-3, "matches": 8192}
 PPO_TURNS = 16  # between updates
+EVEN = 0.02  # with an encoder that holds the board in a frame
 # What --max_utilization asks for instead: as wide as memory and cores allow.
 CPU_LARGEST = {"body": (256, 256), "matches": 1024, "batch_size": 4096, "buffer_size": 8_000_000}
 GPU_LARGEST = {"body": (1024, 512), "matches": 16384, "batch_size": 32768, "buffer_size": 30_000_000}
@@ -40,7 +42,15 @@ def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: 
     precision = config.precision or ("bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32")
     if not on_gpu and (precision == "fp16" or (precision == "bf16" and not _cpu_has_bf16())):
         raise UserError(f"precision is {precision}; this CPU calculates in fp32")
-    config = replace(config, matches=config.matches or auto["matches"], precision=precision, network=network)
+    episodes = config.schedule.max_episodes or auto.get("max_episodes", EPISODES)
+    config = replace(
+        config,
+        matches=config.matches or auto["matches"],
+        precision=precision,
+        network=network,
+        schedule=replace(config.schedule, max_episodes=episodes),
+    )
+    auto |= {"even": 0.0 if batch.encoder_named(network.encoder).frame_at is None else EVEN}
     if ddpg:
         return replace(config, ddpg=_ddpg(config, auto, device, sharing))
     return replace(config, ppo=_ppo(config, auto, world))
@@ -52,6 +62,7 @@ def _ddpg(config: TrainConfig, auto: dict, device: torch.device, sharing: int) -
         config.ddpg,
         batch_size=config.ddpg.batch_size or auto["batch_size"],
         turns=config.ddpg.turns or auto["turns"],
+        even=auto["even"] if config.ddpg.even is None else config.ddpg.even,
         updates=config.ddpg.updates or _multiple(auto["updates"], freq),
     )
     if ddpg.updates % freq:
@@ -83,7 +94,8 @@ def _ppo(config: TrainConfig, auto: dict, world: int) -> PpoConfig:
         ppo,
         update_interval=ppo.update_interval or PPO_TURNS * steps,
         batch_size=ppo.batch_size or auto["batch_size"],
-        epochs=ppo.epochs or auto["epochs"],
+        lr=auto["lr"] if ppo.lr is None else ppo.lr,
+        even=auto["even"] if ppo.even is None else ppo.even,
     )
 
 

@@ -131,6 +131,9 @@ class DdpgConfig:
     """Epsilon falls no lower."""
     entropy: float = 0.01
     """Weight of the actor's entropy: keeps it from settling too early."""
+    even: float | None = None
+    """Weight of what holds the actor to an even choice among the legal moves, as with PPO, but to the end (auto: 0.02
+    with an encoder that holds the board in a frame, else 0)."""
     critic: Literal["snake", "team"] = "snake"
     """What the critic sees: one snake's observation, or the whole team's and the mates' moves."""
     critic_form: Literal["heads", "joined"] = "heads"
@@ -160,6 +163,7 @@ class DdpgConfig:
             ("epsilon_speed", _between(0, 1)),
             ("epsilon_min", _between(0, 1)),
             ("entropy", _from(0)),
+            ("even", _from(0)),
             ("max_grad_norm", _from(0)),
         )
 
@@ -171,10 +175,10 @@ class PpoConfig:
     update_interval: int | None = None
     """Env steps (turns of all matches of all ranks) between two rounds of updates (auto: 16 turns of each match)."""
     batch_size: int | None = None
-    """Snake turns in a batch, per rank; what was played is dealt out in equal batches of about this size (auto: 1536,
+    """Snake turns in a batch, per rank; what was played is dealt out in equal batches of about this size (auto: 3072,
     GPU 65536). ppo_lstm deals out whole teams with all their turns."""
-    epochs: int | None = None
-    """How often each turn is learned from (auto: 2, GPU 1)."""
+    epochs: int = 1
+    """How often each turn is learned from."""
     gamma: float = 0.97
     """Discount of a turn."""
     gae_lambda: float = 0.9
@@ -189,8 +193,13 @@ class PpoConfig:
     """Weight of the entropy at the start: keeps the policy from settling too early."""
     entropy_end: float = 0.0005
     """Weight of the entropy at the end; it changes in a straight line."""
-    lr: float = 2e-3
-    """Learning rate."""
+    even: float | None = None
+    """Weight, at the start, of what holds the policy to an even choice among the legal moves (its cross entropy); it
+    falls to 0 in a straight line. Unlike entropy's its pull does not fade for a move that is nearly given up: where the
+    board is held in a frame one side is seldom good, and must not be forgotten for it (auto: 0.02 with such an encoder,
+    else 0)."""
+    lr: float | None = None
+    """Learning rate (auto: 0.003, GPU 0.002)."""
     lr_end: float = 0.1
     """Share of the learning rate that is left at the end of the run; it falls in a straight line."""
     max_grad_norm: float = 0.5
@@ -213,6 +222,7 @@ class PpoConfig:
             ("value_weight", _from(0)),
             ("entropy", _from(0)),
             ("entropy_end", _from(0)),
+            ("even", _from(0)),
             ("lr", _from(0)),
             ("lr_end", _between(0, 1)),
             ("max_grad_norm", _from(0)),

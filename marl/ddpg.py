@@ -24,7 +24,7 @@ from marl.branch import Branch
 from marl.config import DdpgConfig, NetworkConfig
 from marl.distributed import Ranks, Solo
 from marl.networks import MOVES, Critics, actor_of, lowest, value_of
-from marl.policy import legal, shape_of
+from marl.policy import BARRED, legal, shape_of
 from marl.precision import Precision
 from marl.replay_buffer import Batch, ReplayBuffer
 from marl.rollout import Rollout
@@ -172,6 +172,9 @@ class Ddpg:
         value = lowest(value_of(self._values_for_actor(values, rows, shares), shares)).mean()
         entropy = -(shares * log_shares).sum(-1).mean()
         loss = -value - self.config.entropy * entropy
+        if self.config.even:
+            allowed = log_shares > BARRED / 2
+            loss = loss - self.config.even * (log_shares * allowed).sum() / allowed.sum()
         return loss, entropy, value, self._descend(self.actor_optimizer, loss, step)
 
     def _values_for_actor(self, values: torch.Tensor, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:

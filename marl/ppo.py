@@ -74,7 +74,8 @@ class Ppo:
         self.rows = items // self.batches * of_item // TEAM  # turns of teams in a batch
         self._estimate = memory.estimator(config.gamma, config.gae_lambda)
         self._dealer = memory.dealer(items)
-        self.entropy = torch.full((1,), config.entropy, device=device)
+        self._even = config.even or 0.0
+        self.spreads = torch.tensor((config.entropy, self._even), device=device)  # weights of what keeps moves alive
         self.moments = torch.zeros(2, device=device)  # mean of the advantages, and 1 / their deviation
         self._stopped = torch.zeros((), device=device)  # 1 once the policy has moved too far in this round
         self._kl = torch.zeros((), device=device)  # how far, added up over the batches since the last step
@@ -223,10 +224,11 @@ class Ppo:
         return 0
 
     def follow(self, lr_factor: float, share_done: float) -> None:
-        """Learning rate and entropy at this point of the run."""
+        """Learning rate and the weights that keep moves alive, at this point of the run."""
         config = self.config
         self._precision.set_lr(self.optimizer, config.lr * lr_factor * (1 - (1 - config.lr_end) * share_done))
-        self.entropy.fill_(config.entropy + (config.entropy_end - config.entropy) * share_done)
+        self.spreads[0] = config.entropy + (config.entropy_end - config.entropy) * share_done
+        self.spreads[1] = self._even * (1 - share_done)
 
     def logged(self) -> torch.Tensor:
         """Batches, sums of LOGGED over them since the last call, and the steps just skipped in a row; on the device."""
@@ -298,7 +300,7 @@ class _Part:
         limits = (config.clip, config.value_clip, config.value_weight)
         self._gradient = device_loops.bind(
             "gradients_all", len(self.numbers), device, self.here, self.answers, *played, learner.moments,
-            learner.entropy, *limits, self.gradients, self.numbers,
+            learner.spreads, *limits, self.gradients, self.numbers,
         )  # fmt: skip
 
     def backward(self, items: torch.Tensor) -> None:

@@ -10,7 +10,7 @@ from arena.frames import forth
 from arena.jit import njit
 from arena.rng import draw
 from arena.rules import DIRECTION, SNAKES, TEAM
-from marl.turn_loops import MOVES, barred_move, softmax_sums
+from marl.turn_loops import MOVES, NOBODY, barred_move, softmax_sums
 
 # Of a shuffle; slots of a rank's draws for an epoch: round << ROUND_BITS, and what is mixed.
 ROUNDS, ROUND_BITS = 8, 24
@@ -79,12 +79,13 @@ def shuffled(i, items, key, number):
 
 @njit
 def gradient(
-    i, here, answers, moves, barred, log_chances, values, advantages, returns, moments, entropy, clip, value_clip,
+    i, here, answers, moves, barred, log_chances, values, advantages, returns, moments, spreads, clip, value_clip,
     value_weight, gradients, numbers,
 ):  # fmt: skip
     """The gradient of PPO's loss by the network's answer (four logits, a value) for one snake of a batch, and numbers.
 
-    loss = - min(ratio A, clipped ratio A) + value_weight (value - return)^2 / 2 - entropy weight * entropy
+    loss = - min(ratio A, clipped ratio A) + value_weight (value - return)^2 / 2
+           - spreads[0] * entropy - spreads[1] * mean log chance of the legal moves
     """
     row = i // TEAM
     k = i % TEAM
@@ -108,6 +109,7 @@ def gradient(
     log_ratio = answer[move] - log_total - log_chances[t, g, k]
     ratio = math.exp(log_ratio)
     clipped = min(max(ratio, 1.0 - clip), 1.0 + clip)
+    even_share = 1.0 / MOVES if no == NOBODY else 1.0 / (MOVES - 1)
     pull = 0.0 if clipped * gain < ratio * gain else ratio * gain  # a clipped move is left alone
     for m in range(MOVES):
         if m == no:
@@ -116,7 +118,8 @@ def gradient(
             log_chance = answer[m] - log_total
             chance = math.exp(log_chance)
             up = (1.0 if m == move else 0.0) - chance
-            gradients[row, k, m] = scale * (entropy[0] * chance * (log_chance + spread) - pull * up)
+            held = spreads[0] * chance * (log_chance + spread) + spreads[1] * (chance - even_share)
+            gradients[row, k, m] = scale * (held - pull * up)
 
     value = answer[MOVES]
     old = values[t, g, k]
@@ -155,11 +158,11 @@ def shuffle_all(key, counts, order):
 
 @njit
 def gradients_all(
-    here, answers, moves, barred, log_chances, values, advantages, returns, moments, entropy, clip, value_clip,
+    here, answers, moves, barred, log_chances, values, advantages, returns, moments, spreads, clip, value_clip,
     value_weight, gradients, numbers,
 ):  # fmt: skip
     for i in range(numbers.shape[0]):
         gradient(
-            i, here, answers, moves, barred, log_chances, values, advantages, returns, moments, entropy, clip,
+            i, here, answers, moves, barred, log_chances, values, advantages, returns, moments, spreads, clip,
             value_clip, value_weight, gradients, numbers,
         )  # fmt: skip

@@ -62,12 +62,12 @@ def shuffle_all(key, counts, order):
 
 @cuda.jit(cache=True)
 def gradients_all(
-    here, answers, moves, barred, log_chances, values, advantages, returns, moments, entropy, clip, value_clip,
+    here, answers, moves, barred, log_chances, values, advantages, returns, moments, spreads, clip, value_clip,
     value_weight, gradients, numbers,
 ):  # fmt: skip
     i = cuda.grid(1)
     if i < numbers.shape[0]:
         ppo_loops.gradient(
-            i, here, answers, moves, barred, log_chances, values, advantages, returns, moments, entropy, clip,
+            i, here, answers, moves, barred, log_chances, values, advantages, returns, moments, spreads, clip,
             value_clip, value_weight, gradients, numbers,
         )  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from arena import BatchArena
-from arena.batch import encoder_named
+from arena.batch import board_encoder
 from arena.errors import ArenaError
 from arena.jidi import jidi_observation
 from arena.match_dict import to_dict
@@ -116,7 +116,7 @@ class Policy:
         if self._choose is None:
             raise ArenaError(f"{type(policy).__name__} has neither act(observation) nor predict(observation)")
         self.name = name or getattr(policy, "name", type(policy).__name__)
-        self._encoder = encoder_named(getattr(policy, "observation", "features")).name
+        self._encoder = board_encoder(getattr(policy, "observation", "features")).name
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Nothing to get ready."""

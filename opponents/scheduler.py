@@ -17,6 +17,7 @@ Mix = dict[str, float]  # opponent -> share of the matches: easiest rung first, 
 
 LADDER = ("level0", "level1", "level2", "level3", "level4", "evasive", "territory")
 EVASIVE = LADDER.index("evasive")
+EPISODES = 50_000  # of a run, where nothing else is said
 SLOT_OPPONENT = 200  # of turn 0; the rules and the scripted opponents use none that equals it modulo RETRY
 DOUBT = 10  # matches that each past self is taken to have won before it was met: new ones come first, none is given up
 
@@ -41,8 +42,8 @@ class ScheduleConfig:
 
     strategy: str = "curriculum"
     """How the ladder is climbed: one of STRATEGIES."""
-    max_episodes: int = 50_000
-    """Episodes of the whole run: progress is episode / max_episodes, at most 1."""
+    max_episodes: int | None = None
+    """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000; PPO on a CPU 100,000)."""
     enable_opponent_evasion: bool = False
     """Play at least the evasive opponent late in the run, whatever the strategy (`evasive` does so by itself)."""
     opponent_evasion_start_episode: int = 40_000
@@ -72,7 +73,7 @@ class ScheduleConfig:
         if self.strategy not in STRATEGIES:
             raise ArenaError(f"unknown opponent strategy {self.strategy!r}; known: {', '.join(STRATEGIES)}")
         for name, fits, allowed in (
-            ("max_episodes", self.max_episodes >= 1, "at least 1"),
+            ("max_episodes", self.max_episodes is None or self.max_episodes >= 1, "at least 1"),
             ("opponent_evasion_start_episode", self.opponent_evasion_start_episode >= 0, "at least 0"),
             ("easier_share", 0 <= self.easier_share < 1, "from 0 to below 1"),
             ("up", 0 < self.up <= 1, "above 0, at most 1"),
@@ -104,7 +105,7 @@ class Scheduler:
     def rung(self, episode: int) -> int:
         """Place of `level` on the ladder, from 0."""
         config = self.config
-        end = int(config.max_episodes)
+        end = int(config.max_episodes or EPISODES)
         by_progress = BY_PROGRESS.get(config.strategy)
         rung = by_progress(min(max(int(episode), 0), end), end) if by_progress else self._rung
         evades = config.enable_opponent_evasion or config.strategy == "evasive"

@@ -1,6 +1,6 @@
 """Plays a few matches and prints a digest per turn: run in another process, with Numba off or with its CUDA simulator.
 
-usage: run_matches.py cpu|simulator MATCHES TURNS SEED      one digest a line: state, events and both encoders
+usage: run_matches.py cpu|simulator MATCHES TURNS SEED      one digest a line: state, events and all encoders
        run_matches.py draws                                 random numbers, one JSON list
 """
 
@@ -34,7 +34,7 @@ def on_cpu(matches: int, turns: int, seed: int) -> Iterator[str]:
     generator = np.random.default_rng(seed)
     for _ in range(turns):
         events = arena.play_turn(torch.from_numpy(semi_greedy_moves(arena.state.numpy(), generator)))
-        seen = [arena.observe(name).numpy() for name in ("features", "planes")]
+        seen = [arena.observe(name).numpy() for name in ("features", "turned", "planes")]
         yield digest(arena.state.numpy(), *(t.numpy() for t in events), *seen)
 
 
@@ -62,7 +62,7 @@ def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
     over = np.zeros(matches, bool)
     faults = np.zeros(1, np.int32)
     seats = np.arange(matches * SNAKES, dtype=np.int32)
-    features = np.zeros((len(seats), ENCODERS["features"].width), np.int8)
+    features, turned = (np.zeros((len(seats), ENCODERS[name].width), np.int8) for name in ("features", "turned"))
     planes = np.zeros((len(seats), ENCODERS["planes"].width), np.uint8)
 
     launch(cuda.start_kernel, matches, state, keys, numbers, np.ones(matches, bool), seed, matches)
@@ -71,9 +71,10 @@ def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
         moves = semi_greedy_moves(state, generator).astype(np.int8)
         launch(cuda.play_kernel, matches, state, keys, moves, ate, died, reward, over, faults)
         launch(cuda.features_kernel, len(seats), state, seats, features.view(np.uint64))
+        launch(cuda.turned_kernel, len(seats), state, seats, turned.view(np.uint64))
         planes[:] = 0  # it writes on rows of zeros
         launch(cuda.planes_kernel, len(seats), state, seats, planes)
-        yield digest(state, ate, died, reward, over, features, planes)
+        yield digest(state, ate, died, reward, over, features, turned, planes)
     assert faults[0] == 0
 
 

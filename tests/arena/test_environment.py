@@ -324,7 +324,9 @@ def test_moves_may_be_whole_numbers_of_any_kind(kind):
     ("options", "message"),
     [
         ({"render_mode": "hologram"}, "hologram"),
-        ({"observation": "smell"}, "smell"),
+        ({"observation": "smell"}, "unknown observation 'smell'; allowed: features, planes$"),
+        ({"observation": "turned"}, "'turned' counts moves in the snake's own frame; allowed: features, planes$"),
+        ({"observation": None}, "unknown observation None; allowed: features, planes$"),
         ({"seed": -1}, "seed is -1"),
         ({"seed": 1.5}, "seed is 1.5"),
         ({"max_cycles": 0}, "max_cycles is 0"),

@@ -8,6 +8,7 @@ from movers import random_moves, semi_greedy_moves
 from run_matches import elsewhere, on_cpu
 
 from arena import BatchArena, cpu
+from arena.observe import ENCODERS
 
 SEED = 5
 
@@ -114,7 +115,7 @@ def test_long_snakes_play_the_same_in_both_loops() -> None:
     assert a == b, f"seed {SEED}"
 
 
-@pytest.mark.parametrize("encoder", ["features", "planes"])
+@pytest.mark.parametrize("encoder", sorted(ENCODERS))
 def test_large_batches_are_encoded_like_small_ones(encoder) -> None:
     large = BatchArena(400, seed=SEED)
     large.start()
@@ -164,7 +165,7 @@ def test_gpu_and_cpu_play_bit_identical_matches(mover) -> None:
         gpu.play_turn(moves.cuda())
         assert_same_matches(gpu, host, f"after turn {turn}")
         if turn % 20 == 0:
-            for encoder in ("features", "planes"):
+            for encoder in sorted(ENCODERS):
                 assert torch.equal(gpu.observe(encoder).cpu(), host.observe(encoder)), f"{encoder}, turn {turn}"
     assert bool(host.events.over.all())
     host.start(host.events.over)
@@ -173,7 +174,7 @@ def test_gpu_and_cpu_play_bit_identical_matches(mover) -> None:
 
 
 @pytest.mark.needs_cuda
-@pytest.mark.parametrize("encoder", ["features", "planes"])
+@pytest.mark.parametrize("encoder", sorted(ENCODERS))
 def test_a_captured_graph_plays_and_observes_like_plain_calls(encoder) -> None:
     plain, captured = (BatchArena(256, device="cuda", seed=SEED) for _ in range(2))
     moves = torch.zeros(256, 6, dtype=torch.int64, device="cuda")
@@ -236,7 +237,7 @@ def test_bad_actions_on_a_gpu_have_no_events() -> None:
 
 
 @pytest.mark.needs_cuda
-@pytest.mark.parametrize("encoder", ["features", "planes"])
+@pytest.mark.parametrize("encoder", sorted(ENCODERS))
 def test_a_gpu_observes_no_seats_at_all_without_complaint(encoder) -> None:
     arena = BatchArena(4, device="cuda", seed=SEED)
     arena.start()

@@ -1,6 +1,7 @@
 """Untrained policies that are worth comparing, and recorded positions of the original game to compare them on."""
 
 import sys
+from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -12,8 +13,9 @@ from command import ROOT
 
 from arena import BatchArena
 from arena.batch import encoder_named
+from arena.frames import FORTH
 from arena.jidi import jidi_observation
-from arena.rules import SNAKES, TURNS
+from arena.rules import BEANS_MAX, SNAKES, TURNS
 from marl import checkpoint
 from marl.networks import Actor, Shape
 from marl.policy import PolicyPlayer, about, legal
@@ -22,7 +24,7 @@ sys.path.append(str(ROOT / "tests" / "arena"))
 from recorded import steps
 
 SEED = 7
-BODIES = {"features": (48, 32), "planes": (64, 32, 16)}
+BODIES = {"features": (48, 32), "turned": (48, 32), "planes": (64, 32, 16)}
 TIE = 1e-4  # logits nearer than this may be ordered either way by another order of additions
 
 
@@ -106,10 +108,21 @@ def rows(encoder: str) -> np.ndarray:
     return arena_of(states).observe(encoder).numpy().reshape(len(games()), TURNS, SNAKES, -1)
 
 
+def with_few_beans(encoder: str) -> Iterator[tuple[Position, np.ndarray]]:
+    """First positions of games with 0 to 4 beans left, and what the six snakes see there: [6, W]."""
+    for number, game in enumerate(games()[:15]):
+        match = game[0].match | {"beans": game[0].match["beans"][: number % BEANS_MAX]}
+        arena = BatchArena(1)
+        arena.set_match(0, match)
+        yield game[0]._replace(match=match), arena.observe(encoder)[0].numpy()
+
+
 def legal_logits(who: PolicyPlayer, seen: np.ndarray) -> np.ndarray:
-    """What the policy itself says of the four moves."""
+    """What the policy itself says of the four moves on the board."""
     observations = torch.from_numpy(seen)
-    return legal(who.actor(observations)[..., :4], observations, who.encoder).numpy()
+    logits = legal(who.actor(observations)[..., :4], observations, who.encoder).numpy()
+    at = who.encoder.frame_at
+    return logits if at is None else np.take_along_axis(logits, FORTH[seen[..., at]], -1)
 
 
 def margins(logits: np.ndarray) -> np.ndarray:

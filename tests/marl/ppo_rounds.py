@@ -44,7 +44,7 @@ def a_ppo(
     memory = Trajectories(turns, line_up.teams, encoder_named("features"), CPU, key)
     network = NetworkConfig(encoder="features", body=body, messages=messages, memory=body[-1])
     precision = Precision(precision, CPU) if isinstance(precision, str) else precision
-    config = PpoConfig(**({"batch_size": 10**9, "epochs": 1, "max_grad_norm": 0.0} | options))
+    config = PpoConfig(**({"batch_size": 10**9, "epochs": 1, "max_grad_norm": 0.0, "lr": 2e-3} | options))
     learner = Ppo(config, network, memory, group, precision, sync_freq, seed, recurrent)
     weights = (reward or RewardConfig()).weights()
     world = (group.rank, group.world)

@@ -70,7 +70,7 @@ LOOPS = (
         *("gradients_all", "NUMBERS"),
         (
             *("here", "answers_to", "held_moves", "held_barred", "held_log_chances", "held_values", "held_advantages"),
-            *("held_returns", "moments", "entropy", CLIP, VALUE_CLIP, VALUE_WEIGHT, "GRADIENTS", "NUMBERS"),
+            *("held_returns", "moments", "spreads", CLIP, VALUE_CLIP, VALUE_WEIGHT, "GRADIENTS", "NUMBERS"),
         ),
     ),
 )

@@ -42,12 +42,12 @@ def memory(monkeypatch):
 
 def chosen(config: TrainConfig) -> dict:
     network, of_ppo = config.network, config.algo != "ddpg"
-    names = ("update_interval", "batch_size", "epochs") if of_ppo else ("batch_size", "buffer_size", "turns", "updates")
+    names = ("update_interval", "batch_size", "lr") if of_ppo else ("batch_size", "buffer_size", "turns", "updates")
     found = {"encoder": network.encoder, "body": network.body, "matches": config.matches, "precision": config.precision}
     return found | {name: getattr(config.ppo if of_ppo else config.ddpg, name) for name in names}
 
 
-SMALL = {"encoder": "turned", "body": (128, 128), "matches": 256, "precision": "fp32"}
+SMALL = {"encoder": "features", "body": (128, 128), "matches": 256, "precision": "fp32"}
 SMALL |= {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 LARGE = {"encoder": "planes", "body": (512, 256), "matches": 4096, "precision": "bf16"}
 LARGE |= {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
@@ -62,23 +62,34 @@ def test_what_auto_means(device, expected) -> None:
 @pytest.mark.parametrize(
     ("device", "world", "expected"),
     [
-        (CPU, 1, {"matches": 256, "update_interval": 16 * 256, "batch_size": 1536, "epochs": 2}),
-        (CPU, 3, {"matches": 256, "update_interval": 16 * 256 * 3, "batch_size": 1536, "epochs": 2}),
-        (GPU, 1, {"matches": 8192, "update_interval": 16 * 8192, "batch_size": 65536, "epochs": 1}),
-        (GPU, 8, {"matches": 8192, "update_interval": 16 * 8192 * 8, "batch_size": 65536, "epochs": 1}),
+        (CPU, 1, {"matches": 512, "update_interval": 16 * 512, "batch_size": 3072, "lr": 3e-3}),
+        (CPU, 3, {"matches": 512, "update_interval": 16 * 512 * 3, "batch_size": 3072, "lr": 3e-3}),
+        (GPU, 1, {"matches": 8192, "update_interval": 16 * 8192, "batch_size": 65536, "lr": 2e-3}),
+        (GPU, 8, {"matches": 8192, "update_interval": 16 * 8192 * 8, "batch_size": 65536, "lr": 2e-3}),
     ],
 )
 def test_what_auto_means_for_ppo(device, world, expected, algo) -> None:
     usual = {name: (SMALL if device is CPU else LARGE)[name] for name in ("encoder", "body", "precision")}
+    usual |= {"encoder": "turned"} if device is CPU else {}
     config = resolve(TrainConfig(algo=algo), device, world=world)
     assert chosen(config) == usual | expected
+    assert config.schedule.max_episodes == (100_000 if device is CPU else 50_000)
     assert resolve(config, device, world=world) == config
     assert config.ddpg == DdpgConfig(), "what is not asked for is left alone"
 
 
 def test_what_was_asked_of_ppo_is_kept() -> None:
-    asked = PpoConfig(update_interval=48, batch_size=7, epochs=5)
-    assert resolve(TrainConfig(algo="ppo", matches=4, ppo=asked), CPU, world=3).ppo == asked
+    asked = PpoConfig(update_interval=48, batch_size=7, lr=0.5, even=0.25)
+    schedule = ScheduleConfig(max_episodes=9)
+    found = resolve(TrainConfig(algo="ppo", matches=4, ppo=asked, schedule=schedule), CPU, world=3)
+    assert (found.ppo, found.schedule) == (asked, schedule)
+
+
+@pytest.mark.parametrize("algo", ["ddpg", "ppo"])
+@pytest.mark.parametrize(("encoder", "even"), [("features", 0.0), ("planes", 0.0), ("turned", 0.02)])
+def test_moves_are_held_even_where_the_board_is_held_in_a_frame(encoder, even, algo) -> None:
+    found = resolve(TrainConfig(algo=algo, network=NetworkConfig(encoder=encoder)), CPU)
+    assert getattr(found, algo).even == even
 
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
@@ -132,8 +143,10 @@ def test_what_was_asked_for_is_kept(device, max_utilization) -> None:
 def test_nothing_else_is_touched() -> None:
     config = TrainConfig(seed=9, ddpg=DdpgConfig(tau=0.3, n_step=5))
     found = resolve(config, CPU)
-    assert replace(found.ddpg, batch_size=None, buffer_size=None, turns=None, updates=None) == config.ddpg
+    assert replace(found.ddpg, batch_size=None, buffer_size=None, turns=None, updates=None, even=None) == config.ddpg
+    assert replace(found.schedule, max_episodes=None) == config.schedule
     untouched = {"matches": None, "precision": None, "network": config.network, "ddpg": config.ddpg}
+    untouched |= {"schedule": config.schedule}
     assert replace(found, **untouched) == config
 
 

@@ -19,7 +19,8 @@ def test_json_has_every_row():
     assert report["machine"]["cpu"]["cores"] >= 1
     rows = report["rows"]
     measured = {(row["matches"], row["what"]) for row in rows}
-    assert measured >= {(n, what) for n in (1, 64, 256) for what in ("step", "step + features", "step + planes")}
+    whats = ("step", "step + features", "step + planes", "step + turned")
+    assert measured >= {(n, what) for n in (1, 64, 256) for what in whats}
     assert (1, "PettingZoo parallel step") in measured
     for row in rows:
         assert set(row) == {

@@ -163,7 +163,7 @@ def slow_update(made: Ddpg, batch: Batch) -> SimpleNamespace:
     scale = torch.from_numpy(made.encoder.scale)
     rows, later = batch.observations, batch.next_observations
     count = rows.shape[0] * TEAM
-    critic_loss = actor_loss = entropy = mean_value = 0
+    critic_loss = actor_loss = entropy = mean_value = evenness = 0
     targets = torch.zeros(rows.shape[:2])
     critics = made.raw_critics.each
     for i in range(rows.shape[0]):
@@ -186,7 +186,9 @@ def slow_update(made: Ddpg, batch: Batch) -> SimpleNamespace:
             value = torch.stack([slow_value(critic, rows[i], mates, shares[s], s, scale) for critic in critics]).min()
             spread = -sum(share * torch.log(share) for share in shares[s] if share > 0)
             mean_value, entropy = mean_value + value / count, entropy + spread / count
-    actor_loss = -mean_value - made.config.entropy * entropy
+            legal = [torch.log(share) for share in shares[s] if share > 0]
+            evenness = evenness + sum(legal) / len(legal) / count
+    actor_loss = -mean_value - made.config.entropy * entropy - (made.config.even or 0) * evenness
     return SimpleNamespace(
         targets=targets,
         losses=[x.item() for x in (critic_loss, actor_loss, entropy, mean_value)],
@@ -200,11 +202,12 @@ def assert_all_close(found, expected, **options) -> None:
         torch.testing.assert_close(a, b, **({"rtol": 1e-4, "atol": 1e-5} | options))
 
 
+@pytest.mark.parametrize("even", [None, 0.3])
 @every_form
-def test_an_update_is_what_the_slow_formulas_say(form, buffer) -> None:
+def test_an_update_is_what_the_slow_formulas_say(form, even, buffer) -> None:
     """Losses, targets and both gradients: so the actor's loss moves no critic, and the critic's no actor."""
     precision = Watched()
-    made = learner(buffer, precision, **form)
+    made = learner(buffer, precision, even=even, **form)
     for _ in range(2):
         batch = drawn(buffer, made)
         assert 0 < int((batch.discounts == 0).sum()) < len(batch.discounts)

@@ -11,6 +11,7 @@ from exporting import BODIES, actor, games, player, rows, saved_run
 from training import here
 
 from arena.batch import encoder_named
+from arena.frames import BACK
 from arena.rules import TURNS
 from marl.dense_layers import dense_layers, forward, widths
 from marl.errors import UserError
@@ -18,7 +19,7 @@ from marl.networks import Shape, actor_of
 from marl.policy import DIRECTION_AT, PolicyPlayer
 from marl.snapshot import read
 
-ENCODERS = ("features", "planes")
+ENCODERS = ("features", "turned", "planes")
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
@@ -56,7 +57,7 @@ def test_the_onnx_model_says_what_torch_says(exported) -> None:
     encoder, folder = exported
     session = onnxruntime.InferenceSession(folder / "it.onnx", providers=["CPUExecutionProvider"])
     (given,), (told,) = session.get_inputs(), session.get_outputs()
-    assert (given.name, given.type) == ("observations", "tensor(int8)" if encoder == "features" else "tensor(uint8)")
+    assert (given.name, given.type) == ("observations", "tensor(uint8)" if encoder == "planes" else "tensor(int8)")
     assert given.shape == ["N", rows(encoder).shape[-1]]
     assert (told.name, told.shape) == ("logits", ["N", 4])
     seen = some_rows(encoder)
@@ -68,6 +69,7 @@ def test_the_onnx_model_says_what_torch_says(exported) -> None:
     assert about == {
         "encoder": encoder, "encoder_version": 1, "body": list(BODIES[encoder]), "rules": 1,
         "moves": ["up", "down", "left", "right"], "direction_at": DIRECTION_AT[encoder],
+        "frame_at": encoder_named(encoder).frame_at, **({"back": BACK.tolist()} if encoder == "turned" else {}),
     }  # fmt: skip
 
 

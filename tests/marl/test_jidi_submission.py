@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exporting import TIE, Position, games, legal_logits, margins, player, rows, saved_run
+from exporting import TIE, Position, games, legal_logits, margins, player, rows, saved_run, with_few_beans
 from training import here
 
 from arena.rules import SNAKES, TURNS
 from marl.saved_player import load_player
 from opponents.match import play
 
-ENCODERS = ("features", "planes")
+ENCODERS = ("features", "turned", "planes")
 COMPARED = 17  # games
 
 
@@ -106,10 +106,19 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
     assert (np.array(chosen) == logits[at].argmax(-1))[clear].all()
 
 
+def test_missing_beans_are_seen_as_in_training(exported) -> None:
+    encoder, _, path = exported
+    for position, expected in with_few_beans(encoder):
+        module, seen = watched(path)
+        for snake in range(SNAKES):
+            ask(module, position, snake)
+        assert np.array_equal(np.array(seen), expected)
+
+
 def test_an_own_snake_is_never_in_doubt(exported) -> None:
     """Also where it has respawned just where it could have moved to, which a foe cannot tell."""
     encoder, _, path = exported
-    direction = slice(12, 16) if encoder == "features" else slice(-8, -4)
+    direction = {"features": slice(12, 16), "turned": slice(79, 80), "planes": slice(-8, -4)}[encoder]
     module, seen = watched(path)
     moved = respawned = 0
     for number, game in enumerate(games()):
@@ -300,7 +309,7 @@ def test_a_live_observation_is_neither_kept_nor_changed(exported) -> None:
 def test_taken_up_in_the_middle_only_the_turn_is_unknown(exported) -> None:
     encoder, _, path = exported
     game = games()[5]
-    turns_left = 25 if encoder == "features" else rows(encoder).shape[-1] - 1
+    turns_left = 25 if encoder != "planes" else rows(encoder).shape[-1] - 1
     right = 0
     for turn in range(20, 200, 5):
         module, seen = watched(path)

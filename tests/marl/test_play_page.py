@@ -21,6 +21,7 @@ from exporting import (
     rows,
     saved_run,
     steps,
+    with_few_beans,
 )
 from training import here
 
@@ -34,7 +35,7 @@ from opponents.match import play
 
 pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "there is a browser")
 
-ENCODERS = ("features", "planes")
+ENCODERS = ("features", "turned", "planes")
 SEED = 11
 UP, DOWN, LEFT, RIGHT = range(4)
 
@@ -191,6 +192,13 @@ def test_the_policy_sees_says_and_does_what_torch_does(policy_page) -> None:
     shares = np.array([thought["probabilities"] for _, _, thought in answers])
     assert np.abs(shares - torch.from_numpy(logits).softmax(-1).numpy()).max() < 1e-4
     assert {thought["value"] for _, _, thought in answers} == {None}
+
+
+def test_missing_beans_are_seen_as_in_training(policy_page) -> None:
+    encoder, _, page = policy_page
+    positions, expected = zip(*with_few_beans(encoder), strict=True)
+    sent = [[in_cells(position.match), snake] for position in positions for snake in range(SNAKES)]
+    assert np.array_equal(np.array([row for row, _, _ in called(page, THINK, sent)]), np.concatenate(expected))
 
 
 NAME = "</script><script>document.title = 'taken over'</script><b>&amp;"

@@ -327,10 +327,10 @@ def test_gradients_do_not_leak_into_the_next_step() -> None:
     [(1.0, 0.0, 2e-3, 0.04), (1.0, 0.5, 1.2e-3, 0.03), (1.0, 1.0, 4e-4, 0.02), (0.5, 1.0, 2e-4, 0.02)],
 )
 def test_learning_rate_and_entropy_fall_in_a_straight_line(factor, share, rate, entropy) -> None:
-    learner, _ = a_ppo(2, 1, lr=2e-3, lr_end=0.2, entropy=0.04, entropy_end=0.02)
+    learner, _ = a_ppo(2, 1, lr=2e-3, lr_end=0.2, entropy=0.04, entropy_end=0.02, even=0.08)
     learner.follow(factor, share)
     assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
-    assert learner.entropy.tolist() == pytest.approx([entropy])
+    assert learner.spreads.tolist() == pytest.approx([entropy, 0.08 * (1 - share)])
 
 
 def test_an_update_follows_the_schedules() -> None:

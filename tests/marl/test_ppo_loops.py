@@ -83,17 +83,17 @@ class Batch:
             for k in range(TEAM):
                 yield row, k, at // self.moves.shape[1], at % self.moves.shape[1]
 
-    def gradient(self, clip=0.2, value_clip=0.0, value_weight=0.5, entropy=0.03):
+    def gradient(self, clip=0.2, value_clip=0.0, value_weight=0.5, entropy=0.03, even=0.0):
         gradients = np.full(self.answers.shape, np.nan, np.float32)
         numbers = np.full((self.answers.shape[0] * TEAM, 5), np.nan, np.float32)
         ppo_loops.gradients_all(
             self.here, self.answers, self.moves, self.barred, self.log_chances, self.values, self.advantages,
-            self.returns, self.moments, np.array([entropy], np.float32), clip, value_clip, value_weight, gradients,
-            numbers,
+            self.returns, self.moments, np.array([entropy, even], np.float32), clip, value_clip, value_weight,
+            gradients, numbers,
         )  # fmt: skip
         return gradients, numbers
 
-    def by_torch(self, clip=0.2, value_clip=0.0, value_weight=0.5, entropy=0.03):
+    def by_torch(self, clip=0.2, value_clip=0.0, value_weight=0.5, entropy=0.03, even=0.0):
         """The loss as it is written in papers, and torch's gradient of it."""
         rows, turn = torch.from_numpy(self.here), self.moves.shape[1]
 
@@ -115,7 +115,9 @@ class Batch:
             old = of(self.values)
             near = old + (values - old).clamp(-value_clip, value_clip)
             wrong = torch.maximum(wrong, (near - of(self.returns)).square())
-        loss = policy + value_weight * wrong / 2 - entropy * spread
+        legal = chances > 0
+        evenness = (log_chances.masked_fill(~legal, 0).sum(-1) / legal.sum(-1)).float()
+        loss = policy + value_weight * wrong / 2 - entropy * spread - even * evenness
         loss.mean().backward()
         assert turn
         clipped = ((ratio - 1).abs() > clip).double()
@@ -125,7 +127,14 @@ class Batch:
 @pytest.mark.parametrize("barred", [True, False])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"clip": 0.05}, {"entropy": 0.0, "value_weight": 2.0}, {"value_clip": 0.3}, {"clip": 1e9, "entropy": 1.0}],
+    [
+        {},
+        {"clip": 0.05},
+        {"entropy": 0.0, "value_weight": 2.0},
+        {"value_clip": 0.3},
+        {"clip": 1e9, "entropy": 1.0},
+        {"even": 0.7},
+    ],
 )
 def test_the_gradient_is_torchs_own(options, barred) -> None:
     batch = Batch(barred=barred)
@@ -135,10 +144,11 @@ def test_the_gradient_is_torchs_own(options, barred) -> None:
     assert np.allclose(numbers, told.detach().numpy(), atol=1e-4)
 
 
-def one(ratio=1.0, gain=1.0, value=0.0, returns=0.0, old=0.0, **options):
-    """Gradient and numbers of a single snake with equal logits whose move was likelier or not when it was played."""
+def one(ratio=1.0, gain=1.0, value=0.0, returns=0.0, old=0.0, logits=(0.0, 0.0, 0.0, 0.0), **options):
+    """Gradient and numbers of a single snake, its logits equal if not given, whose move was likelier or not when it was
+    played."""
     batch = Batch(rows=1, turns=1, teams=1, barred=False)
-    batch.answers[:] = 0
+    batch.answers[..., :4] = logits
     batch.answers[..., 4] = value
     batch.moves[:] = 2
     batch.log_chances[:] = math.log(0.25) - math.log(ratio)
@@ -182,6 +192,14 @@ def test_entropy_of_equal_chances_is_the_highest_and_has_no_pull() -> None:
     gradient, numbers = one(gain=0.0, entropy=1.0)
     assert numbers[ENTROPY] == pytest.approx(math.log(4))
     assert gradient[:4] == pytest.approx([0, 0, 0, 0], abs=1e-6)
+
+
+def test_a_move_nearly_given_up_is_pulled_back_by_evenness_and_not_by_entropy() -> None:
+    logits = [0.0, 0.0, 0.0, -12.0]
+    by_entropy, _ = one(gain=0.0, entropy=1.0, logits=logits)
+    by_evenness, _ = one(gain=0.0, even=1.0, logits=logits)
+    assert abs(by_entropy[3]) < 1e-4
+    assert by_evenness[:4] == pytest.approx([1 / 3 - 1 / 4] * 3 + [-1 / 4], abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_a_number_that_is_none_on_one_rank_is_left_out_by_both(ranks) -> None:
 )
 def test_the_update_interval_is_shared_out_to_all_ranks(interval, matches, world, turns) -> None:
     network = NetworkConfig(encoder="features", body=(8,))
-    ppo = PpoConfig(update_interval=interval, batch_size=10**6, epochs=1)
+    ppo = PpoConfig(update_interval=interval, batch_size=10**6, epochs=1, lr=2e-3)
     config = TrainConfig(algo="ppo", precision="fp32", matches=matches, network=network, ppo=ppo)
     group = SimpleNamespace(rank=0, world=world, device=CPU, backend=None, wrap=lambda module: module)
     learner = learner_of(config, LineUp(matches), group, Precision("fp32", CPU))

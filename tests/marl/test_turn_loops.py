@@ -642,7 +642,7 @@ def given(matches: int) -> dict[str, np.ndarray]:
         "held_advantages": some(held, matches, TEAM),
         "held_returns": some(held, matches, TEAM),
         "moments": np.array([0.25, 0.75], np.float32),
-        "entropy": np.array([0.125], np.float32),
+        "spreads": np.array([0.125, 0.0625], np.float32),
         "GRADIENTS": np.zeros((rows, TEAM, 5), np.float32),
         "NUMBERS": np.zeros((rows * TEAM, 5), np.float32),
     }

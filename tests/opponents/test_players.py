@@ -106,6 +106,22 @@ def test_an_object_that_cannot_act_is_no_policy():
         Policy(3)
 
 
+@pytest.mark.parametrize(
+    ("observation", "message"),
+    [
+        ("turned", "observation 'turned' counts moves in the snake's own frame; allowed: features, planes"),
+        ("smell", "unknown observation 'smell'; allowed: features, planes"),
+        (None, "unknown observation None; allowed: features, planes"),
+    ],
+)
+def test_a_policy_that_asks_for_no_row_of_the_board_is_refused(observation, message):
+    policy = Acts()
+    policy.observation = observation
+    with pytest.raises(ArenaError) as error:
+        Policy(policy)
+    assert str(error.value) == message
+
+
 def test_names_of_scripted_opponents(arena):
     for name in SCRIPTED:
         assert find(name).name == name
