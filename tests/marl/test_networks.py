@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from arena import BatchArena
 from arena.batch import encoder_named
+from arena.frames import FORTH
 from arena.observe import PLANES
 from arena.rules import COLUMNS, DIRECTION, ROWS, SNAKES
 from marl.networks import (
@@ -26,7 +27,7 @@ from marl.policy import BARRED, PolicyPlayer, about, actor_from, legal
 from opponents.match import play
 
 SEED = 7
-ENCODERS = ("features", "planes")
+ENCODERS = ("features", "turned", "planes")
 FORMS = [(form, team) for form in ("heads", "joined") for team in (False, True)]
 
 
@@ -272,8 +273,9 @@ def test_exactly_the_reversal_is_barred(encoder, dtype) -> None:
     assert set(directions.flatten().tolist()) == {0, 1, 2, 3}
     logits = torch.randn(64, SNAKES, 4)
     barred = legal(logits, rows if dtype is None else rows.to(dtype), encoder_named(encoder))
-    expected = logits.scatter(-1, (directions ^ 1)[..., None], BARRED)
-    assert torch.equal(barred, expected)
+    frames = encoder_named(encoder).frames(rows.flatten(0, 1)).view(64, SNAKES).long()
+    reversals = torch.from_numpy(FORTH)[frames, directions ^ 1]
+    assert torch.equal(barred, logits.scatter(-1, reversals[..., None], BARRED))
 
 
 def test_barred_moves_get_no_share_and_no_gradient() -> None:
@@ -309,7 +311,9 @@ def test_a_player_takes_the_likeliest_legal_move_of_its_own_seats(encoder) -> No
     player.begin(arena, seats)
     player.act(arena, seats, moves)
     assert (moves.flatten()[::2] == -1).all(), "moves of others are left alone"
-    logits = actor(arena.observe(encoder).flatten(0, 1)[seats.long()])
+    rows = arena.observe(encoder).flatten(0, 1)[seats.long()]
+    in_frames = torch.from_numpy(FORTH)[described.frames(rows).long()]
+    logits = actor(rows).gather(-1, in_frames)  # of the moves on the board
     directions = arena.state[:, DIRECTION : DIRECTION + SNAKES].flatten()[seats.long()].tolist()
     for logit, direction, move in zip(logits.tolist(), directions, moves.flatten()[1::2].tolist(), strict=True):
         assert move == max((m for m in range(4) if m != direction ^ 1), key=lambda m: logit[m])
