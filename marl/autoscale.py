@@ -12,11 +12,11 @@ from marl.wording import count
 from opponents.scheduler import EPISODES
 
 # What learns best per second: measured on two Neoverse-N1 cores and on one H200.
-CPU = {"encoder": "features", "body": (128, 128), "matches": 256}
+CPU = {"encoder": "turned", "body": (128, 128), "matches": 256}
 GPU = {"encoder": "planes", "body": (512, 256), "matches": 4096}
 CPU_DDPG = {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 GPU_DDPG = {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
-CPU_PPO = {"encoder": "turned", "matches": 512, "batch_size": 3072, "lr": 3e-3, "max_episodes": 100_000}
+CPU_PPO = {"matches": 512, "batch_size": 3072, "lr": 3e-3, "max_episodes": 100_000}
 GPU_PPO = {"batch_size": 65536, "lr": 2e-3, "matches": 8192}
 PPO_TURNS = 16  # between updates
 EVEN = 0.02  # with an encoder that holds the board in a frame

@@ -47,7 +47,7 @@ def chosen(config: TrainConfig) -> dict:
     return found | {name: getattr(config.ppo if of_ppo else config.ddpg, name) for name in names}
 
 
-SMALL = {"encoder": "features", "body": (128, 128), "matches": 256, "precision": "fp32"}
+SMALL = {"encoder": "turned", "body": (128, 128), "matches": 256, "precision": "fp32"}
 SMALL |= {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 LARGE = {"encoder": "planes", "body": (512, 256), "matches": 4096, "precision": "bf16"}
 LARGE |= {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
@@ -70,7 +70,6 @@ def test_what_auto_means(device, expected) -> None:
 )
 def test_what_auto_means_for_ppo(device, world, expected, algo) -> None:
     usual = {name: (SMALL if device is CPU else LARGE)[name] for name in ("encoder", "body", "precision")}
-    usual |= {"encoder": "turned"} if device is CPU else {}
     config = resolve(TrainConfig(algo=algo), device, world=world)
     assert chosen(config) == usual | expected
     assert config.schedule.max_episodes == (100_000 if device is CPU else 50_000)
