@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from arena.errors import ArenaError
+from arena.frames import STEPS
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, TEAM, TURNS, UP
 
 CELL_MIN, CELL_MAX = 12, 96  # pixels: below, the numbers on top do not fit
@@ -27,7 +28,6 @@ TAIL_SHADE = 0.62  # brightness of a tail, compared with the head
 MARKS = ((0.0, 0.0), (0.11, 0.0), (0.19, 0.11))
 MARK_ALPHA = 0.45
 
-STEPS = {UP: (-1, 0), DOWN: (1, 0), LEFT: (0, -1), RIGHT: (0, 1)}
 ARROWS = {UP: "^", DOWN: "v", LEFT: "<", RIGHT: ">"}
 LETTERS = "ABCDEF"
 ANSI_COLOURS = (214, 208, 196, 117, 33, 99)  # of the 256, the nearest to SNAKE_COLOURS

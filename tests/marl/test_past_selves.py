@@ -213,7 +213,7 @@ def test_the_team_meets_itself_and_learns_on_one_side_or_both(both, tmp_path) ->
 
 def test_where_the_team_learns_on_one_side_the_other_plays_as_well(tmp_path) -> None:
     """Not a copy of the network: as soon as it has changed, the other side plays what it now thinks best."""
-    trainer = a_trainer(tmp_path, "--self_play", "1", "--no-learn_both_sides")
+    trainer = a_trainer(tmp_path, "--self_play", "1", "--no-learn_both_sides", "--encoder", "features")
     rollout, head = trainer.rollout, trainer.learner.raw_actor.tail.head
     rollout.start(trainer.learner.act)
     seats = rollout.alone.long()

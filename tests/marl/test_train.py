@@ -345,8 +345,9 @@ def test_max_minutes_ends_a_run_in_good_order(tmp_path) -> None:
 
 
 def test_a_run_that_ends_by_time_is_evaluated_once_at_its_end(tmp_path) -> None:
-    times = ["--max_episodes", "1000000", "--max_minutes", "0.01", "--eval_interval", "1"]  # due after every cycle
-    done = here(*TINY, "--runs_dir", tmp_path, *times)
+    times = ["--max_episodes", "1000000", "--max_minutes", "0.01"]
+    due = ["--turns", "50", "--eval_interval", "1"]  # after every cycle: in so many turns some matches end
+    done = here(*TINY, "--runs_dir", tmp_path, *times, *due)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (the_run(tmp_path) / "metrics.jsonl").read_text().splitlines()]
     evaluated = [line["step"] for line in lines if "eval/points" in line]
