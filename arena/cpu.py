@@ -73,6 +73,7 @@ def features_parallel(state, seats, out):
         features_serial(state, seats[p], out[p])
 
 
+# A loop of its own, though it is the same but for one word: compiling both takes twice as long, and most need only one.
 @njit
 def turned_serial(state, seats, out):
     last = -1

@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from arena.jit import njit, njit_inline
+from arena.jit import njit
 from arena.rules import DOWN, LEFT, RIGHT, UP
 
 FRAMES = 8
@@ -25,10 +25,10 @@ def _seen(frame, rows, columns):
     return sign * ahead, sign * aside * (1 - 2 * (frame >> 2))
 
 
-seen = njit_inline(_seen)
+seen = njit(_seen)
 
 
-@njit_inline
+@njit
 def unseen(frame, rows, columns):
     """The other way round: where on the board something is that is seen so many rows and columns away in a frame."""
     sign = 1 - 2 * (frame & 1)

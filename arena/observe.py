@@ -103,7 +103,7 @@ def order(a, b):
     return min(a, b), max(a, b)
 
 
-@njit_inline
+@njit
 def wait(match, row, column, frame, rows, columns):
     """Turns until the cell is free that is seen so many rows and columns away, capped; 0 if it is free now."""
     rows, columns = unseen(frame, rows, columns)
@@ -136,21 +136,21 @@ def signed(byte):
     return (byte ^ 128) - 128
 
 
-@njit_inline
+@njit
 def way(frame, rows, columns, i):
     """Rows and columns to the thing in lane i as seen in the frame: two bytes."""
     ahead, aside = seen(frame, signed(lane(rows, i)), signed(lane(columns, i)))
     return ahead & 255 | (aside & 255) << 8
 
 
-@njit_inline
+@njit
 def bean_entry(frame, own, rows, columns, lead_foe, lead_mate, i):
     """A bean as a sortable number: distance, then the four bytes that the vector shows of it."""
     leads = lane(lead_foe, i) << 16 | lane(lead_mate, i) << 24
     return lane(own, i) << 32 | way(frame, rows, columns, i) | leads
 
 
-@njit_inline
+@njit
 def steps_in(frame):
     """Two signed bytes (rows, columns) for each of the four directions, as seen in the frame."""
     up, down = STEP_BYTES >> 16 * forth(frame, UP) & 0xFFFF, STEP_BYTES >> 16 * forth(frame, DOWN) & 0xFFFF
@@ -158,14 +158,14 @@ def steps_in(frame):
     return up | down << 16 | left << 32 | right << 48
 
 
-@njit_inline
+@njit
 def head_entry(match, frame, steps, lengths, far, rows, columns, i):
     """Another snake as a sortable number: distance, then the five bytes that the vector shows of it."""
     direction = (steps >> 16 * int(match[DIRECTION + i])) & 0xFFFF
     return lane(far, i) << 40 | way(frame, rows, columns, i) | lane(lengths, i) << 16 | direction << 24
 
 
-@njit_inline
+@njit
 def in_frame(frame, near):
     """A byte for each move, and another four bytes further up, for the moves of the frame."""
     ahead, behind = near >> 8 * back(frame, UP) & EACH, near >> 8 * back(frame, DOWN) & EACH
