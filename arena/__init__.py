@@ -7,9 +7,9 @@ from arena.jidi import jidi_observation
 from arena.rules import RULES_VERSION
 
 if TYPE_CHECKING:
+    from arena.backends.tensors import Events
     from arena.batch import BatchArena
     from arena.environment import AECEnv, ParallelEnv
-    from arena.memory import Events
 
 __all__ = ["RULES_VERSION", "ArenaError", "BatchArena", "Events", "env", "jidi_observation", "parallel_env"]
 

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from arena import cpu, match_dict
+from arena import match_dict
+from arena.backends import cpu
+from arena.backends.tensors import Events, Memory
+from arena.encoders.observe import ENCODERS, Encoder
 from arena.errors import ArenaError
 from arena.jit import announced
-from arena.memory import Events, Memory
-from arena.observe import ENCODERS, Encoder
 from arena.rules import MATCH_BYTES, OVER, SNAKES
 
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
@@ -47,7 +48,7 @@ class BatchArena:
         self.device = _checked_device(device)
         self._check_memory()
         if self.device.type == "cuda":
-            from arena.cuda import CudaLoops
+            from arena.backends.cuda import CudaLoops
 
             self._loops: Any = CudaLoops(self.device)
         else:

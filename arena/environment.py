@@ -17,7 +17,8 @@ from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils.conversions import parallel_to_aec_wrapper
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
-from arena import cpu, match_dict
+from arena import match_dict
+from arena.backends import cpu
 from arena.batch import board_encoder
 from arena.errors import ArenaError
 from arena.jit import announced, njit

@@ -1,68 +1,129 @@
-"""How the project's Numba functions are compiled and where the machine code is kept.
+"""How the project's Numba functions are compiled, and where the machine code is kept.
 
-Numba's own cache watches the file a function stands in, not the files of the functions it calls: after an edit of
-rules.py the loops in cpu.py would go on playing by the old rules. So the cache folder is named after the text of all
-our sources; another text is another folder.
+Numba's own cache watches the file a function stands in, not the files of the functions and constants that it uses:
+after an edit of rules.py the loops in cpu.py would go on playing by the old rules. So every source file has a cache
+folder of its own, named after the text of that file and of all files of ours that it imports, directly or not.
+An edit compiles again what depends on the edited file, and nothing else.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numba
 
-# The folders whose compiled functions call each other.
+ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("arena", "opponents", "marl")
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|.+)|import[ \t]+(.+))$", re.MULTILINE)
 _ANNOUNCE_AFTER = 2.0  # seconds: loading from the cache takes less, compiling more
 
 
-def _cache_folder() -> Path:
-    root = Path(__file__).resolve().parent.parent
+@cache
+def _file_of(module: str) -> Path | None:
+    """The source of one of our modules or packages; None for anything else."""
+    if module.partition(".")[0] not in _PACKAGES:
+        return None
+    path = ROOT / module.replace(".", "/")
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+@cache
+def _imported(file: Path) -> frozenset[Path]:
+    """Our files that a file names in an import, wherever it stands in it."""
+    found = set()
+    for base, names, plain in _IMPORT.findall(file.read_text()):
+        words = re.findall(r"[\w.]+", re.sub(r"#.*|\bas\s+\w+", "", names or plain))
+        found |= {_file_of(f"{base}.{word}" if base else word) for word in words} | {_file_of(base)}
+    return frozenset(path for path in found if path is not None)
+
+
+@cache
+def _digest(files: frozenset[Path]) -> str:
+    """A hash of the files and of everything of ours that they import."""
+    everything, rest = set(files), list(files)
+    while rest:
+        new = _imported(rest.pop()) - everything
+        everything |= new
+        rest += new
     digest = hashlib.sha256()
-    for package in _PACKAGES:
-        for source in sorted((root / package).glob("*.py")):
-            text = source.read_bytes()
-            if b"njit" in text:
-                digest.update(source.name.encode() + text)
-    parent = root / "arena" / "__pycache__"
-    try:
-        parent.mkdir(exist_ok=True)
-        writable = os.access(parent, os.W_OK)
-    except OSError:
-        writable = False
-    if not writable:
-        parent = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "snakes_3v3"
-    return parent / f"numba-{digest.hexdigest()[:16]}"
+    for path in sorted(everything):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
 
 
-def _choose_cache() -> None:
+@cache
+def cache_folder() -> Path:
+    """Where the folders of all files go: beside the sources if that can be written to."""
     if "NUMBA_CACHE_DIR" in os.environ:  # the user's choice stands
-        return
-    folder = _cache_folder()
-    for old in folder.parent.glob("numba-*"):
-        if old != folder:
+        return Path(os.environ["NUMBA_CACHE_DIR"])
+    own = ROOT / "arena" / "__pycache__"
+    try:
+        own.mkdir(exist_ok=True)
+        if os.access(own, os.W_OK):
+            return own
+    except OSError:
+        pass
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "snakes_3v3"
+
+
+@cache
+def _folder_of(files: tuple[Path, ...]) -> str:
+    """The folder of functions that stand in the first of these files and call some in the others."""
+    parent, name = cache_folder(), "+".join(file.stem for file in files)
+    folder = parent / f"numba-{name}-{_digest(frozenset(files))}"
+    if not folder.exists() and parent.parent.parent == ROOT:  # any other parent may serve other versions as well
+        for old in parent.glob(f"numba-{name}-*"):
             shutil.rmtree(old, ignore_errors=True)
-    numba.config.CACHE_DIR = str(folder)
+    return str(folder)
 
 
-_choose_cache()
+def cached(compile: Callable[[Callable], Any], function: Callable, *callees: Callable) -> Any:
+    """compile(function), where `compile` is a Numba decorator, with the machine code kept where it belongs.
+
+    `callees` are functions that a generated loop calls and that its own file does not import.
+    """
+    sources = [getattr(each, "py_func", each).__code__.co_filename for each in (function, *callees)]
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = _folder_of(tuple(dict.fromkeys(Path(source).resolve() for source in sources)))
+    try:
+        return compile(function)
+    finally:
+        numba.config.CACHE_DIR = before
+
 
 # Without reference counting of array views (_nrt) the batch step is 2.5 times faster: nothing here allocates.
 _OPTIONS = {"cache": True, "error_model": "numpy", "_nrt": False, "nogil": True}
-njit = numba.njit(**_OPTIONS)
-njit_inline = numba.njit(**_OPTIONS, inline="always")
-njit_parallel = numba.njit(**(_OPTIONS | {"parallel": True, "_nrt": True}))
+_SERIAL, _INLINE = numba.njit(**_OPTIONS), numba.njit(**_OPTIONS, inline="always")
+_PARALLEL = numba.njit(**(_OPTIONS | {"parallel": True, "_nrt": True}))
+
+
+def njit(function: Callable, *callees: Callable) -> Any:
+    """A compiled function."""
+    return cached(_SERIAL, function, *callees)
+
+
+def njit_inline(function: Callable) -> Any:
+    """A compiled function whose text is put in place of every call."""
+    return cached(_INLINE, function)
+
+
+def njit_parallel(function: Callable, *callees: Callable) -> Any:
+    """A compiled function whose `prange` loops run on all cores."""
+    return cached(_PARALLEL, function, *callees)
 
 
 @contextmanager
 def announced(what: str) -> Iterator[None]:
     """Say what is going on if this takes longer than a load from the cache would: the first run compiles."""
-    line = f"snakes: compiling {what} (once; kept in {numba.config.CACHE_DIR or '__pycache__'}) ..."
+    line = f"snakes: compiling {what} (once; kept in {cache_folder()}) ..."
     timer = threading.Timer(_ANNOUNCE_AFTER, lambda: print(line, file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()

@@ -18,15 +18,27 @@ from marl.errors import UserError
 
 # name: (module, what it does)
 COMMANDS = {
-    "train": ("marl.train", "Train a team under a curriculum of opponents, in one process or many ranks."),
-    "bench": ("marl.bench", "Measure the speed of the arena, of the opponents and of training on this machine."),
-    "demo": ("marl.demo", "Play one match between two teams and print the board as text."),
-    "doctor": ("marl.doctor", "Check this machine (packages, game, ranks, disk), or a saved run or checkpoint."),
-    "eval": ("marl.evaluate", "Play matches between two players and tell who is better, and how sure that is."),
-    "export": ("marl.export", "Write a policy as a competition submission, ONNX, safetensors, or a page to play in."),
-    "league": ("marl.league", "Let all players meet all others: points, ratings, a picture."),
-    "replay": ("marl.replay", "Show recorded matches: in a window, in the terminal, or as HTML, GIF, MP4 or PNG."),
-    "play": ("marl.play", "Watch two players in a window, play yourself, or look on while a team is trained."),
+    "train": ("marl.commands.train", "Train a team under a curriculum of opponents, in one process or many ranks."),
+    "bench": (
+        "marl.bench.command",
+        "Measure how fast arena, opponents and training run on this machine.",
+    ),
+    "demo": ("marl.commands.demo", "Play one match between two teams and print the board as text."),
+    "doctor": (
+        "marl.doctor.command",
+        "Check this machine (packages, game, ranks, disk), or a run or checkpoint.",
+    ),
+    "eval": ("marl.commands.eval", "Play matches between two players and tell who is better, and how sure that is."),
+    "export": (
+        "marl.export.command",
+        "Write a policy as a competition submission, ONNX, safetensors, or a web page.",
+    ),
+    "league": ("marl.commands.league", "Let all players meet all others: points, ratings, a picture."),
+    "replay": (
+        "marl.commands.replay",
+        "Show recorded matches: in a window, a terminal, or as HTML, GIF, MP4 or PNG.",
+    ),
+    "play": ("marl.commands.play", "Watch two players in a window, play yourself, or look on while a team is trained."),
 }
 
 

@@ -13,7 +13,7 @@ import torch
 from numba import prange
 
 from arena import BatchArena
-from arena.cpu import pays_to_share
+from arena.backends.cpu import pays_to_share
 from arena.jit import announced, njit, njit_parallel
 from arena.rng import SLOT_NOISE, draw
 from arena.rules import SNAKES, TURN
@@ -75,15 +75,15 @@ def _copy(template: FunctionType, name: str, **names: Any) -> FunctionType:
 @cache
 def _cpu_loops(function: Callable[..., int]) -> tuple[Callable, Callable]:
     name = function.__name__
-    one = njit(_copy(serial, name, decide=function))
-    return one, njit_parallel(_copy(parallel, name, serial=one))
+    one = njit(_copy(serial, name, decide=function), function)
+    return one, njit_parallel(_copy(parallel, name, serial=one), function)
 
 
 @cache
 def _cuda_kernel(function: Callable[..., int]) -> Any:
-    from arena.cuda import cuda
+    from arena.backends.numba_cuda import cuda, cuda_kernel
 
-    return cuda.jit(cache=True)(_copy(kernel, function.__name__, decide=function, cuda=cuda))
+    return cuda_kernel(_copy(kernel, function.__name__, decide=function, cuda=cuda), function)
 
 
 _called: set[tuple[Callable, str]] = set()
@@ -107,7 +107,7 @@ def bind(
         which = torch.full((arena.matches,), mine, dtype=torch.uint8, device=arena.device)
     arrays: tuple = (arena.state, arena.keys, seats, which)
     if arena.device.type == "cuda":
-        from arena.cuda import launch
+        from arena.backends.cuda import launch
 
         loop = partial(launch, _cuda_kernel(function), len(seats), arena.device)
     else:

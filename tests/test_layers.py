@@ -17,12 +17,10 @@ AT_HOME = {
     "pygame": {path.as_posix() for path in FILES if path.match("arena/render/window*.py")},
     "pettingzoo": {"arena/environment.py"},
     "gymnasium": {"arena/environment.py"},
-    "torch.distributed": {
-        f"marl/{name}.py" for name in ("agent", "distributed", "launch", "meeting", "rendezvous", "roll_call")
-    },
-    "pynvml": {"marl/metrics.py"},
-    "tensorboard": {"marl/metrics.py"},
-    "torch.utils.tensorboard": {"marl/metrics.py"},
+    "torch.distributed": {path.as_posix() for path in FILES if path.parts[:2] == ("marl", "ranks")},
+    "pynvml": {"marl/training/metrics.py"},
+    "tensorboard": {"marl/training/metrics.py"},
+    "torch.utils.tensorboard": {"marl/training/metrics.py"},
 }
 
 
@@ -88,6 +86,6 @@ def loaded_by_arena() -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("package", ["pettingzoo", "gymnasium", "pygame", "opponents", "marl", "arena.cuda"])
+@pytest.mark.parametrize("package", ["pettingzoo", "gymnasium", "pygame", "opponents", "marl", "arena.backends.cuda"])
 def test_importing_the_arena_does_not_load(package, loaded_by_arena) -> None:
     assert package not in loaded_by_arena

@@ -11,7 +11,7 @@ import pytest
 import slurm_cluster
 from processes import processes_with, wait_until
 
-from marl import checkpoint
+from marl.storage import checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from arena.encoders.orientation import STEPS
 from arena.errors import ArenaError
-from arena.frames import STEPS
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, TEAM, TURNS, UP
 
 CELL_MIN, CELL_MAX = 12, 96  # pixels: below, the numbers on top do not fit

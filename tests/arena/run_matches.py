@@ -45,8 +45,8 @@ def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
     numba.cuda.as_cuda_array = (
         None  # the simulator has none; the arena may name it at import, the kernels do not use it
     )
-    from arena import cuda
-    from arena.observe import ENCODERS
+    from arena.backends import cuda
+    from arena.encoders.observe import ENCODERS
     from arena.rules import MATCH_BYTES, OVER, SNAKES
 
     def launch(kernel, threads: int, *arguments) -> None:

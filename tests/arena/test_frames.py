@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from arena.frames import BACK, FORTH, FRAMES, back, forth, seen, unseen
+from arena.encoders.orientation import BACK, FORTH, FRAMES, back, forth, seen, unseen
 from arena.rules import DOWN, LEFT, RIGHT, UP
 
 MOVES = (UP, DOWN, LEFT, RIGHT)

@@ -10,7 +10,7 @@ from movers import semi_greedy_moves
 from recorded import steps
 
 from arena import BatchArena
-from arena.observe import ENCODERS
+from arena.encoders.observe import ENCODERS
 from arena.rules import DOWN, LEFT, RIGHT, UP
 
 SEED = 31

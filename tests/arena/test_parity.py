@@ -7,8 +7,9 @@ import torch
 from movers import random_moves, semi_greedy_moves
 from run_matches import elsewhere, on_cpu
 
-from arena import BatchArena, cpu
-from arena.observe import ENCODERS
+from arena import BatchArena
+from arena.backends import cpu
+from arena.encoders.observe import ENCODERS
 
 SEED = 5
 

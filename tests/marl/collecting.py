@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import torch
 
 from arena.batch import encoder_named
-from arena.observe import Encoder
-from marl.config import RewardConfig
-from marl.line_up import LineUp
-from marl.place import Place
-from marl.precision import Precision
-from marl.replay_buffer import ReplayBuffer
-from marl.rollout import Rollout
+from arena.encoders.observe import Encoder
+from marl.compute.precision import Precision
+from marl.config.schema import RewardConfig
+from marl.learners.replay_buffer import ReplayBuffer
+from marl.rollout.assignment import LineUp
+from marl.rollout.frozen_seats import Place
+from marl.rollout.rollout import Rollout
 
 CPU = torch.device("cpu")
 

@@ -13,12 +13,12 @@ from command import ROOT
 
 from arena import BatchArena
 from arena.batch import encoder_named
-from arena.frames import FORTH
+from arena.encoders.orientation import FORTH
 from arena.jidi import jidi_observation
 from arena.rules import BEANS_MAX, SNAKES, TURNS
-from marl import checkpoint
-from marl.networks import Actor, Shape
-from marl.policy import PolicyPlayer, about, legal
+from marl.networks.networks import Actor, Shape
+from marl.networks.policy import PolicyPlayer, about, legal
+from marl.storage import checkpoint
 
 sys.path.append(str(ROOT / "tests" / "arena"))
 from recorded import steps

@@ -1,4 +1,4 @@
-"""marl.rank_probe with the fault that FAULT names."""
+"""marl.doctor.rank_probe with the fault that FAULT names."""
 
 import os
 import signal
@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-import marl
-from marl import rank_probe
+import marl.ranks
+from marl.doctor import rank_probe
 
 probe = rank_probe.probe
 
@@ -40,7 +40,7 @@ def gradients(group) -> dict:
 
 def killed(group) -> dict:
     """Rank 1 is gone."""
-    from marl import roll_call
+    from marl.ranks import roll_call
 
     roll_call.PATIENCE = 1.0
     if group.rank == 1:
@@ -57,7 +57,7 @@ def hang() -> None:
 
 if __name__ == "__main__":
     if os.environ["FAULT"] == "hang":
-        marl.distributed = SimpleNamespace(defaults_for_nccl=hang)  # and torch is not loaded
+        marl.ranks.distributed = SimpleNamespace(defaults_for_nccl=hang)  # and torch is not loaded
     else:
         rank_probe.probe = globals()[os.environ["FAULT"]]
     sys.exit(rank_probe.main(sys.argv[1:]))

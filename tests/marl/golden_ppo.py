@@ -16,9 +16,9 @@ import torch
 from collecting import WholeNumbers
 from ppo_rounds import a_ppo, batches_of, means
 
-from marl.config import RewardConfig
-from marl.networks import MOVES
-from marl.ppo_loops import ENTROPY, KL, POLICY, VALUE
+from marl.config.schema import RewardConfig
+from marl.networks.networks import MOVES
+from marl.rollout.ppo_loops import ENTROPY, KL, POLICY, VALUE
 
 FILE = Path(__file__).with_suffix(".json")
 ALGOS = ("ppo", "ppo_lstm")

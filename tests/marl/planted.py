@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-# Stages of a save: which function of marl.checkpoint begins it, and with which file.
+# Stages of a save: which function of marl.storage.checkpoint begins it, and with which file.
 STAGES = {
     "begin": ("_write", ".saving-*"),
     "middle": ("_write_file", "state.pt"),
@@ -42,7 +42,7 @@ def plant(fault: str) -> None:
 
 
 def _before_cycle(number: int, what: str) -> None:
-    from marl.trainer import Trainer
+    from marl.training.trainer import Trainer
 
     cycle, cycles = Trainer._cycle, []
 
@@ -59,7 +59,7 @@ def _before_cycle(number: int, what: str) -> None:
 
 
 def _in_save(stage: str, number: int) -> None:
-    from marl import checkpoint
+    from marl.storage import checkpoint
 
     name, file = STAGES[stage]
     function, calls = getattr(checkpoint, name), []
@@ -74,7 +74,7 @@ def _in_save(stage: str, number: int) -> None:
 
 
 def _spoil(first: int, last: int) -> None:
-    from marl.replay_buffer import Batch, Sampler
+    from marl.learners.replay_buffer import Batch, Sampler
 
     draw, draws = Sampler.draw, []
 
@@ -89,13 +89,13 @@ def _spoil(first: int, last: int) -> None:
 
 
 def _hurry(seconds: float) -> None:
-    from marl import roll_call
+    from marl.ranks import roll_call
 
     roll_call.PATIENCE = seconds
 
 
 def _meet_quickly(seconds: int) -> None:
-    from marl import rendezvous
+    from marl.ranks import rendezvous
 
     handler = rendezvous._Handler
     rendezvous.LAST_CALL = seconds

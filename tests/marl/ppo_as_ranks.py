@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from ppo_rounds import a_ppo, batches_of, begin, means, play, weights_of
 
-from marl.distributed import Ranks, Solo, start
-from marl.ppo import Ppo
-from marl.ppo_loops import KL
-from marl.rollout import Rollout
+from marl.learners.ppo import Ppo
+from marl.ranks.distributed import Ranks, Solo, start
+from marl.rollout.ppo_loops import KL
+from marl.rollout.rollout import Rollout
 
 SEED, MATCHES, TURNS = 11, 8, 12  # matches of all ranks together
 

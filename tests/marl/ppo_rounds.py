@@ -6,13 +6,13 @@ import torch
 from collecting import CPU
 
 from arena.batch import encoder_named
-from marl.config import NetworkConfig, PpoConfig, RewardConfig
-from marl.distributed import Ranks, Solo
-from marl.line_up import LineUp
-from marl.ppo import Ppo
-from marl.precision import Precision
-from marl.rollout import Rollout
-from marl.trajectories import Trajectories
+from marl.compute.precision import Precision
+from marl.config.schema import NetworkConfig, PpoConfig, RewardConfig
+from marl.learners.ppo import Ppo
+from marl.learners.rollout_buffer import Trajectories
+from marl.ranks.distributed import Ranks, Solo
+from marl.rollout.assignment import LineUp
+from marl.rollout.rollout import Rollout
 
 MIX = {"level0": 0.5, "level1": 0.5}
 _begun: dict[Any, dict[str, torch.Tensor]] = {}

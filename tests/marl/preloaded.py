@@ -7,8 +7,8 @@ import torch.distributed.launcher.api
 import torch.distributed.nn
 import torch.utils.tensorboard  # noqa: F401
 
-import marl.train_report
-import marl.trainer  # noqa: F401
+import marl.training.report
+import marl.training.trainer  # noqa: F401
 from arena import BatchArena
 from opponents.match import play
 

@@ -79,7 +79,7 @@ def together() -> None:
     assert torch.equal(group.mean_(turned), torch.tensor([[0.0, 4.0], [2.0, 6.0]])), turned
     group.barrier("the end")
 
-    from marl.distributed import OutOfSync
+    from marl.ranks.distributed import OutOfSync
 
     if group.rank == 1:
         with torch.no_grad():
@@ -105,7 +105,7 @@ def train_until_lost() -> None:
     """Updates for ever; in the fifth, the rank and the deed that LOSE says: kill:1, stop:0, nap:1, raise:1."""
     import torch
 
-    from marl import distributed, roll_call
+    from marl.ranks import distributed, roll_call
 
     deed, victim = os.environ["LOSE"].split(":")
     group = start()
@@ -191,8 +191,8 @@ def say(*words: str) -> None:
 def start():
     import torch
 
-    from marl import distributed
     from marl.errors import UserError
+    from marl.ranks import distributed
 
     torch.set_num_threads(1)
     try:
@@ -219,7 +219,7 @@ def groups(folder: str, description: str) -> None:
     import torch._dynamo
     import torch.distributed.nn  # noqa: F401
 
-    import marl.distributed  # noqa: F401
+    import marl.ranks.distributed  # noqa: F401
 
     specs = json.loads(description)
     with ExitStack() as held:  # all ports at once, so that they differ

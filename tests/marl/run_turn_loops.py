@@ -89,7 +89,7 @@ def run_all(given: dict[str, np.ndarray], call: Callable[..., None]) -> dict[str
 
 
 def on_cpu(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    from marl import ppo_loops, turn_loops
+    from marl.rollout import ppo_loops, turn_loops
 
     def call(loop: str, items: int, *arguments) -> None:
         (getattr(turn_loops, loop, None) or getattr(ppo_loops, loop))(*arguments)
@@ -102,7 +102,7 @@ def in_simulator(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     import numba.cuda
 
     numba.cuda.as_cuda_array = None  # the simulator has none; the arena may name it at import
-    from marl import turn_kernels
+    from marl.rollout import turn_kernels
 
     def call(loop: str, items: int, *arguments) -> None:
         getattr(turn_kernels, loop)[(items + 3) // 4, 4](*arguments)

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 from collecting import CPU, a_rollout
 
-from marl.config import DdpgConfig, NetworkConfig
-from marl.ddpg import Ddpg
-from marl.distributed import Solo
-from marl.precision import Precision
+from marl.compute.precision import Precision
+from marl.config.schema import DdpgConfig, NetworkConfig
+from marl.learners.ddpg import Ddpg
+from marl.ranks.distributed import Solo
 
 
 def resident() -> int:

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from arena.rules import TEAM
-from marl import autoscale
-from marl.autoscale import resolve
-from marl.config import (
+from marl.config import autoscale
+from marl.config.autoscale import resolve
+from marl.config.schema import (
     MODEL_SIZES,
     DdpgConfig,
     DistributedConfig,

@@ -6,7 +6,7 @@ import pytest
 from command import assert_one_line
 from training import alone
 
-from marl import bench
+from marl.bench import command
 
 
 def test_json_has_every_row():
@@ -55,8 +55,8 @@ def test_the_best_window_counts(monkeypatch):
     def turns(count):
         clock[0] += next(costs)
 
-    monkeypatch.setattr(bench.time, "perf_counter", lambda: clock[0])
-    assert bench.best_rate(turns, 10, seconds=1.0) == 10 / 1.0
+    monkeypatch.setattr(command.time, "perf_counter", lambda: clock[0])
+    assert command.best_rate(turns, 10, seconds=1.0) == 10 / 1.0
 
 
 def test_windows_grow_to_their_share_of_the_time(monkeypatch):
@@ -66,7 +66,7 @@ def test_windows_grow_to_their_share_of_the_time(monkeypatch):
         counts.append(count)
         clock[0] += count * 1e-3
 
-    monkeypatch.setattr(bench.time, "perf_counter", lambda: clock[0])
-    assert bench.best_rate(turns, 20, seconds=1.0) == pytest.approx(1000)
+    monkeypatch.setattr(command.time, "perf_counter", lambda: clock[0])
+    assert command.best_rate(turns, 20, seconds=1.0) == pytest.approx(1000)
     assert all(count % 20 == 0 for count in counts)
-    assert counts[-bench.WINDOWS + 1 :] == [200] * (bench.WINDOWS - 1)
+    assert counts[-command.WINDOWS + 1 :] == [200] * (command.WINDOWS - 1)

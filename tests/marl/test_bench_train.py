@@ -8,7 +8,8 @@ import torch
 from command import assert_one_line
 from training import alone
 
-from marl import bench, bench_train, cli
+from marl import cli
+from marl.bench import command, training
 
 SMALL = ["--device", "cpu", "--matches", "16", "--turns", "2", "--updates", "2", "--body", "8", "--batch_size", "24",
          "--buffer_size", "960", "--warmup_turns", "8"]  # fmt: skip
@@ -31,7 +32,7 @@ class FakeEvent:
 def process_as_before(monkeypatch):
     """A bench is meant to have its process for itself."""
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", torch.backends.mkldnn.enabled)
-    monkeypatch.setattr(bench_train.distributed, "defaults_for_nccl", dict)
+    monkeypatch.setattr(training.distributed, "defaults_for_nccl", dict)
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def without_gpu(monkeypatch):
 
 
 def bench_of(*words, against=None):
-    return bench_train.TrainBench([*SMALL, *words], against, 0.02)
+    return training.TrainBench([*SMALL, *words], against, 0.02)
 
 
 def test_json():
@@ -69,7 +70,7 @@ def test_table_names_machine_opponents_and_every_part(capsys):
     assert printed.startswith("CPU: ")
     assert "against level0 50%, level1 50%" in printed
     rows = [line.split()[0] for line in printed.splitlines() if "%" in line and "against" not in line]
-    assert rows == [*bench_train.PARTS]
+    assert rows == [*training.PARTS]
 
 
 # Both sides learn in a part of the matches, past selves play in another.
@@ -81,7 +82,7 @@ PPO = ["--algo", "ppo", "--update_interval", "32", "--epochs", "1", "--batch_siz
 @pytest.mark.parametrize("words", [[], PPO], ids=["ddpg", "ppo"])
 def test_shares_add_up_to_the_whole(watch, words, without_gpu, monkeypatch):
     if watch == "events":
-        monkeypatch.setattr(bench_train, "_Clock", lambda: bench_train._Events(torch.device("cpu"), True))
+        monkeypatch.setattr(training, "_Clock", lambda: training._Events(torch.device("cpu"), True))
     report = bench_of(*words).report()
     split = report["split"]
     assert (report["turns"], report["updates"]) == (2, 3 if words else 2)  # 2 turns of 20 teams, of 3 snakes
@@ -110,7 +111,7 @@ def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, words, with
     if watch == "events":
         watched._graphs = True
         watched._trainer.rollout._may_be_met = lambda i: True  # as on a GPU
-    watched._put_behind(bench_train._Events(torch.device("cpu"), True) if watch == "events" else bench_train._Clock())
+    watched._put_behind(training._Events(torch.device("cpu"), True) if watch == "events" else training._Clock())
     plain, watched = plain._trainer, watched._trainer
     for _ in range(15):
         plain._cycle()
@@ -149,7 +150,7 @@ def test_measured_is_a_full_buffer_and_nobody_but_the_mix():
     ],
 )
 def test_words_that_go_on_to_the_configuration(words, own, others):
-    assert bench.set_aside(words.split()) == (own.split(), others.split())
+    assert command.set_aside(words.split()) == (own.split(), others.split())
 
 
 @pytest.mark.parametrize(

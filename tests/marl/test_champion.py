@@ -5,8 +5,8 @@ import json
 import pytest
 from command import ROOT
 
-from marl.config import read_config
-from marl.saved_player import load_player
+from marl.config.schema import read_config
+from marl.storage.saved_player import load_player
 from opponents.match import play
 from opponents.players import champion, find, listing
 

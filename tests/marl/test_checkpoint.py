@@ -19,9 +19,9 @@ import pytest
 import torch
 
 from arena.rules import RULES_VERSION
-from marl import checkpoint
-from marl.checkpoint import CheckpointError, in_run, load, load_newest, mark_best, prune, resolve, save, usable
 from marl.errors import UserError
+from marl.storage import checkpoint
+from marl.storage.checkpoint import CheckpointError, in_run, load, load_newest, mark_best, prune, resolve, save, usable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ABOUT = {"world_size": 2, "encoder": "features", "encoder_version": 1}

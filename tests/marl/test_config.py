@@ -1,11 +1,11 @@
-"""marl.config: what a training run can be told, and what it is told is wrong."""
+"""marl.config.schema: what a training run can be told, and what it is told is wrong."""
 
 import pytest
 import yaml
 
 from arena.errors import ArenaError
-from marl import config_reader
-from marl.config import CONFIG_VERSION, WHERE_FROM, TrainConfig, read_config
+from marl.config import reader
+from marl.config.schema import CONFIG_VERSION, WHERE_FROM, TrainConfig, read_config
 from marl.errors import UserError
 from opponents.scheduler import STRATEGIES
 
@@ -176,14 +176,14 @@ def test_a_configuration_comes_back_from_its_file(tmp_path) -> None:
     words += ["--algo", "ppo_lstm", "--kind", "cnn", "--channels", "8", "--preset", "win", "--clip", "0.3"]
     config = read_config(words)
     file = tmp_path / "config.yaml"
-    file.write_text(yaml.safe_dump(config_reader.to_dict(config)))
+    file.write_text(yaml.safe_dump(reader.to_dict(config)))
     assert read_config(["--config", str(file)]) == config
 
 
 def test_a_run_that_goes_on_takes_over_all_but_where_it_was_from(tmp_path) -> None:
     words = ["--tau", "0.3", "--matches", "8", "--device", "cpu", "--run_name", "x", "--runs_dir", "y"]
     file = tmp_path / "config.yaml"
-    file.write_text(yaml.safe_dump(config_reader.to_dict(read_config([*words, "--load_model"]))))
+    file.write_text(yaml.safe_dump(reader.to_dict(read_config([*words, "--load_model"]))))
     config = read_config(["--matches", "4"], file)
     assert (config.ddpg.tau, config.matches) == (0.3, 4)
     fresh = TrainConfig()
@@ -191,5 +191,5 @@ def test_a_run_that_goes_on_takes_over_all_but_where_it_was_from(tmp_path) -> No
 
 
 def test_every_field_says_what_it_is() -> None:
-    for option in config_reader.fields_of(TrainConfig):
+    for option in reader.fields_of(TrainConfig):
         assert option.help, option.path

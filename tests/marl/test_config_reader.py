@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import ArenaError
-from marl.config_reader import Layer, fields_of, from_dict, help_text, read, read_yaml, to_dict
+from marl.config.reader import Layer, fields_of, from_dict, help_text, read, read_yaml, to_dict
 from marl.errors import UserError
 from opponents.scheduler import ScheduleConfig
 
@@ -611,6 +611,6 @@ def test_help_names_every_option_once():
 
 
 def test_import_loads_neither_torch_nor_yaml():
-    code = "import sys, marl.config_reader; print({'torch', 'yaml', 'numpy', 'arena'} & {*sys.modules})"
+    code = "import sys, marl.config.reader; print({'torch', 'yaml', 'numpy', 'arena'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout == "set()\n", done.stderr

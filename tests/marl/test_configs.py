@@ -6,8 +6,8 @@ import yaml
 from command import ROOT
 from training import here, logged, the_run
 
-from marl import autoscale, config_reader
-from marl.config import read_config
+from marl.config import autoscale, reader
+from marl.config.schema import read_config
 
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 MOMENT = [
@@ -26,7 +26,7 @@ def test_every_configuration_runs(file, tmp_path) -> None:
     assert [line["step"] for line in logged(run)] == [4, 8]
     assert (run / "checkpoints" / "last").read_text() == "episode_8\n"
     written = yaml.safe_load((run / "config.yaml").read_text())
-    asked = config_reader.to_dict(read_config(["--config", str(file)]))
+    asked = reader.to_dict(read_config(["--config", str(file)]))
     for section in ("reward", "ddp"):
         assert written[section] == asked[section]
     assert written["schedule"]["strategy"] == asked["schedule"]["strategy"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from marl.console import Console, Quiet, duration, time_left
+from marl.training.console import Console, Quiet, duration, time_left
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 VALUES = {
@@ -27,7 +27,7 @@ VALUES = {
 }
 PROGRAM = f"""
 import sys
-from marl.console import Console
+from marl.training.console import Console
 with Console(200) as console:
     console.banner([("algo", "ddpg"), ("opponents", "curriculum [red]")])
     for episode in (50, 100):
@@ -192,7 +192,7 @@ def screen(seen: str) -> list[str]:
 
 def test_a_program_that_fails_gives_the_terminal_back():
     seen, _ = in_terminal(
-        "from marl.console import Console\n"
+        "from marl.training.console import Console\n"
         "try:\n"
         "    with Console(10) as console:\n"
         "        console.progress(1)\n"
@@ -205,7 +205,7 @@ def test_a_program_that_fails_gives_the_terminal_back():
 
 def test_errors_sent_to_a_file_do_not_go_to_the_terminal():
     seen, errors = in_terminal(
-        "import sys\nfrom marl.console import Console\n"
+        "import sys\nfrom marl.training.console import Console\n"
         "with Console(10) as console: console.progress(1); print('a warning', file=sys.stderr)"
     )
     assert errors == "a warning\n"

@@ -11,12 +11,12 @@ from collecting import CPU, WholeNumbers, a_buffer, a_rollout
 
 from arena.batch import encoder_named
 from arena.rules import TEAM
-from marl.branch import Branch
-from marl.config import DdpgConfig, NetworkConfig
-from marl.ddpg import Ddpg, turns_of
-from marl.distributed import Solo
-from marl.precision import Precision
-from marl.replay_buffer import Batch, ReplayBuffer
+from marl.compute.overlap import Branch
+from marl.compute.precision import Precision
+from marl.config.schema import DdpgConfig, NetworkConfig
+from marl.learners.ddpg import Ddpg, turns_of
+from marl.learners.replay_buffer import Batch, ReplayBuffer
+from marl.ranks.distributed import Solo
 
 SEED = 31
 BODY = NetworkConfig(body=(16, 12))

@@ -1,4 +1,4 @@
-"""marl.distributed: real gloo ranks on loopback, each a process of its own (see rank_programs.py)."""
+"""marl.ranks.distributed: real gloo ranks on loopback, each a process of its own (see rank_programs.py)."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from marl import distributed
 from marl.errors import UserError
-from marl.roll_call import EXIT_LOST_RANK
+from marl.ranks import distributed
+from marl.ranks.roll_call import EXIT_LOST_RANK
 
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
 GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

@@ -11,7 +11,8 @@ import pytest
 from command import snakes
 from training import here, started
 
-from marl import doctor, doctor_ranks, machine
+from marl import machine
+from marl.doctor import command, rank_check
 
 FAULTY = str(Path(__file__).with_name("faulty_ranks.py"))
 ALL_PACKAGES = {"python", *machine.PACKAGES, *machine.TRAINING_PACKAGES}
@@ -47,7 +48,7 @@ def test_json_report(tmp_path):
 
 @pytest.mark.needs_cuda
 def test_the_gpu_ends_the_same_matches():
-    assert doctor.checksum("cuda") == doctor.CHECKSUM
+    assert command.checksum("cuda") == command.CHECKSUM
 
 
 # --- this machine. Ranks and matches are left out.
@@ -57,8 +58,8 @@ def test_the_gpu_ends_the_same_matches():
 def report(monkeypatch, tmp_path):
     """Run doctor here with these flags; give its exit code and its report."""
     there = {"backend": "gloo", "train_ddp": 1, "round_trip": None}
-    monkeypatch.setattr(doctor_ranks, "examine", lambda backend: (dict(there), []))
-    monkeypatch.setattr(doctor, "checksum", lambda device: doctor.CHECKSUM)
+    monkeypatch.setattr(rank_check, "examine", lambda backend: (dict(there), []))
+    monkeypatch.setattr(command, "checksum", lambda device: command.CHECKSUM)
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
@@ -70,7 +71,7 @@ def report(monkeypatch, tmp_path):
 
 
 def test_a_wrong_game_fails(report, monkeypatch):
-    monkeypatch.setattr(doctor, "checksum", lambda device: "another")
+    monkeypatch.setattr(command, "checksum", lambda device: "another")
     code, found = report()
     assert code == 1
     assert not found["ok"]
@@ -79,11 +80,10 @@ def test_a_wrong_game_fails(report, monkeypatch):
 
 
 def test_a_cache_that_cannot_be_written_fails(report, monkeypatch, tmp_path):
-    import numba
-
     file = tmp_path / "file"
     file.write_text("")
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(file / "folder"))  # nobody can write there, not even root
+    # Nobody can write there, not even root.
+    monkeypatch.setattr("arena.jit.cache_folder", lambda: file / "folder")
     code, found = report()
     assert code == 1
     assert "NUMBA_CACHE_DIR" in failed(found)["fix"]
@@ -107,7 +107,7 @@ def test_a_missing_package_of_training_is_reported(report, monkeypatch, words):
 
 
 def test_text_says_what_failed_and_what_to_do(report, monkeypatch):
-    monkeypatch.setattr(doctor, "checksum", lambda device: "another")
+    monkeypatch.setattr(command, "checksum", lambda device: "another")
     result = here("doctor")
     assert result.returncode == 1
     lines = [line for line in result.stdout.splitlines() if line.startswith("FAILED")]
@@ -139,7 +139,7 @@ def test_a_run_folder_without_the_right_to_write_fails(report, tmp_path):
 def test_a_full_disk_fails_and_nothing_is_written(report, monkeypatch):
     full = shutil.disk_usage("/")._replace(free=5 * 2**20)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: full)
-    monkeypatch.setattr(doctor, "_write_speed", None)
+    monkeypatch.setattr(command, "_write_speed", None)
     code, found = report()
     assert code == 1
     assert "only 5 MiB" in failed(found)["detail"]
@@ -161,8 +161,8 @@ def test_a_backend_that_cannot_work_here_fails_in_one_line(monkeypatch, tmp_path
     import torch
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr(doctor_ranks, "_run", None)  # no rank is started
-    monkeypatch.setattr(doctor, "checksum", lambda device: doctor.CHECKSUM)
+    monkeypatch.setattr(rank_check, "_run", None)  # no rank is started
+    monkeypatch.setattr(command, "checksum", lambda device: command.CHECKSUM)
     result = here("doctor", "--backend", "nccl", "--runs_dir", tmp_path)
     assert result.returncode == 1
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("FAILED"))
@@ -172,8 +172,8 @@ def test_a_backend_that_cannot_work_here_fails_in_one_line(monkeypatch, tmp_path
 
 def test_a_number_of_ranks_that_is_none_fails(monkeypatch):
     monkeypatch.setenv("NPROC", "two")
-    monkeypatch.setattr(doctor_ranks, "_run", None)
-    _, (check,) = doctor_ranks.examine(None)
+    monkeypatch.setattr(rank_check, "_run", None)
+    _, (check,) = rank_check.examine(None)
     assert not check.ok
     assert "NPROC=two" in check.detail
 
@@ -190,8 +190,8 @@ def with_fault(monkeypatch):
 
     def run(fault):
         monkeypatch.setenv("FAULT", fault)
-        monkeypatch.setattr(doctor_ranks, "PROGRAM", (FAULTY,))
-        report, checks = doctor_ranks.examine("gloo")
+        monkeypatch.setattr(rank_check, "PROGRAM", (FAULTY,))
+        report, checks = rank_check.examine("gloo")
         return report, {check.name: check for check in checks}
 
     return run
@@ -218,11 +218,11 @@ def test_a_rank_that_is_killed_is_named(with_fault):
 
 
 def test_of_several_failures_the_cause_is_told():
-    lost, cause = doctor_ranks.End(3, "", "snakes: rank 1 of 2 stopped answering; start again"), "Traceback\nOSError: x"
-    assert doctor_ranks._problem([lost, doctor_ranks.End(1, "", cause)]) == "rank 1 of 2: OSError: x"
-    assert doctor_ranks._problem([lost, doctor_ranks.End(None, "", "")]) == "rank 1 of 2 stopped answering"
-    assert "was killed" in doctor_ranks._problem([doctor_ranks.End(0, "", ""), doctor_ranks.End(None, "", "")])
-    assert doctor_ranks._problem([doctor_ranks.End(0, "", "")]) is None
+    lost, cause = rank_check.End(3, "", "snakes: rank 1 of 2 stopped answering; start again"), "Traceback\nOSError: x"
+    assert rank_check._problem([lost, rank_check.End(1, "", cause)]) == "rank 1 of 2: OSError: x"
+    assert rank_check._problem([lost, rank_check.End(None, "", "")]) == "rank 1 of 2 stopped answering"
+    assert "was killed" in rank_check._problem([rank_check.End(0, "", ""), rank_check.End(None, "", "")])
+    assert rank_check._problem([rank_check.End(0, "", "")]) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a named pipe")
@@ -235,7 +235,7 @@ def test_ranks_end_with_a_doctor_that_is_killed(tmp_path):
         assert select.select([reader], [], [], 60)[0], "nothing came"
         return os.read(reader, 1)
 
-    words = f"from marl import doctor_ranks; doctor_ranks.PROGRAM = ({FAULTY!r},); doctor_ranks._run('gloo', 2)"
+    words = f"from marl.doctor import rank_check; rank_check.PROGRAM = ({FAULTY!r},); rank_check._run('gloo', 2)"
     with started(["-c", words], FAULT="hang", PIPE=str(pipe)) as process:
         assert read() + read() == b"!!"  # both ranks hold the pipe open
         process.kill()

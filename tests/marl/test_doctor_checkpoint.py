@@ -11,9 +11,10 @@ import torch
 from training import TINY, here, the_run
 
 from arena.batch import encoder_named
-from marl import checkpoint, policy
-from marl.checkpoint import MANIFEST, WEIGHTS
-from marl.networks import Actor, Shape
+from marl.networks import policy
+from marl.networks.networks import Actor, Shape
+from marl.storage import checkpoint
+from marl.storage.checkpoint import MANIFEST, WEIGHTS
 
 ENCODER = encoder_named("features")
 

@@ -11,8 +11,8 @@ import pytest
 from processes import wait_until
 from training import LIMIT, TINY, Forked, assert_goes_on, forked, logged, manifest, needs_proc, ranks_of, the_run
 
-from marl import begun, run_folder
-from marl.begun import Begun
+from marl.storage import relaunch, run_folder
+from marl.storage.relaunch import Begun
 
 FAST = "0:elastic:1 0:patience:1 1:patience:1"
 
@@ -106,32 +106,32 @@ def a_run(folder: Path, launchers: list[str], saves: int = 0, source: str | None
 
 
 def test_a_rank_finds_the_run_of_its_launcher_and_no_other(launched, tmp_path) -> None:
-    mine, (host, boot, pid, since) = begun.launcher(), begun.launcher().split(" ")
+    mine, (host, boot, pid, since) = relaunch.launcher(), relaunch.launcher().split(" ")
     strangers = [f"other {boot} {pid} {since}", f"{host} {boot} {pid}0 {since}", f"{host} {boot} {pid} {since}0"]
     (tmp_path / "empty").mkdir()
     others = [tmp_path / "empty", a_run(tmp_path / "other", strangers)]
-    assert begun.find(others, Group(None)) is None
+    assert relaunch.find(others, Group(None)) is None
     run = a_run(tmp_path / "run", [*strangers, mine], 3, "runs/before")
-    assert begun.find([*others, run], Group(None)) == Begun(run, 3, Path("runs/before"))
+    assert relaunch.find([*others, run], Group(None)) == Begun(run, 3, Path("runs/before"))
 
 
 def test_a_rank_that_has_just_come_is_told_by_another(launched, tmp_path) -> None:
     known = Begun(tmp_path / "run", 0, None, True)
-    assert begun.find([], Group(None, known)) == known
+    assert relaunch.find([], Group(None, known)) == known
 
 
 def test_without_a_launcher_nothing_is_looked_for(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
-    assert begun.launcher() is None
-    assert begun.find([a_run(tmp_path / "run", ["None"])], Group(None)) is None
-    assert begun.describe(tmp_path, None, None, [None, None]) is None
+    assert relaunch.launcher() is None
+    assert relaunch.find([a_run(tmp_path / "run", ["None"])], Group(None)) is None
+    assert relaunch.describe(tmp_path, None, None, [None, None]) is None
 
 
 def test_a_run_is_described_as_at_its_first_start(tmp_path) -> None:
     run, again = tmp_path / "run", Begun(tmp_path / "run", 3, Path("runs/before"), True)
-    assert begun.describe(run, run, again, ["b", "a", "b", None]) == {
+    assert relaunch.describe(run, run, again, ["b", "a", "b", None]) == {
         "launchers": ["a", "b"],
         "saves": 3,
         "source": "runs/before",
     }
-    assert begun.describe(run, None, None, ["a"]) == {"launchers": ["a"], "saves": 0, "source": None}
+    assert relaunch.describe(run, None, None, ["a"]) == {"launchers": ["a"], "saves": 0, "source": None}

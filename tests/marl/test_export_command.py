@@ -11,13 +11,13 @@ from exporting import BODIES, actor, games, player, rows, saved_run
 from training import here
 
 from arena.batch import encoder_named
-from arena.frames import BACK
+from arena.encoders.orientation import BACK
 from arena.rules import TURNS
-from marl.dense_layers import dense_layers, forward, widths
 from marl.errors import UserError
-from marl.networks import Shape, actor_of
-from marl.policy import DIRECTION_AT, PolicyPlayer
-from marl.snapshot import read
+from marl.export.dense_layers import dense_layers, forward, widths
+from marl.networks.networks import Shape, actor_of
+from marl.networks.policy import DIRECTION_AT, PolicyPlayer
+from marl.storage.snapshot import read
 
 ENCODERS = ("features", "turned", "planes")
 
@@ -75,7 +75,7 @@ def test_the_onnx_model_says_what_torch_says(exported) -> None:
 
 def test_the_onnx_model_of_a_policy_with_a_value_tells_it() -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    from marl.onnx_export import onnx_model
+    from marl.export.onnx import onnx_model
 
     who, seen = player("features", value=True), some_rows("features")
     session = onnxruntime.InferenceSession(onnx_model(dense_layers(who), who.encoder))

@@ -17,7 +17,7 @@ from exporting import TIE, Position, games, legal_logits, margins, player, rows,
 from training import here
 
 from arena.rules import SNAKES, TURNS
-from marl.saved_player import load_player
+from marl.storage.saved_player import load_player
 from opponents.match import play
 
 ENCODERS = ("features", "turned", "planes")
@@ -335,8 +335,8 @@ def test_nothing_random_and_nothing_global(exported) -> None:
 
 def test_a_value_is_left_out(tmp_path) -> None:
     """The fifth output of a policy that judges positions must never be taken for a move."""
-    from marl.dense_layers import dense_layers
-    from marl.jidi_export import submission_source
+    from marl.export.dense_layers import dense_layers
+    from marl.export.jidi import submission_source
 
     who = player("features", value=True)
     who.actor.tail.head.bias[4] = 1e6

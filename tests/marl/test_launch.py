@@ -1,4 +1,4 @@
-"""marl.launch: pure decisions as tables, and real launches of small rank programs."""
+"""marl.ranks.launch: pure decisions as tables, and real launches of small rank programs."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from marl.errors import UserError
-from marl.launch import _check_free, _check_not_loopback, _interface, _own_address, nodes_from, ranks_here
 from marl.machine import processor
+from marl.ranks.launch import _check_free, _check_not_loopback, _interface, _own_address, nodes_from, ranks_here
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
@@ -145,7 +145,7 @@ class Unplugged:
 
 
 def test_calls_to_a_store_that_does_not_answer_end() -> None:
-    from marl.rendezvous import BoundedStore
+    from marl.ranks.rendezvous import BoundedStore
 
     store = Unplugged()
     bounded = BoundedStore(store, 0.2)
@@ -203,7 +203,7 @@ LAUNCHES = {
 }
 LAUNCH_ALL = """
 import json, os, socket, sys
-from marl.launch import launch
+from marl.ranks.launch import launch
 for environment, words, program, settings in json.loads(sys.argv[2]):
     os.environ.update(environment)
     if settings.pop("port", None):
@@ -278,7 +278,7 @@ def test_a_dead_rank_is_started_again(launches) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_ends_the_ranks_with_term(number) -> None:
-    code = "import sys; from marl.launch import launch; sys.exit(launch([], 2, program=sys.argv[1:]))"
+    code = "import sys; from marl.ranks.launch import launch; sys.exit(launch([], 2, program=sys.argv[1:]))"
     process = launcher(code, str(PROGRAMS), "wait_for_term")
     assert [process.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
     process.send_signal(number)

@@ -7,7 +7,7 @@ import browser
 import pytest
 
 from marl.cli import main
-from marl.league_page import league_page
+from marl.commands.league_page import league_page
 from opponents.league import league
 
 EVIL = "<script>hacked = 1</script>"

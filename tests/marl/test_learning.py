@@ -13,11 +13,11 @@ import pytest
 import torch
 from collecting import CPU, a_rollout
 
-from marl.config import DdpgConfig, EvalConfig, NetworkConfig
-from marl.ddpg import Ddpg
-from marl.distributed import Solo
-from marl.evaluation import evaluate
-from marl.precision import Precision
+from marl.compute.precision import Precision
+from marl.config.schema import DdpgConfig, EvalConfig, NetworkConfig
+from marl.learners.ddpg import Ddpg
+from marl.ranks.distributed import Solo
+from marl.training.evaluation import evaluate
 from opponents.match import Results
 
 ROOT = Path(__file__).resolve().parents[2]

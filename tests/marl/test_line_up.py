@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marl.autoscale import resolve
-from marl.config import read_config
-from marl.learners import line_up_of
-from marl.line_up import LineUp, deal
-from marl.place import PLACES
+from marl.config.autoscale import resolve
+from marl.config.schema import read_config
+from marl.learners.factory import line_up_of
+from marl.rollout.assignment import LineUp, deal
+from marl.rollout.frozen_seats import PLACES
 from opponents.scheduler import Scheduler
 
 

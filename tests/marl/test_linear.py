@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from marl.linear import _Linear, linear
+from marl.compute.linear import _Linear, linear
 
 SEED = 12
 SHAPES = [(7, 5, 4), (24, 16, 8), (1, 3, 1)]  # rows, inputs, outputs

@@ -15,9 +15,9 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from marl import metrics
 from marl.errors import UserError
-from marl.metrics import Metrics, Silent, gpu_gauges
+from marl.training import metrics
+from marl.training.metrics import Metrics, Silent, gpu_gauges
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -188,7 +188,9 @@ def test_silent_has_the_same_methods_and_writes_nothing(tmp_path, monkeypatch):
 
 
 def test_importing_loads_neither_tensorboard_nor_torch():
-    program = "import sys, marl.metrics; sys.exit(any(name in sys.modules for name in ('tensorboard', 'torch')))"
+    program = (
+        "import sys, marl.training.metrics; sys.exit(any(name in sys.modules for name in ('tensorboard', 'torch')))"
+    )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0
 
 

@@ -9,10 +9,10 @@ from torch.nn import functional as F
 
 from arena import BatchArena
 from arena.batch import encoder_named
-from arena.frames import FORTH
-from arena.observe import PLANES
+from arena.encoders.observe import PLANES
+from arena.encoders.orientation import FORTH
 from arena.rules import COLUMNS, DIRECTION, ROWS, SNAKES
-from marl.networks import (
+from marl.networks.networks import (
     Actor,
     Critic,
     Critics,
@@ -23,7 +23,7 @@ from marl.networks import (
     actor_of,
     value_of,
 )
-from marl.policy import BARRED, PolicyPlayer, about, actor_from, legal
+from marl.networks.policy import BARRED, PolicyPlayer, about, actor_from, legal
 from opponents.match import play
 
 SEED = 7

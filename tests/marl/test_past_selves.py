@@ -11,17 +11,19 @@ import torch
 from training import TINY, here, logged, the_run
 
 from arena.rules import DIRECTION, SNAKES
-from marl import learners, past_selves, snapshot
-from marl.autoscale import resolve
-from marl.config import read_config
-from marl.console import Quiet
-from marl.distributed import Solo
+from marl.config.autoscale import resolve
+from marl.config.schema import read_config
 from marl.errors import UserError
-from marl.metrics import Silent
-from marl.past_selves import FOLDER, PastSelves, read_pool
-from marl.place import PLACES
-from marl.saved_player import load_player
-from marl.trainer import Trainer
+from marl.learners import factory
+from marl.ranks.distributed import Solo
+from marl.rollout.frozen_seats import PLACES
+from marl.storage import snapshot
+from marl.storage.saved_player import load_player
+from marl.training import past_selves
+from marl.training.console import Quiet
+from marl.training.metrics import Silent
+from marl.training.past_selves import FOLDER, PastSelves, read_pool
+from marl.training.trainer import Trainer
 from opponents.players import find
 from opponents.scheduler import LADDER
 
@@ -284,7 +286,7 @@ def runs(request, tmp_path_factory) -> Iterator[tuple[Path, Path]]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learners, "PLACES", places)
+        patch.setattr(factory, "PLACES", places)
         patch.setattr(past_selves, "STAY", 0)  # others play after every log line
         for folder, episodes in zip(folders, (WHOLE, PART), strict=True):
             train(*RUN, *words, "--runs_dir", folder, "--max_episodes", episodes)

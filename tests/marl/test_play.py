@@ -14,12 +14,12 @@ from command import ROOT, assert_one_line, snakes
 
 from arena.batch import BatchArena, encoder_named
 from arena.replay import Replay, read
-from marl import checkpoint
+from marl.commands.latest_snapshot import Trainee
+from marl.commands.live_match import KEPT, LiveMatch, LiveMatches
 from marl.errors import UserError
-from marl.live_match import KEPT, LiveMatch, LiveMatches
-from marl.networks import Actor, Shape
-from marl.policy import about
-from marl.trainee import Trainee
+from marl.networks.networks import Actor, Shape
+from marl.networks.policy import about
+from marl.storage import checkpoint
 from opponents.match import play
 from opponents.players import find
 

@@ -28,9 +28,9 @@ from training import here
 from arena import BatchArena
 from arena.match_dict import to_dict
 from arena.rules import SNAKES, TURNS
-from marl.dense_layers import dense_layers
-from marl.play_page import play_page
-from marl.saved_player import load_player
+from marl.export.dense_layers import dense_layers
+from marl.export.play_page import play_page
+from marl.storage.saved_player import load_player
 from opponents.match import play
 
 pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "there is a browser")

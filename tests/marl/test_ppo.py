@@ -15,17 +15,17 @@ from command import assert_one_line
 from ppo_rounds import a_ppo, batches_of, begin, means, play, same_weights, weights_of
 from training import SMOKE, here, logged, manifest, the_run
 
-from arena.observe import F_DIRECTION, F_TURNS_LEFT
+from arena.encoders.observe import F_DIRECTION, F_TURNS_LEFT
 from arena.rules import TEAM, TURNS
-from marl.autoscale import resolve
-from marl.config import PpoConfig, TrainConfig
+from marl.compute.precision import Precision
+from marl.config.autoscale import resolve
+from marl.config.schema import PpoConfig, TrainConfig
 from marl.errors import UserError
-from marl.line_up import LineUp
-from marl.networks import MOVES
-from marl.ppo import Ppo
-from marl.ppo_loops import KL
-from marl.precision import Precision
-from marl.rollout import Rollout
+from marl.learners.ppo import Ppo
+from marl.networks.networks import MOVES
+from marl.rollout.assignment import LineUp
+from marl.rollout.ppo_loops import KL
+from marl.rollout.rollout import Rollout
 
 SEED = 23
 CPU = torch.device("cpu")
@@ -544,7 +544,7 @@ def test_whole_runs_with_one_seed_are_bit_identical_and_one_that_was_saved_goes_
 @pytest.mark.parametrize("sync_freq", [1, 2])
 def test_batches_in_two_threads_are_the_same_to_the_bit_every_time(recurrent, sync_freq, monkeypatch) -> None:
     def learned(threads: bool) -> tuple[Ppo, list[list[torch.Tensor]]]:
-        monkeypatch.setattr("marl.branch._halve_threads", lambda: threads)
+        monkeypatch.setattr("marl.compute.overlap._halve_threads", lambda: threads)
         precision = Watched()
         options = {"recurrent": recurrent, "sync_freq": sync_freq, "batch_size": 5 * 16 * 3, "epochs": 4}
         learner, _ = a_round(precision=precision, **options)

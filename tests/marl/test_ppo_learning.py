@@ -10,9 +10,9 @@ import torch
 from collecting import CPU
 from ppo_rounds import a_ppo, begin, play
 
-from marl.config import EvalConfig
-from marl.evaluation import evaluate
-from marl.line_up import deal
+from marl.config.schema import EvalConfig
+from marl.rollout.assignment import deal
+from marl.training.evaluation import evaluate
 from opponents.match import Results
 
 SEED = 1

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from arena.rng import match_key
-from marl import ppo_loops
-from marl.ppo_loops import CLIPPED, ENTROPY, KL, POLICY, VALUE
+from marl.rollout import ppo_loops
+from marl.rollout.ppo_loops import CLIPPED, ENTROPY, KL, POLICY, VALUE
 
 SEED = 20
 TEAM, ANSWERS = 3, 5

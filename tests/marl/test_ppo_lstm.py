@@ -10,12 +10,12 @@ from ppo_rounds import a_ppo, batches_of, begin, play
 
 from arena import BatchArena
 from arena.batch import encoder_named
-from arena.observe import F_BEANS, F_DIRECTION, F_MATES
+from arena.encoders.observe import F_BEANS, F_DIRECTION, F_MATES
 from arena.rules import SNAKES, TEAM, TURN, TURNS
-from marl.config import RewardConfig
-from marl.networks import MOVES, RecurrentActor, Shape, actor_of
-from marl.policy import PolicyPlayer
-from marl.ppo_loops import KL
+from marl.config.schema import RewardConfig
+from marl.networks.networks import MOVES, RecurrentActor, Shape, actor_of
+from marl.networks.policy import PolicyPlayer
+from marl.rollout.ppo_loops import KL
 
 SEED = 17
 pytestmark = pytest.mark.usefixtures("one_thread")

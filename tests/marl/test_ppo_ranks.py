@@ -14,12 +14,12 @@ from ppo_as_ranks import CASES, MATCHES
 from test_resume import assert_equal, measured, saved
 from training import LIMIT, TINY, as_ranks, assert_goes_on, logged, manifest, the_run, without_ranks
 
-from marl.config import NetworkConfig, PpoConfig, TrainConfig
-from marl.distributed import Solo
-from marl.learners import learner_of
-from marl.line_up import LineUp
-from marl.ppo import Ppo
-from marl.precision import Precision
+from marl.compute.precision import Precision
+from marl.config.schema import NetworkConfig, PpoConfig, TrainConfig
+from marl.learners.factory import learner_of
+from marl.learners.ppo import Ppo
+from marl.ranks.distributed import Solo
+from marl.rollout.assignment import LineUp
 
 CPU = torch.device("cpu")
 SKIPPED = 1 + Ppo.LOGGED.index("losses/skipped")

@@ -7,7 +7,7 @@ from collecting import CPU, a_buffer
 from arena import BatchArena
 from arena.batch import encoder_named
 from arena.rules import TEAM
-from marl.replay_buffer import ReplayBuffer
+from marl.learners.replay_buffer import ReplayBuffer
 
 ENCODERS = {"features": torch.int8, "turned": torch.int8, "planes": torch.uint8}
 ELSEWHERE = torch.device("cpu:0")  # not equal to "cpu", so the ways for a buffer on the host are taken

@@ -13,8 +13,8 @@ import torch
 from planted import STAGES
 from training import TINY, as_ranks, assert_goes_on, files_of, here, logged, manifest, the_run
 
-from marl import train
-from marl.trainer import SKIPS_IN_A_ROW
+from marl.commands import train
+from marl.training.trainer import SKIPS_IN_A_ROW
 from opponents.scheduler import STRATEGIES
 
 EVALUATED = ["--eval_interval", "4", "--eval_matches", "4"]
@@ -279,7 +279,7 @@ def test_a_run_that_was_killed_before_it_was_closed_is_closed(run, tmp_path) -> 
         def stop(*_: Any) -> None:
             raise Killed
 
-        patch.setattr("marl.trainer.evaluate", stop)
+        patch.setattr("marl.training.trainer.evaluate", stop)
         with pytest.raises(Killed):
             here(*words)
     assert torch.load(state, weights_only=True)["closed"] is False
@@ -393,7 +393,7 @@ def test_a_restart_goes_on_from_what_its_launch_has_saved(run, how, monkeypatch)
 
     def launch(words: list[str], *_: Any, **__: Any) -> int:
         with monkeypatch.context() as patch:
-            for end in ("marl.trainer.Trainer._between_cycles",) * 2 + ("marl.trainer.evaluate",):
+            for end in ("marl.training.trainer.Trainer._between_cycles",) * 2 + ("marl.training.trainer.evaluate",):
                 patch.setattr(end, kill)
                 with pytest.raises(Killed):
                     train.run_words(words)
@@ -404,8 +404,8 @@ def test_a_restart_goes_on_from_what_its_launch_has_saved(run, how, monkeypatch)
     def kill(*_: Any, **__: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr("marl.launch.launch", launch)
-    monkeypatch.setattr("marl.begun.launcher", lambda: "the same for all of them")
+    monkeypatch.setattr("marl.ranks.launch.launch", launch)
+    monkeypatch.setattr("marl.storage.relaunch.launcher", lambda: "the same for all of them")
     told = here(*words)
     assert (told.returncode, told.stderr) == (0, "")
     (mine,) = [run] if how == "older" else set(run.parent.iterdir()) - {run}
@@ -420,7 +420,7 @@ def test_a_restart_goes_on_from_what_its_launch_has_saved(run, how, monkeypatch)
 
 
 def test_a_launch_that_fails_at_once_leaves_no_folder(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("marl.launch.launch", lambda *_, **__: 2)
+    monkeypatch.setattr("marl.ranks.launch.launch", lambda *_, **__: 2)
     done = here(*TINY, "--runs_dir", tmp_path, "--distributed", "--max_restarts", "1")
     assert done.returncode == 2
     assert list(tmp_path.iterdir()) == []

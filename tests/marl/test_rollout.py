@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from arena import BatchArena
 from arena.batch import encoder_named
-from arena.frames import FORTH
+from arena.encoders.orientation import FORTH
 from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
-from marl import turn_loops
-from marl.config import RewardConfig
-from marl.line_up import LineUp, deal
-from marl.rollout import Rollout
+from marl.config.schema import RewardConfig
+from marl.rollout import turn_loops
+from marl.rollout.assignment import LineUp, deal
+from marl.rollout.rollout import Rollout
 from opponents import loops
 from opponents.scheduler import choose
 from opponents.scripted import SCRIPTED

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from marl import run_folder
 from marl.errors import UserError
+from marl.storage import run_folder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -249,5 +249,5 @@ def test_a_long_list_is_cut():
 
 
 def test_no_torch_is_loaded():
-    program = "import sys, marl.run_folder; sys.exit('torch' in sys.modules or 'arena' in sys.modules)"
+    program = "import sys, marl.storage.run_folder; sys.exit('torch' in sys.modules or 'arena' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0

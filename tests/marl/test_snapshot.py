@@ -9,11 +9,11 @@ from safetensors.torch import save_file
 from arena import BatchArena
 from arena.batch import encoder_named
 from arena.rules import SNAKES
-from marl import snapshot
 from marl.errors import UserError
-from marl.networks import Shape, actor_of
-from marl.policy import PolicyPlayer, about
-from marl.saved_player import load_player
+from marl.networks.networks import Shape, actor_of
+from marl.networks.policy import PolicyPlayer, about
+from marl.storage import snapshot
+from marl.storage.saved_player import load_player
 from opponents import players
 from opponents.match import play
 from opponents.players import find

@@ -27,8 +27,8 @@ from training import (
 )
 
 from arena import replay
-from marl import config_reader
-from marl.config import read_config
+from marl.config import reader
+from marl.config.schema import read_config
 from opponents.scheduler import STRATEGIES
 
 TAGS = {
@@ -52,7 +52,7 @@ def test_the_run_folder_says_what_the_run_is(smoke) -> None:
     run, _ = smoke
     assert re.fullmatch(r"run1_\d{8}_\d{6}", run.name)
     written = yaml.safe_load((run / "config.yaml").read_text())
-    assert config_reader.to_dict(read_config(["--config", str(run / "config.yaml")])) == written
+    assert reader.to_dict(read_config(["--config", str(run / "config.yaml")])) == written
     assert written["matches"] == 16
     assert written["schedule"]["max_episodes"] == 64
     network = (written["network"]["encoder"], written["network"]["body"])
@@ -474,7 +474,7 @@ def test_help_names_every_flag() -> None:
     assert done.returncode == 0
     for flag in ("--config FILE", "--distributed", "--num_gpus", "--max_episodes", "--opponent_difficulty_strategy"):
         assert flag in done.stdout
-    for option in config_reader.fields_of(type(read_config([]))):
+    for option in reader.fields_of(type(read_config([]))):
         assert f"--{option.path}" in done.stdout
         assert option.help, option.path
 

@@ -31,7 +31,7 @@ from training import (
     wait_for,
 )
 
-from marl.distributed import EXIT_TOGETHER
+from marl.ranks.distributed import EXIT_TOGETHER
 
 RANKS = [*TINY, "--matches", "4"]  # two ranks x 4 are the matches of TINY
 SYNC = ["--check_sync", "1"]

@@ -14,11 +14,11 @@ import torch
 from run_turn_loops import elsewhere, on_cpu
 
 from arena import BatchArena
-from arena.frames import BACK, FORTH, FRAMES
+from arena.encoders.orientation import BACK, FORTH, FRAMES
 from arena.rng import match_key
 from arena.rules import DIRECTION, LENGTH, MATCH_BYTES, OVER, SNAKES, TEAM, TURN
-from marl import turn_loops as loops
-from marl.config import RewardConfig
+from marl.config.schema import RewardConfig
+from marl.rollout import turn_loops as loops
 from opponents.scheduler import LADDER, ScheduleConfig, Scheduler, choose
 
 SEED = 20_240_611
@@ -680,8 +680,8 @@ def test_every_loop_writes_the_same_elsewhere(where, environment, tmp_path) -> N
 def test_a_gpu_writes_what_the_cpu_writes() -> None:
     from run_turn_loops import run_all
 
-    from arena.cuda import launch
-    from marl import turn_kernels
+    from arena.backends.cuda import launch
+    from marl.rollout import turn_kernels
 
     device = torch.device("cuda")
 

@@ -11,7 +11,7 @@ from command import ROOT
 from processes import wait_until
 from two_hosts import Hosts, Running
 
-from marl import checkpoint
+from marl.storage import checkpoint
 
 PORT = "29555"  # nothing else runs on these hosts
 MATCHES, TURNS = 8, 20

@@ -21,7 +21,8 @@ def train(words: list[str]) -> int:
     """A rank: `snakes train`, and on its last line of output how often its gradients were exchanged."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-    from marl import cli, distributed
+    from marl import cli
+    from marl.ranks import distributed
 
     exchanges = []
 

@@ -4,7 +4,7 @@ import pytest
 from drawn_boards import Positions, decisions, positions_in_play
 from plain_levels import PLAIN
 
-from arena.measure import bean_distances, measure
+from arena.encoders.distances import bean_distances, measure
 from arena.rules import (
     BEAN,
     BEAN_COUNT,

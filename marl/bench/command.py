@@ -1,0 +1,189 @@
+"""snakes bench: how fast things run here, as a table or as JSON."""
+
+import argparse
+import importlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from marl import machine
+from marl.errors import UserError
+
+WINDOWS = 5
+# subject: (module, class) that yields the rows
+SUBJECTS = {"arena": ("marl.bench.arena", "ArenaBench"), "opponents": ("marl.bench.opponents", "OpponentsBench")}
+TRAIN = "train"  # the subject that is no table of rows, and whose flags are those of training
+# Flags that stay the bench's own beside them, and whether each takes a value.
+BESIDE_TRAINING = {"-h": False, "--help": False, "--json": False, "--seconds": True, "--against": True}
+
+
+class Row(NamedTuple):
+    """One measurement; threads is None on a GPU."""
+
+    device: str
+    matches: int
+    threads: int | None
+    what: str
+    match_turns_per_second: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "snake_turns_per_second": 6 * self.match_turns_per_second}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "arena: turns of random moves in which finished matches start again, all matches at different turns.\n"
+        "  CPU: `step` with moves drawn beforehand, alone and with each encoder; and one PettingZoo environment.\n"
+        "  GPU: the same inside one CUDA graph of 20 turns; `random` draws the moves on the device.\n"
+        "opponents: all six seats played by one scripted opponent, its decisions and the step; on the CPU also the\n"
+        "  step alone in the same matches (the same moves, written down), and how many times slower a turn gets.\n"
+        "train: cycles of training as a run goes through them, turns and updates, with a full buffer; then the same\n"
+        "  cycles split into arena, opponents, policy, buffer and update. Takes the flags of `snakes train` as well,\n"
+        "  --device, --matches and --config among them: bench train --matches 8192 --ddpg.turns 2 --body 512,256.\n"
+        "  On a GPU the cycles are the real CUDA graphs, and in the split each part is a graph of its own.\n"
+        f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
+    )
+    parser.add_argument(
+        "subject", nargs="?", default="arena", type=_subject, help="arena (default), opponents or train"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")
+    parser.add_argument(
+        "--matches",
+        type=_numbers,
+        metavar="N,N",
+        help="batch sizes (default for the arena: 1,64,1024,16384 on the CPU, 16384,65536,131072,262144 on a GPU; "
+        "for opponents: 1024 and 16384,65536)",
+    )
+    parser.add_argument(
+        "--threads", type=_numbers, metavar="N,N", help="CPU threads (default: 1 and all; opponents: 1)"
+    )
+    parser.add_argument("--seconds", type=_positive, default=1.0, metavar="S", help="time per row (default: 1)")
+    parser.add_argument(
+        "--against",
+        type=_names,
+        metavar="NAME,NAME",
+        help="train: opponents, each met in as many matches as the others (default: level2)",
+    )
+
+
+def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
+    """The bench's own words, and those that the configuration of training reads."""
+    if TRAIN not in words:
+        return words, []
+    own, others, rest = [], [], list(words)
+    while rest:
+        word = rest.pop(0)
+        flag, equals, _ = word.partition("=")
+        mine = flag in BESIDE_TRAINING or (word == TRAIN and word not in own)
+        (own if mine else others).append(word)
+        if BESIDE_TRAINING.get(flag) and not equals:
+            own += rest[:1]
+            del rest[:1]
+    return own, others
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.subject == TRAIN:
+        return _run_train(args)
+    if args.against:
+        raise UserError(f"--against is a flag of bench train; bench {args.subject} has none of it")
+    module, name = SUBJECTS[args.subject]
+    bench = getattr(importlib.import_module(module), name)(args.device, args.matches, args.threads, args.seconds)
+    about = _machine()
+    if args.json:
+        rows = [row.as_dict() for row in bench.rows()]
+        print(json.dumps({"machine": about, **bench.facts(), "rows": rows}, indent=2))
+    else:
+        _print_table(about, bench.rows())
+        for name, value in bench.facts().items():
+            print(f"{name.replace('_', ' ')}: {value}")
+    return 0
+
+
+def _run_train(args: argparse.Namespace) -> int:
+    from marl.bench.training import TrainBench, table
+
+    report = TrainBench(args.set_aside, args.against, args.seconds).report()
+    if args.json:
+        print(json.dumps({"machine": _machine(), **report}, indent=2))
+    else:
+        _print_machine(_machine())
+        print(f"\n{table(report)}")
+    return 0
+
+
+def best_rate(run_turns: Callable[[int], None], turns: int, seconds: float) -> float:
+    """Turns per second of `run_turns(count)`, best of several windows; counts are multiples of `turns`."""
+    run_turns(turns)  # warm up: compile, allocate, fill caches
+    window = seconds / WINDOWS
+    count, taken = turns, _timed(run_turns, turns)
+    while taken < window / 2:  # grow until the clock and the calls around it no longer matter
+        count = max(2 * count, turns * int(count / turns * window / max(taken, 1e-9)))
+        taken = _timed(run_turns, count)
+    return count / min([taken, *(_timed(run_turns, count) for _ in range(WINDOWS - 1))])
+
+
+def _timed(run_turns: Callable[[int], None], count: int) -> float:
+    begin = time.perf_counter()
+    run_turns(count)
+    return time.perf_counter() - begin
+
+
+def _machine() -> dict[str, Any]:
+    return {"cpu": machine.processor(), "gpus": machine.gpus(), "versions": machine.versions()}
+
+
+def _print_machine(about: dict[str, Any]) -> None:
+    cpu = about["cpu"]
+    print(f"CPU: {cpu['model']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB")
+    for i, gpu in enumerate(about["gpus"]):
+        print(f"GPU {i}: {gpu['name']}, {gpu['memory_gib']} GiB")
+    print(", ".join(f"{name} {version or 'missing'}" for name, version in about["versions"].items()))
+
+
+def _print_table(about: dict[str, Any], rows: Iterator[Row]) -> None:
+    _print_machine(about)
+    print(f"\n{'device':6} {'matches':>8} {'threads':>7}  {'what':30} {'match-turns/s':>14} {'snake-turns/s':>14}")
+    for row in rows:
+        rate = row.match_turns_per_second
+        threads = "-" if row.threads is None else row.threads
+        print(
+            f"{row.device:6} {row.matches:8,} {threads:>7}  {row.what:30} {rate:14,.0f} {6 * rate:14,.0f}", flush=True
+        )
+    print()
+
+
+def _subject(text: str) -> str:
+    if text not in (*SUBJECTS, TRAIN):
+        raise argparse.ArgumentTypeError(f"unknown subject {text!r}; known: {', '.join((*SUBJECTS, TRAIN))}")
+    return text
+
+
+def _names(text: str) -> list[str]:
+    names = list(dict.fromkeys(text.split(",")))
+    if "" in names:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of names, like level1,level2")
+    return names
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of whole numbers from 1, like 1,64")
+    return numbers
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return number

@@ -1,0 +1,95 @@
+"""snakes eval: matches between two players, and how sure their result is."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marl.arguments import new_file
+from marl.errors import UserError
+
+if TYPE_CHECKING:
+    from opponents.match import Results
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "Players: a name of --list, the same with a share of random moves (level3:0.2), or a path to a submission.py,\n"
+        "run, checkpoint or snapshot. Home is red in the first half of the matches and blue in the second.\n"
+        "win_rate = wins / matches, with Wilson's 95 % interval; points = (wins + draws / 2) / matches."
+    )
+    parser.add_argument("--home", metavar="PLAYER", help="who plays")
+    parser.add_argument("--away", metavar="PLAYER", help="against whom")
+    parser.add_argument("--matches", type=int, default=1000, metavar="N", help="how many (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
+    parser.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, cuda:1, ... (default: cpu)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    parser.add_argument(
+        "--record",
+        type=new_file,
+        metavar="FILE",
+        help="write the replay of the first match to FILE; those of the closest, of home's worst and best beside it, "
+        "with .closest, .worst and .best before the suffix",
+    )
+    parser.add_argument("--list", action="store_true", help="print the known players and end")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.list and (args.home is None or args.away is None):
+        raise UserError("eval needs --home PLAYER and --away PLAYER (see snakes eval --list)")
+    from marl.storage.saved_player import load_player
+    from opponents.match import play
+    from opponents.players import listing
+
+    if args.list:
+        _print_players(listing(), args.json)
+        return 0
+    results = play(
+        args.home, args.away, args.matches, args.device, args.seed, args.record is not None, loader=load_player
+    )
+    files = _write_replays(results, args.record)
+    if args.json:
+        print(json.dumps(results.as_dict() | ({"replays": files} if files else {}), indent=2))
+    else:
+        _print_results(results, args.seed, args.device)
+        for which, path in files.items():
+            print(f"{which + ' match':14} {path}")
+    for line in results.problems:
+        print(line, file=sys.stderr)
+    return 0
+
+
+def _write_replays(results: "Results", first: Path | None) -> dict[str, str]:
+    from arena.replay import write
+
+    files = {}
+    for which, replay in results.replays.items():
+        path = first if which == "first" else first.with_name(f"{first.stem}.{which}{first.suffix}")
+        write(path, replay)
+        files[which] = str(path)
+    return files
+
+
+def _print_players(players: list[tuple[str, str]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(dict(players), indent=2))
+        return
+    width = max(len(name) for name, _ in players)
+    for name, description in players:
+        print(f"{name:{width}}  {description}")
+    print(f"{'NAME:0.2':{width}}  The same with 20 % random moves.")
+    print(f"{'PATH':{width}}  A submission.py (or its folder), run, checkpoint or snapshot.")
+
+
+def _print_results(results: "Results", seed: int, device: str) -> None:
+    r = results
+    print(f"{r.home} - {r.away}: {r.matches:,} matches, seed {seed}")
+    print(f"{'won':14} {r.win_rate:.1%} (95 %: {r.win_rate_low:.1%} to {r.win_rate_high:.1%})")
+    print(f"{'won-drawn-lost':14} {r.wins:,} - {r.draws:,} - {r.losses:,}, {r.points:.1%} of the points")
+    print(f"{'mean score':14} {r.home_score:.1f} : {r.away_score:.1f}")
+    print(f"{'mean deaths':14} {r.home_deaths:.1f} : {r.away_deaths:.1f}")
+    if r.home_forfeits or r.away_forfeits:
+        print(f"{'forfeited':14} {r.home_forfeits:,} : {r.away_forfeits:,}")
+    print(f"{'speed':14} {r.turns_per_second:,.0f} match-turns/s on {device}")

@@ -1,0 +1,37 @@
+"""The team of a training that is running: always its newest snapshot."""
+
+from pathlib import Path
+
+from marl.errors import UserError
+from marl.networks.policy import PolicyPlayer
+from marl.storage import checkpoint
+from marl.storage.run_folder import GROUP, newest
+from marl.storage.saved_player import load_player
+
+
+class Trainee:
+    """Called before every match: loads the newest snapshot of a run if there is a newer one."""
+
+    def __init__(self, path: Path) -> None:
+        if (path / GROUP).is_dir():  # the folder of all runs means the one started last
+            path = newest(path) or path
+        self.run = path
+        self._loaded: tuple[Path, int] | None = None
+        self._player: PolicyPlayer | None = None
+
+    def __call__(self) -> tuple[PolicyPlayer, str]:
+        """The player, and what is new about it. One that cannot be loaded leaves the one before in its place."""
+        try:
+            folder = checkpoint.resolve(self.run)
+            found = folder, (folder / checkpoint.MANIFEST).stat().st_mtime_ns
+            if found != self._loaded:
+                player = load_player(str(folder))
+                player.name = f"{self.run.name} {folder.name}"
+                note = "" if self._player is None else f"new snapshot: {folder.name}"
+                self._loaded, self._player = found, player
+                return player, note
+        except (UserError, OSError) as error:
+            if self._player is None:
+                raise UserError(f"--watch: {error}") from None
+            return self._player, f"still {self._player.name}: {error}"
+        return self._player, ""

@@ -1,0 +1,124 @@
+"""snakes league: all players against all, as a table, as JSON and as a picture."""
+
+import argparse
+import json
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+from marl.arguments import new_file
+from marl.errors import UserError
+
+if TYPE_CHECKING:
+    from opponents.league import Table
+    from opponents.match import Results
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "Players are named as for eval (snakes eval --list). Points: 1 for a win, half for a draw.\n"
+        "Ratings are Bradley-Terry on the scale of Elo (400 apart: 10 of 11 points), mean 1500, with 95 % intervals."
+    )
+    parser.add_argument("--players", type=_names, metavar="A,B,C", help="who takes part (default: all scripted ones)")
+    parser.add_argument("--matches", type=int, default=1000, metavar="N", help="per pair (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
+    parser.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, cuda:1, ... (default: cpu)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
+    parser.add_argument("--png", type=new_file, metavar="FILE", help="also draw the table into a PNG file")
+    parser.add_argument(
+        "--html", type=new_file, metavar="FILE", help="also write a page: the table, and a match behind every cell"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from marl.storage.saved_player import load_player
+    from opponents.league import league
+    from opponents.players import listing
+
+    players = args.players or [name for name, _ in listing()]
+    pairs: list[Results] = []
+
+    def progress(results: "Results") -> None:
+        if args.html:
+            pairs.append(results)
+        if sys.stderr.isatty():
+            _tell(results)
+
+    record = args.html is not None
+    table = league(players, args.matches, args.device, args.seed, progress, load_player, record)
+    if args.png:
+        from marl.pictures.league import draw
+
+        try:
+            draw(table).save(args.png, format="PNG")
+        except OSError as error:
+            raise UserError(f"{args.png}: cannot be written: {error.strerror or error}") from None
+    if args.html:
+        from arena.replay import write_text
+        from marl.commands.league_page import league_page
+
+        write_text(args.html, league_page(table, pairs))
+    if args.json:
+        print(json.dumps(_document(table, args.seed), indent=2))
+    else:
+        _print_table(table, args.seed)
+        for what, path in (("picture", args.png), ("page", args.html)):
+            if path:
+                print(f"\n{what}: {path}")
+    for line in table.problems:
+        print(line, file=sys.stderr)
+    return 0
+
+
+def _document(table: "Table", seed: int) -> dict[str, Any]:
+    order = table.order()
+    points = table.points
+    return {
+        "matches": table.matches,
+        "seed": seed,
+        "players": [
+            {
+                "name": table.names[i],
+                "rating": float(table.ratings[i]),
+                "rating_low": float(table.ratings[i] - table.margins[i]),
+                "rating_high": float(table.ratings[i] + table.margins[i]),
+            }
+            for i in order
+        ],
+        "pairs": [
+            {
+                "home": table.names[i],
+                "away": table.names[j],
+                "wins": int(table.wins[i, j]),
+                "draws": int(table.draws[i, j]),
+                "losses": int(table.wins[j, i]),
+                "points": float(points[i, j]),
+            }
+            for at, i in enumerate(order)
+            for j in order[at + 1 :]
+        ],
+    }
+
+
+def _print_table(table: "Table", seed: int) -> None:
+    order = table.order()
+    points = table.points
+    width = max(len(name) for name in (*table.names, "player"))
+    print(f"{table.matches:,} matches per pair, seed {seed}; points that row took from column, in percent\n")
+    heading = "".join(f"{at:7}" for at in range(1, len(order) + 1))
+    print(f"{'player':>{width + 4}}  rating  95 % {heading}")
+    for at, i in enumerate(order, start=1):
+        cells = "".join("      -" if math.isnan(points[i, j]) else f"{100 * points[i, j]:7.1f}" for j in order)
+        print(f"{at:3} {table.names[i]:>{width}}  {table.ratings[i]:6.0f} ±{table.margins[i]:4.0f} {cells}")
+
+
+def _tell(results: "Results") -> None:
+    print(f"{results.home} - {results.away}: {results.points:.1%} of the points", file=sys.stderr, flush=True)
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of players, like level1,level2")
+    return names

@@ -1,0 +1,106 @@
+"""snakes play: a match in a window, between any two players, with humans in some of the seats."""
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marl.arguments import count, new_file
+from marl.errors import UserError
+
+if TYPE_CHECKING:
+    from marl.commands.live_match import Supply
+    from opponents.players import Player
+
+SEATS = ("red_0", "red_1", "red_2", "blue_0", "blue_1", "blue_2")
+HUMANS_MAX = 2  # one at the arrow keys, one at WASD
+SPEED_MIN, SPEED_MAX = 0.25, 64.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "Players are named as in eval. The window tells its keys on ?; n begins the next match, p goes back.\n"
+        "--watch shows match after match of a training that is running, each with its newest snapshot."
+    )
+    parser.add_argument("--red", metavar="PLAYER", help="who plays red (default: champion)")
+    parser.add_argument("--blue", default="territory", metavar="PLAYER", help="who plays blue (default: territory)")
+    parser.add_argument(
+        "--human",
+        type=_seats,
+        default=(),
+        metavar="SEAT[,SEAT]",
+        help="seats that you take: red_0 to blue_2, or 0 to 5; arrow keys or WASD, the second of two seats by WASD",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
+    parser.add_argument("--speed", type=_speed, default=1.0, metavar="X", help="0.25 to 64; 1 is 4 turns a second")
+    parser.add_argument("--fps", type=count, default=60, metavar="N", help="pictures a second (default: 60)")
+    parser.add_argument("--watch", type=Path, metavar="RUN", help="red is the newest snapshot of this training run")
+    parser.add_argument(
+        "--record",
+        type=new_file,
+        metavar="FILE",
+        help="write the replay of the match to FILE; of further ones beside it, with .2, .3, ... before the suffix",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.watch is not None and args.red is not None:
+        raise UserError("--watch names the red player already; give either --watch or --red")
+    from arena.render import window
+
+    window.open_display()
+    from marl.commands.live_match import LiveMatches
+    from marl.storage.saved_player import load_player
+    from opponents.match import open_player
+    from opponents.submission import Submission
+
+    with ExitStack() as opened:
+        blue = open_player(args.blue, opened, load_player)
+        if args.watch is not None:
+            from marl.commands.latest_snapshot import Trainee
+
+            red: Supply = Trainee(args.watch)
+            players = [blue]
+        else:
+            player = open_player(args.red or "champion", opened, load_player)
+            red, players = _always(player), [player, blue]
+        programme = LiveMatches(red, _always(blue), args.human, args.seed, args.record)
+        programme.endless = args.watch is not None
+        programme.warm_up()
+        try:
+            window.show(programme, args.speed, args.fps)
+        finally:
+            programme.finish()
+        for player in players:
+            for line in player.problems if isinstance(player, Submission) else ():
+                print(line, file=sys.stderr)
+    return 0
+
+
+def _always(player: "Player") -> "Supply":
+    return lambda: (player, "")
+
+
+def _seats(text: str) -> tuple[int, ...]:
+    """Seats by name or number, each once."""
+    chosen: list[int] = []
+    for word in text.split(","):
+        name = word.strip()
+        if name not in SEATS and name not in map(str, range(len(SEATS))):
+            raise argparse.ArgumentTypeError(f"{word!r} is no seat; allowed: {', '.join(SEATS)}, or 0 to 5")
+        chosen.append(SEATS.index(name) if name in SEATS else int(name))
+    if len(set(chosen)) < len(chosen) or len(chosen) > HUMANS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r}: one seat or two different ones")
+    return tuple(chosen)
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not SPEED_MIN <= speed <= SPEED_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no speed; allowed: {SPEED_MIN} to {SPEED_MAX:g}")
+    return speed

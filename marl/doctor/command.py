@@ -1,0 +1,219 @@
+"""snakes doctor: what is installed, whether the arena plays right here, ranks talk and runs can be written.
+
+With a path: what is in a saved run or checkpoint, and whether it is whole.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from marl import machine
+from marl.doctor.check import REINSTALL, Check, amount
+from marl.errors import UserError
+from marl.storage.run_folder import GROUP, listing
+
+MATCHES = 64
+# Of the self-check's matches after their last turn, under rules version 1.
+CHECKSUM = "9dc599e78b325131"
+ROOM = 256 * 2**20  # bytes that must be free: a smaller disk holds no run, and is not ours to fill
+CHUNK, CHUNKS = 16 * 2**20, 4  # bytes written to measure the disk
+PATIENCE = 2.0  # seconds after which no more of them are written: there are slow disks
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Exit code 0 if every check passes, 1 if one fails."
+    parser.add_argument(
+        "path", nargs="?", metavar="PATH", help="look at this run, checkpoint or pointer to one, not at the machine"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    parser.add_argument(
+        "--backend", choices=("gloo", "nccl"), help="how ranks shall talk (default: as training would choose)"
+    )
+    parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="where runs shall go (default: runs)")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.path is not None:
+        _check_there(args.path)
+    report: dict[str, Any] = {"versions": machine.versions(machine.PACKAGES + machine.TRAINING_PACKAGES)}
+    checks = [_packages(report["versions"])]
+    if args.path is not None:
+        report["checkpoints"] = []
+        if checks[0].ok:
+            from marl.doctor import checkpoint_check
+
+            report["checkpoints"], found = checkpoint_check.examine(args.path)
+            checks += found
+    else:
+        report |= {"cpu": machine.processor(), "gpus": [], "backend": None, "ranks": None, "runs_dir": None}
+        if checks[0].ok:
+            checks += _machine(report, args)
+    ok = all(check.ok for check in checks)
+    if args.json:
+        print(json.dumps({**report, "checks": [check._asdict() for check in checks], "ok": ok}, indent=2))
+    else:
+        _print_checkpoints(report["checkpoints"]) if args.path is not None else _print_machine(report)
+        for check in checks:
+            end = "" if check.ok else ": " + check.fix
+            print(f"{'ok' if check.ok else 'FAILED':12} {check.name}: {check.detail}{end}")
+    return 0 if ok else 1
+
+
+def _check_there(path: str) -> None:
+    # A checkpoint that is just being replaced has another name for a moment; who knows that is asked later.
+    if not os.path.lexists(path) and Path(path).parent.name != "checkpoints":
+        raise UserError(f"there is no run or checkpoint {path!r}; give the folder of one")
+
+
+def _machine(report: dict[str, Any], args: argparse.Namespace) -> list[Check]:
+    from marl.doctor import rank_check
+
+    report["gpus"] = machine.gpus()
+    checks = [_cache(), _self_check("cpu"), *_gpu_checks()]
+    report["ranks"], found = rank_check.examine(args.backend)
+    report["backend"] = report["ranks"].pop("backend")
+    report["runs_dir"], disk = _disk(args.runs_dir)
+    return [*checks, *found, disk]
+
+
+def _packages(versions: dict[str, str | None]) -> Check:
+    # What only a GPU needs is asked for where there is one.
+    missing = [name for name, version in versions.items() if version is None and name != "numba-cuda"]
+    try:
+        import arena
+    except ImportError as error:
+        return Check("packages", False, str(error), REINSTALL)
+    if missing:
+        return Check("packages", False, f"missing: {', '.join(missing)}", REINSTALL)
+    return Check("packages", True, f"all there; the arena loads, rules version {arena.RULES_VERSION}")
+
+
+def _cache() -> Check:
+    from arena.jit import cache_folder
+
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        fix = "make it writable, or set NUMBA_CACHE_DIR to a folder that is; until then every start compiles"
+        return Check("cache", False, f"{folder}: {error.strerror}", fix)
+    return Check("cache", True, str(folder))
+
+
+def _gpu_checks() -> list[Check]:
+    import torch
+
+    if torch.cuda.is_available():
+        if machine.versions()["numba-cuda"] is None:
+            return [Check("gpu", False, "numba-cuda is missing", "pip install -e '.[gpu]', or " + REINSTALL)]
+        return [_self_check("cuda")]
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not _driver_sees_gpu():
+        return []
+    why = "was built without CUDA" if torch.version.cuda is None else f"needs a driver for CUDA {torch.version.cuda}"
+    return [Check("gpu", False, f"the driver sees a GPU, torch does not: it {why}", "install a torch that fits")]
+
+
+def _driver_sees_gpu() -> bool:
+    try:
+        return subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _self_check(device: str) -> Check:
+    name = f"self-check on {device}"
+    try:
+        found = checksum(device)
+    except Exception as error:  # whatever it is, the report is where the user wants to read it
+        return Check(name, False, f"{type(error).__name__}: {error}".splitlines()[0], REINSTALL)
+    if found != CHECKSUM:
+        fix = "remove the cache folder; if it stays, these package versions compile the rules wrongly: " + REINSTALL
+        return Check(name, False, f"{MATCHES} matches ended differently ({found}, should be {CHECKSUM})", fix)
+    return Check(name, True, f"{MATCHES} matches ended as they should")
+
+
+def checksum(device: str) -> str:
+    """Play matches with moves that depend on nothing but arithmetic, and digest how they end."""
+    import torch
+
+    from arena import BatchArena
+    from arena.rules import SNAKES, TURNS
+
+    batch = BatchArena(MATCHES, device, seed=2026)
+    batch.start()
+    seats = torch.arange(MATCHES * SNAKES).view(MATCHES, SNAKES)
+    for turn in range(TURNS):
+        moves = (seats * 7919 + turn * 104729) // 97 % 4
+        batch.play_turn(moves.to(device))
+    ends = json.dumps([batch.get_match(i) for i in range(MATCHES)])
+    return hashlib.sha256(ends.encode()).hexdigest()[:16]
+
+
+def _disk(runs_dir: str) -> tuple[dict[str, Any], Check]:
+    """How fast runs are written there. Where the folder is not there yet, the one it would be made in is measured."""
+    report: dict[str, Any] = {"path": runs_dir, "write_mb_s": None, "free_gib": None}
+    folder = (Path(runs_dir) / GROUP).absolute()
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    fix = "make it writable, or choose another folder with --runs_dir"
+    try:
+        free = shutil.disk_usage(folder).free
+        report["free_gib"] = round(free / 2**30, 1)
+        if free < ROOM:
+            detail = f"{folder}: only {free / 2**20:,.0f} MiB are free"
+            return report, Check("run folder", False, detail, "free some, or choose another disk with --runs_dir")
+        report["write_mb_s"] = _write_speed(folder)
+    except OSError as error:
+        return report, Check("run folder", False, f"{folder}: {error.strerror or error}", fix)
+    detail = f"{runs_dir}: {report['write_mb_s']:,} MB/s, {report['free_gib']:,} GiB free"
+    return report, Check("run folder", True, detail)
+
+
+def _write_speed(folder: Path) -> float:
+    """MB/s that reach the disk. The file has no name: it is gone with this process, however that ends."""
+    data = os.urandom(CHUNK)  # a disk that compresses shall have no advantage
+    written, begin = 0, time.perf_counter()
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        while written < CHUNKS * CHUNK and time.perf_counter() - begin < PATIENCE:
+            written += file.write(data)
+            os.fsync(file.fileno())
+        return round(written / (time.perf_counter() - begin) / 1e6, 1)
+
+
+def _print_machine(report: dict[str, Any]) -> None:
+    for name, version in report["versions"].items():
+        print(f"{name:12} {version or 'missing'}")
+    cpu = report["cpu"]
+    print(f"{'CPU':12} {cpu['model']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB")
+    for i, gpu in enumerate(report["gpus"]):
+        print(f"{f'GPU {i}':12} {gpu['name']}, {gpu['memory_gib']} GiB")
+    if not report["gpus"]:
+        print(f"{'GPU':12} none")
+    print(f"{'backend':12} {report['backend'] or 'unknown'}")
+    if report["ranks"] and report["ranks"]["train_ddp"]:
+        print(f"{'ranks':12} {report['ranks']['train_ddp']} if started by ./train_ddp.sh")
+
+
+def _print_checkpoints(checkpoints: list[dict[str, Any]]) -> None:
+    for about in checkpoints:
+        told = {name: "unknown" if value is None else value for name, value in about.items()}
+        body = told["body"] if isinstance(told["body"], list) else [told["body"]]
+        files = [f"{name} {amount(size)}" for name, size in told["files"].items()]
+        for title, text in (
+            ("checkpoint", told["path"]),
+            ("saved", f"at episode {told['episode']} by {told['algo']}, ranks: {told['world_size']}"),
+            ("made for", f"rules version {told['rules']}, encoder {told['encoder']} version {told['encoder_version']}"),
+            ("network", " -> ".join(map(str, [told["encoder"], *body]))),
+            ("weights", f"{told['weights']:,} in {told['tensors']} tensors"),
+            ("files", listing(files)),
+        ):
+            print(f"{title:12} {text}")

@@ -1,0 +1,98 @@
+"""snakes export: a policy for where this program is not: a competition, another runtime, a browser."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from marl.arguments import new_file
+from marl.errors import UserError
+from marl.storage.run_folder import write_atomically
+
+SUBMISSION = "submission.py"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "All choose the moves that the policy chooses. Networks that are not dense can only be a snapshot."
+    parser.add_argument("player", metavar="PLAYER", help="a run (its best), checkpoint or snapshot, or champion")
+    parser.add_argument(
+        "--jidi", type=_folder, metavar="DIR", help="write the competition's submission.py into DIR (needs only numpy)"
+    )
+    parser.add_argument(
+        "--onnx", type=new_file, metavar="FILE", help="write the network as ONNX: observation to logits"
+    )
+    parser.add_argument(
+        "--safetensors", type=new_file, metavar="FILE", help="write a snapshot: the weights, and what network they are"
+    )
+    parser.add_argument(
+        "--html", type=new_file, metavar="FILE", help="write a page in which anybody can play with and against it"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if not (args.jidi or args.onnx or args.safetensors or args.html):
+        raise UserError("nothing to write; need --jidi DIR, --onnx FILE, --safetensors FILE or --html FILE")
+    if args.onnx:
+        _check_onnx()
+    from opponents.scripted import SCRIPTED
+
+    if args.player.partition(":")[0] in SCRIPTED:
+        raise UserError(f"{args.player} is scripted; only what was trained can be exported: a run or a checkpoint")
+    from marl.export.dense_layers import dense_layers
+    from marl.storage.saved_player import load_player
+
+    player = load_player(args.player)
+    encoder, name = player.encoder, Path(player.name).name
+    layers = dense_layers(player) if args.jidi or args.onnx or args.html else []
+    if args.jidi:
+        from marl.export.jidi import submission_source
+
+        _write(args.jidi / SUBMISSION, submission_source(layers, encoder, name).encode())
+    if args.onnx:
+        from marl.export.onnx import onnx_model
+
+        _write(args.onnx, onnx_model(layers, encoder))
+    if args.safetensors:
+        from marl.networks.policy import about
+        from marl.storage import snapshot
+
+        with _writing(args.safetensors):
+            snapshot.write(args.safetensors, player.actor.state_dict(), about(encoder, player.actor.shape))
+    if args.html:
+        from marl.export.play_page import play_page
+
+        _write(args.html, play_page(layers, encoder, name).encode())
+    return 0
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a file; need a folder")
+    if not path.is_dir() and not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {str(path.parent)!r}")
+    return path
+
+
+def _check_onnx() -> None:
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise UserError("--onnx needs the package onnx; install it with: pip install onnx") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    with _writing(path):
+        write_atomically(path, data)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Around the writing of a file: makes its folder (of --jidi), says what went wrong, or how large the file is."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from None
+    print(f"{path}  {path.stat().st_size / 1000:,.0f} kB")

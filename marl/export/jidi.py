@@ -1,0 +1,36 @@
+"""A policy as the competition's submission.py: one file, numpy only, with the weights in it."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from arena.encoders.observe import Encoder
+from arena.rules import RULES_VERSION
+from marl.export.dense_layers import Layer, packed, widths
+from marl.networks.networks import MOVES
+
+TEMPLATE = Path(__file__).with_name("submission_template.py")
+_MARK = "# --- what was trained: "
+_LINE = 116  # characters of base64 in a line: a multiple of four
+
+
+def submission_source(layers: Sequence[Layer], encoder: Encoder, name: str) -> str:
+    """The text of a submission.py that plays like the policy."""
+    layers = [*layers[:-1], Layer(layers[-1].weight[:MOVES], layers[-1].bias[:MOVES])]  # a value is of no use there
+    code, mark, rest = TEMPLATE.read_text().partition(_MARK)
+    assert mark, f"{TEMPLATE} has no line that starts with {_MARK!r}"
+    sizes = widths(layers)
+    text = packed(layers)
+    return "".join(
+        [
+            code,
+            mark + rest.partition("\n")[0] + "\n",
+            f"PLAYER = {name!r}  # rules {RULES_VERSION}, encoder version {encoder.version}\n",
+            f"ENCODE = {encoder.name}\n",
+            "LAYERS = unpacked(\n",
+            f"    {list(pairwise(sizes))},\n",
+            '    """\n',
+            *(text[at : at + _LINE] + "\n" for at in range(0, len(text), _LINE)),
+            '""",\n)\n',
+        ]
+    )

@@ -1,0 +1,66 @@
+"""A policy's network as an ONNX model: an encoder's integers in, the logits of the four moves out."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from arena.encoders.observe import Encoder
+from arena.encoders.orientation import BACK
+from arena.rules import RULES_VERSION
+from marl.export.dense_layers import Layer, widths
+from marl.networks.networks import MOVES
+from marl.networks.policy import DIRECTION_AT
+
+# Old on purpose: these operators have not changed since, and old runtimes read them.
+OPSET, IR_VERSION = 13, 8
+
+
+def onnx_model(layers: Sequence[Layer], encoder: Encoder) -> bytes:
+    """The model: `observations` [N, W] int8 or uint8 to `logits` [N, 4], and `value` [N, 1] where the policy has one.
+
+    A reversal is not ruled out: the opposite of the own direction, whose place the metadata names, must not be chosen.
+    Logits are those of moves in the frame in which the snake holds the board: where the metadata names the place of the
+    frame (`frame_at`), `back` says by frame and move what a move in the frame is on the board.
+    """
+    sizes = widths(layers)
+    nodes = [helper.make_node("Cast", ["observations"], ["row"], to=TensorProto.FLOAT)]
+    constants = []
+    hidden = "row"
+    for i, layer in enumerate(layers):
+        constants += [
+            numpy_helper.from_array(np.ascontiguousarray(layer.weight), f"weight{i}"),
+            numpy_helper.from_array(np.ascontiguousarray(layer.bias), f"bias{i}"),
+        ]
+        nodes.append(helper.make_node("Gemm", [hidden, f"weight{i}", f"bias{i}"], [f"layer{i}"], transB=1))
+        hidden = f"layer{i}"
+        if i < len(layers) - 1:
+            nodes.append(helper.make_node("Relu", [hidden], [f"relu{i}"]))
+            hidden = f"relu{i}"
+    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", MOVES])]
+    if sizes[-1] == MOVES:
+        nodes.append(helper.make_node("Identity", [hidden], ["logits"]))
+    else:
+        constants.append(numpy_helper.from_array(np.array([MOVES, 1]), "parts"))
+        nodes.append(helper.make_node("Split", [hidden, "parts"], ["logits", "value"], axis=1))
+        outputs.append(helper.make_tensor_value_info("value", TensorProto.FLOAT, ["N", 1]))
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(encoder.dtype))
+    inputs = [helper.make_tensor_value_info("observations", kind, ["N", encoder.width])]
+    graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    about = {
+        "encoder": encoder.name,
+        "encoder_version": encoder.version,
+        "body": sizes[1:-1],
+        "rules": RULES_VERSION,
+        "moves": ["up", "down", "left", "right"],
+        "direction_at": DIRECTION_AT[encoder.name],
+        "frame_at": encoder.frame_at,
+    }
+    if encoder.frame_at is not None:
+        about["back"] = BACK.tolist()
+    helper.set_model_props(model, {name: json.dumps(value) for name, value in about.items()})
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString()

@@ -1,0 +1,214 @@
+"""Run folders: where one training run keeps everything, how it is numbered, found again, and what it says of itself.
+
+    <runs_dir>/snakes_3v3/run<N>_<YYYYMMDD_HHMMSS>/      or, with a name,      <runs_dir>/snakes_3v3/<name>/
+
+No torch in here: a run is looked for before anything slow is loaded.
+"""
+
+import errno
+import json
+import os
+import re
+import shlex
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from marl.errors import UserError
+
+GROUP = "snakes_3v3"
+CONFIG, RUN = "config.yaml", "run.json"
+LISTED = 12  # names of runs or checkpoints that an error message shows at most
+
+_NUMBERED = re.compile(r"run(\d+)_\d{8}_\d{6}")
+_TAKEN = re.compile(r"\.?run(\d+)(_.*)?")  # also a claim, see create, and a folder that was renamed by hand
+
+
+def create(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path:
+    """Make the folder of a new run; it belongs to the caller alone, whoever else starts one at this moment."""
+    group = Path(runs_dir) / GROUP
+    if run_name is not None:
+        folder = group / _checked(run_name)
+        try:
+            group.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+        except FileExistsError as error:
+            if not folder.is_dir():
+                raise _failed(folder, error) from None
+            advice = "continue it with --resume, or take another --run_name"
+            raise UserError(f"run {folder} is there already; {advice}") from None
+        except OSError as error:
+            raise _failed(folder, error) from None
+        return folder
+    try:
+        group.mkdir(parents=True, exist_ok=True)
+        return _numbered(group)
+    except OSError as error:
+        raise _failed(group, error) from None
+
+
+def find_run(runs_dir: str | os.PathLike, number: int) -> Path:
+    """The folder of run <number>; of two with one number (a copy made by hand) the later."""
+    group = Path(runs_dir) / GROUP
+    runs = {folder: int(match[1]) for folder in _folders(group) if (match := _NUMBERED.fullmatch(folder.name))}
+    found = sorted(folder for folder in runs if runs[folder] == number)
+    if not found:
+        there = listing([folder.name for folder in sorted(runs, key=lambda folder: runs[folder])])
+        raise UserError(f"no run {number} (run{number}_*) in {group}; there: {there}")
+    return found[-1]
+
+
+def all_runs(runs_dir: str | os.PathLike) -> list[Path]:
+    """The folders of all runs there, by name."""
+    return _folders(Path(runs_dir) / GROUP)
+
+
+def newest(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path | None:
+    """The run of that name, or without a name the one started last, named or numbered; None where there is none."""
+    group = Path(runs_dir) / GROUP
+    if run_name is not None:
+        folder = group / _checked(run_name)
+        return folder if folder.is_dir() else None
+    return max(_folders(group), key=_started, default=None)
+
+
+def about_start(words: list[str], ranks: int) -> dict[str, Any]:
+    """What run.json says of a start: command, versions, machine, git. To find it out takes a moment."""
+    from marl import machine
+
+    now = time.time()
+    return {
+        "command": shlex.join(words),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(now)),
+        "started_unix": now,
+        "world_size": ranks,
+        "versions": machine.versions(),
+        "processor": machine.processor(),
+        "git": git_state(),
+    }
+
+
+def describe(folder: Path, config: dict[str, Any], start: dict[str, Any]) -> None:
+    """Write what this run is: config.yaml (resolved, plain types) and run.json (about its start).
+
+    A resumed run is described again: the earlier starts stay in run.json under `earlier`, oldest first.
+    """
+    import yaml
+
+    earlier = read_run(folder)
+    about = start | {"earlier": [*earlier.pop("earlier", []), earlier] if earlier else []}
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+    try:
+        # First what a launch finds its run by, see begun.py.
+        write_atomically(folder / RUN, (json.dumps(about, indent=2) + "\n").encode())
+        write_atomically(folder / CONFIG, text.encode())
+    except OSError as error:
+        raise _failed(folder, error) from None
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """What run.json says; empty where there is none or it cannot be read."""
+    try:
+        about = json.loads((folder / RUN).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return about if isinstance(about, dict) else {}
+
+
+def git_state() -> dict[str, Any] | None:
+    """Commit of this source and whether files differ from it; None where it is no git checkout, or there is no git."""
+    root = Path(__file__).resolve().parents[2]
+
+    def git(*words: str) -> str:
+        # Without optional locks `status` does not touch the index: a user may be committing at this moment.
+        call = ["git", "--no-optional-locks", "-C", str(root), *words]
+        return subprocess.run(call, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != root:
+            return None  # installed somewhere inside another project's checkout
+        return {"commit": git("rev-parse", "HEAD"), "dirty": git("status", "--porcelain") != ""}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: whenever the machine stops, it holds either the old content or the new."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(draft, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot do it for a folder
+            raise
+    finally:
+        os.close(handle)
+
+
+def listing(names: list[str]) -> str:
+    """Names for an error message: all, or the last few with the number of those left out; `nothing` for none."""
+    left_out = len(names) - LISTED
+    return ", ".join(([f"{left_out} more"] if left_out > 0 else []) + names[-LISTED:]) or "nothing"
+
+
+def _numbered(group: Path) -> Path:
+    # The time in the name makes two folders with one number possible, so a number is first claimed by a folder without
+    # the time, and the claim is renamed. Whoever gets the claim sees all runs whose claims are gone; a claim left by a
+    # killed process costs its number only.
+    while True:
+        number = max(_taken(group), default=0) + 1
+        claim = group / f".run{number}"
+        try:
+            claim.mkdir()
+        except FileExistsError:
+            continue
+        if number in _taken(group, but=claim.name):
+            claim.rmdir()
+            continue
+        return claim.rename(group / f"run{number}_{time.strftime('%Y%m%d_%H%M%S')}")
+
+
+def _taken(group: Path, but: str = "") -> set[int]:
+    return {int(match[1]) for name in os.listdir(group) if name != but and (match := _TAKEN.fullmatch(name))}
+
+
+def _folders(group: Path) -> list[Path]:
+    try:
+        return sorted(path for path in group.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UserError(f"cannot look for runs in {group}: {error.strerror}; choose another --runs_dir") from None
+
+
+def _started(folder: Path) -> tuple[float, int]:
+    started = read_run(folder).get("started_unix")
+    match = _NUMBERED.fullmatch(folder.name)
+    time_ = started if isinstance(started, (int, float)) else folder.stat().st_mtime
+    return float(time_), int(match[1]) if match else 0
+
+
+def _checked(name: str) -> str:
+    if not name or name.startswith(".") or "/" in name or "\\" in name or not name.isprintable():
+        raise UserError(f"--run_name {name!r}: a plain folder name is needed, without / and not starting with a dot")
+    return name
+
+
+def _failed(path: Path, error: OSError) -> UserError:
+    where = error.filename or path  # the file in the way may be a folder further up
+    return UserError(f"cannot make the run folder {path}: {where}: {error.strerror}; free it or choose --runs_dir")

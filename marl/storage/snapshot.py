@@ -1,0 +1,42 @@
+"""A snapshot: a frozen policy in one file. The weights of an actor as safetensors, and in its header what it is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from arena.errors import ArenaError
+from marl.errors import UserError
+from marl.networks.policy import PolicyPlayer, actor_from
+from marl.storage.run_folder import write_atomically
+
+SUFFIX = ".safetensors"
+HEADER = "snakes_3v3"  # key of the header's text
+
+
+def write(path: Path, weights: dict[str, torch.Tensor], about: dict[str, Any]) -> None:
+    """Write the weights of an actor; `about` is policy.about's."""
+    data = save({name: tensor.contiguous() for name, tensor in weights.items()}, {HEADER: json.dumps(about)})
+    write_atomically(path, data)
+
+
+def read(path: Path, name: str | None = None) -> PolicyPlayer:
+    """The policy in a snapshot, as a player."""
+    try:
+        with safe_open(path, "pt") as file:
+            about = json.loads((file.metadata() or {}).get(HEADER, "null"))
+            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no dictionary)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path} is not a snapshot, or is damaged: {error}") from None
+    if not isinstance(about, dict):
+        raise UserError(f"{path} does not say what network it holds; snapshots are made by snakes export --safetensors")
+    try:
+        actor, encoder = actor_from(about, weights, str(path))
+    except ArenaError as error:  # an encoder that does not exist
+        raise UserError(f"{path}: {error}") from None
+    return PolicyPlayer(actor, encoder, name or str(path))

@@ -1,0 +1,56 @@
+"""The team's strength during training: real matches against fixed opponents, always the same ones."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from arena.encoders.observe import Encoder
+from arena.render.export import gif_bytes
+from arena.replay import Replay
+from marl.config.schema import EvalConfig
+from marl.networks.policy import PolicyPlayer
+from marl.storage.saved_player import load_player
+from opponents.match import Results, play
+
+GIF_CELL = 16  # pixels
+EVAL_SEED = 1_000_003  # added to the run's seed: matches that are never trained on
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How the team did against each opponent."""
+
+    results: dict[str, Results]
+
+    @property
+    def points(self) -> float:
+        """Mean share of the points: what chooses `best`."""
+        return sum(result.points for result in self.results.values()) / len(self.results)
+
+    @property
+    def best_replay(self) -> Replay | None:
+        """The match with the largest lead over the hardest opponent, if it was recorded."""
+        return list(self.results.values())[-1].replays.get("best")
+
+    def best_gif(self) -> bytes | None:
+        """The best replay as a small GIF; takes seconds."""
+        return gif_bytes(self.best_replay, cells=(GIF_CELL,)) if self.best_replay else None
+
+    def metrics(self) -> dict[str, float]:
+        """For the log."""
+        values = {f"eval/win_rate_{name}": result.win_rate for name, result in self.results.items()}
+        scores = {f"eval/score_{name}": result.home_score for name, result in self.results.items()}
+        return {**values, **scores, "eval/points": self.points}
+
+
+def evaluate(
+    actor: nn.Module, encoder: Encoder, config: EvalConfig, device: torch.device, seed: int, record: bool = False
+) -> Evaluation:
+    """Play all opponents; with `record`, keep replays of the matches with the last one."""
+    results = {}
+    for name in config.eval_opponents:
+        player = PolicyPlayer(actor, encoder, "team")
+        keep = record and name == config.eval_opponents[-1]
+        results[name] = play(player, name, config.eval_matches, device, seed + EVAL_SEED, keep, loader=load_player)
+    return Evaluation(results)

@@ -1,0 +1,127 @@
+"""The team against what it was: frozen copies of the policy that play in fixed places of the rollout.
+
+A pool keeps past selves as snapshots, in memory and in the run folder. Between log lines some of them play, one in each
+place: who, is drawn by the schedule, hard ones more often. The same on all ranks.
+"""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from arena.rng import draw, match_key
+from arena.rules import TURNS
+from marl.compute.precision import Precision
+from marl.learners.factory import Learner
+from marl.networks.policy import about
+from marl.rollout.frozen_seats import Place
+from marl.rollout.rollout import Rollout
+from marl.storage import snapshot
+from marl.storage.saver import on_host
+from opponents.scheduler import Scheduler
+
+FOLDER = "past_selves"
+STAY = 4 * TURNS  # turns that a past self plays at the least: the matches that it finds begun do not count
+KEYS = 1 << 41  # draws follow from a match number that no match has
+ONE = 2**32
+
+
+class PastSelves:
+    """The pool, and who of it plays."""
+
+    def __init__(
+        self,
+        rollout: Rollout,
+        learner: Learner,
+        precision: Precision,
+        scheduler: Scheduler,
+        seed: int,
+    ) -> None:
+        self._learner, self._scheduler, self._rollout = learner, scheduler, rollout
+        self._key = int(match_key(seed, KEYS))
+        self._pool: dict[str, dict[str, torch.Tensor]] = {}
+        self._unwritten: set[str] = set()
+        self._chosen_at: tuple[int, int] | None = None  # turn and episode at which those who play were drawn
+        frozen = (copy.deepcopy(learner.raw_actor).requires_grad_(False) for _ in rollout.past)
+        self.places = [
+            Place(actor, rollout, seats, precision) for actor, seats in zip(frozen, rollout.past, strict=True)
+        ]
+        self.names = [""] * len(self.places)
+
+    def renew(self, turn: int, episode: int, interval: int) -> bool:
+        """Draw anew who plays, unless that was just done; the team joins if an interval of episodes has passed.
+
+        Says whether it was done.
+        """
+        if not self.places or (self._chosen_at is not None and turn - self._chosen_at[0] < STAY):
+            return False
+        if self._chosen_at is None or episode // interval != self._chosen_at[1] // interval:
+            self.join(episode)
+        self.choose(episode)
+        self._chosen_at = turn, episode
+        return True
+
+    def join(self, episode: int) -> None:
+        """The team as it is now becomes one of the pool."""
+        name = f"past_{episode}"
+        if name in self._pool:
+            return
+        self._pool[name] = on_host(dict(self._learner.raw_actor.state_dict()))
+        self._unwritten.add(name)
+        left = self._scheduler.add_past_self(name)
+        if left is not None:
+            del self._pool[left]
+
+    def write(self, run: Path) -> None:
+        """Bring the snapshots in the run folder up to date. Those that left stay: a checkpoint may still name them."""
+        folder = run / FOLDER
+        folder.mkdir(exist_ok=True)
+        for name, weights in self._pool.items():
+            path = _path(run, name)
+            if name in self._unwritten or not path.exists():
+                snapshot.write(path, weights, about(self._learner.encoder, self._learner.shape))
+        self._unwritten.clear()
+
+    def choose(self, episode: int) -> None:
+        """Draw who plays from now on."""
+        mix = self._scheduler.mix(episode)
+        shares = {name: mix.get(name, 0.0) for name in self._pool}
+        total = sum(shares.values()) or 1.0
+        for place in range(len(self.places)):
+            left = draw(self._key, episode, place) / ONE * total
+            chosen = next(reversed(shares))
+            for name, share in shares.items():
+                left -= share
+                if left < 0:
+                    chosen = name
+                    break
+            self._take(place, chosen)
+
+    def _take(self, place: int, name: str) -> None:
+        if self.names[place] != name:
+            self.names[place] = name
+            self.places[place].actor.load_state_dict(self._pool[name])  # recorded graphs go on with these weights
+            self._rollout.forget(place)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Who plays; the pool itself is in the run folder."""
+        return {"names": list(self.names), "pool": list(self._pool), "chosen_at": list(self._chosen_at or ())}
+
+    def load_state_dict(self, state: dict[str, Any], pool: dict[str, dict[str, torch.Tensor]]) -> None:
+        """Go on with this pool, and with the ones who played."""
+        self._pool = pool
+        self._chosen_at = tuple(state["chosen_at"]) or None
+        for place, name in enumerate(state["names"][: len(self.places)]):
+            if name:
+                self.names[place] = name
+                self.places[place].actor.load_state_dict(pool[name])
+
+
+def read_pool(run: Path, names: list[str]) -> dict[str, dict[str, torch.Tensor]]:
+    """Past selves from the folder of a run."""
+    return {name: dict(snapshot.read(_path(run, name)).actor.state_dict()) for name in names}
+
+
+def _path(run: Path, name: str) -> Path:
+    return run / FOLDER / (name + snapshot.SUFFIX)

@@ -1,0 +1,117 @@
+"""What a user reads of a training run: the banner before it, and the summary after it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from marl.networks.networks import Shape
+    from marl.storage.checkpoint import Checkpoint
+    from marl.training.trainer import Trainer
+
+CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
+
+
+def banner(
+    trainer: "Trainer", resumed: "Checkpoint | None", onednn: bool | None, settings: dict[str, str]
+) -> list[tuple[str, str]]:
+    """What is about to run."""
+    import torch
+
+    config, group, buffer, learner = trainer.config, trainer.group, trainer.buffer, trainer.learner
+    ddp = config.ddp
+    device = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU"
+    threads = f", {torch.get_num_threads()} threads, oneDNN {'on' if onednn else 'off'}" if onednn is not None else ""
+    rows = 3 * learner.rows
+    effective = rows * group.world * ddp.sync_freq
+    weights = sum(p.numel() for p in learner.raw_actor.parameters())
+    evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
+    evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
+    body = " -> ".join(_layers(learner.shape))
+    size = f"{3 * buffer.turns * buffer.teams:,} transitions, {buffer.bytes / 2**20:,.0f} MiB"
+    schedule = f"{config.schedule.strategy} over {config.schedule.max_episodes:,} episodes"
+    lines = [
+        ("run", str(trainer.folder)),
+        ("device", f"{device} ({group.device}), {config.precision}{threads}"),
+        ("ranks", f"{group.world}" + (f" over {group.backend}" if group.backend else ", one process")),
+        ("learner", config.algo),
+        ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
+        ("matches", f"{config.matches:,} per rank, {trainer.rollout.all_matches:,} in all"),
+        ("batch", f"{rows:,} x {group.world} ranks x sync_freq {ddp.sync_freq} = {effective:,} snake transitions"),
+        ("cycle", f"{learner.turns} turns, {learner.updates} updates"),
+        ("learning rates", f"{learner.rates()}; scaling {ddp.lr_scaling}, warm-up {ddp.lr_warmup} updates"),
+        ("buffer", f"{size} on {buffer.storage} per rank"),
+        ("opponents", schedule + (evasion if evades else "") + _others(trainer)),
+    ]
+    if settings and group.backend == "nccl":
+        lines.append(("set for NCCL", " ".join(f"{name}={value}" for name, value in settings.items())))
+    if resumed:
+        how = "to the bit" if trainer.exact else "with new matches and a new buffer"
+        lines.append(("going on from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
+    return lines
+
+
+def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
+    """How it ended, and where everything is."""
+    from arena.replay import write
+    from marl.pictures.learning_curve import draw
+    from marl.storage import checkpoint
+    from marl.training.console import duration
+
+    progress, folder, console = trainer.progress, trainer.folder, trainer.console
+    if ended == "signal":
+        console.note(
+            f"stopped by a signal at episode {progress.episodes:,}; go on with: snakes train --resume {folder}"
+        )
+        return
+    rows: list[Sequence[Any]] = [("against", "won", "95 % interval", "mean score")]
+    for name, result in trainer.evaluation.results.items():
+        interval = f"{result.win_rate_low:.1%} to {result.win_rate_high:.1%}"
+        rows.append((name, f"{result.win_rate:.1%}", interval, f"{result.home_score:.1f} : {result.away_score:.1f}"))
+    console.summary("at the end", rows)
+    curve = draw(folder)
+    if curve is not None:
+        curve.save(folder / CURVE)
+    replay = trainer.evaluation.best_replay
+    if replay is not None:
+        write(folder / BEST_MATCH, replay)
+    rate = progress.env_steps / max(1e-9, progress.seconds)
+    best = checkpoint.resolve(folder, prefer=checkpoint.BEST)
+    console.banner(
+        [
+            ("time", f"{duration(seconds)} ({duration(progress.seconds)} of training)"),
+            ("episodes", f"{progress.episodes:,}"),
+            ("env steps", f"{progress.env_steps:,} ({rate:,.0f} per second)"),
+            ("updates", f"{progress.updates:,}"),
+            ("checkpoints", f"{trainer.saver.saved}; training waited {trainer.save_seconds:.1f} s for them"),
+            ("best", str(best)),
+            ("last", str(checkpoint.resolve(folder))),
+            ("best match", str(folder / BEST_MATCH)),
+            ("curve", str(folder / CURVE)),
+            ("all curves", f"tensorboard --logdir {folder}"),
+            ("measure it", f"{_python()} -m marl eval --home {folder} --away level2"),
+        ],
+    )
+
+
+def _others(trainer: "Trainer") -> str:
+    """Shares of the matches that do not follow the ladder."""
+    line_up = trainer.rollout.line_up
+    itself, past = len(line_up.both) + len(line_up.alone), sum(map(len, line_up.past))
+    shares = [(itself, f"itself{', learning on both sides' if line_up.both else ''}"), (past, "its past selves")]
+    return "".join(f"; {count / line_up.matches:.0%} against {whom}" for count, whom in shares if count)
+
+
+def _layers(shape: "Shape") -> list[str]:
+    """An actor's layers in a few words."""
+    first, *rest = map(str, shape.body)
+    convolutions = [f"convolution {channels}" for channels in shape.channels]
+    messages = ["messages"] if shape.messages else []
+    return [*convolutions, first, *messages, *rest, *([f"LSTM {shape.memory}"] if shape.memory else [])]
+
+
+def _python() -> str:
+    """The interpreter, as one would type it here."""
+    near = os.path.relpath(sys.executable)
+    return sys.executable if near.startswith(os.pardir) else near
