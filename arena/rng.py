@@ -9,13 +9,23 @@ from arena.jit import njit
 MASK32 = 0xFFFFFFFF
 GOLDEN = 0x9E3779B9
 
-# Slots keep the draws of one turn apart. Whoever draws again because a cell was taken adds RETRY to the slot;
-# draw_below, which draws again to be unbiased, adds UNBIAS.
+# Every draw of the project has a slot of its own here, so that no two are ever correlated by mistake.
+# Slots of a match's turn. Whoever draws again because a cell was taken adds RETRY to the slot; draw_below, which draws
+# again to be unbiased, adds UNBIAS.
 SLOT_REVERSAL = 0  # + snake: which way a snake goes that asked to reverse
 SLOT_START = 16  # + snake: where a snake starts
 SLOT_BEAN = 32  # + number of the bean among those missing
 SLOT_POLICY = 64  # + snake: moves of scripted opponents that play at random
 SLOT_NOISE = 80  # + snake: whether an opponent with noise plays at random this turn
+SLOT_SUBMISSION = 90  # + snake: moves in place of those that a submission did not give
+SLOT_OPPONENT = 200  # which opponent a match of a training run meets
+SLOT_EXPLORE = 208  # + snake: whether a learner's action is random
+SLOT_ACTION = 216  # + snake: which action a policy takes
+# Slots of a rank's batch: row i takes 2 i and 2 i + 1.
+SLOT_BATCH = 256
+# Keys that are no match's: numbers beyond all matches of a run.
+NUMBER_BATCHES = 1 << 40  # + rank: batches and their order
+NUMBER_PAST_SELVES = 1 << 41  # which past selves play
 RETRY = 1 << 8
 UNBIAS = 1 << 20
 

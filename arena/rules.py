@@ -73,6 +73,18 @@ def turns_until_free(match, cell):
 
 
 @njit
+def first_mate(snake):
+    """The first snake of the same team: 0 for red, 3 for blue."""
+    return snake - snake % TEAM
+
+
+@njit
+def first_foe(snake):
+    """The first snake of the other team."""
+    return TEAM - first_mate(snake)
+
+
+@njit
 def team_length(match, first):
     """Length of the three snakes from `first` on: 0 for red, 3 for blue."""
     total = 0

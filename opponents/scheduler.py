@@ -11,14 +11,13 @@ from math import isqrt
 from typing import Any
 
 from arena.errors import ArenaError
-from arena.rng import draw, match_key
+from arena.rng import SLOT_OPPONENT, draw, match_key
 
 Mix = dict[str, float]  # opponent -> share of the matches: easiest rung first, then past selves; adds up to 1
 
 LADDER = ("level0", "level1", "level2", "level3", "level4", "evasive", "territory")
 EVASIVE = LADDER.index("evasive")
 EPISODES = 50_000  # of a run, where nothing else is said
-SLOT_OPPONENT = 200  # of turn 0; the rules and the scripted opponents use none that equals it modulo RETRY
 DOUBT = 10  # matches that each past self is taken to have won before it was met: new ones come first, none is given up
 
 

@@ -23,13 +23,12 @@ from arena import BatchArena
 from arena.errors import ArenaError
 from arena.jidi import FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
-from arena.rng import draw_below
+from arena.rng import SLOT_SUBMISSION, draw_below
 from arena.rules import DIRECTION, OVER, SNAKES, TURN
 from opponents.submission_worker import LOAD_SECONDS, MOVES, NO_CONTROLLER, Broken, Process
 
 LIMIT = 10  # problems in a match, then it is forfeited
 HOPELESS = 20  # times in a row that the process had to be stopped, then all matches are
-SLOT_BROKEN = 90  # + snake: the random move in place of one that could not be had (slots: see arena.rng)
 KINDS_KEPT = 20  # of problems; a submission can make up new ones for ever
 
 
@@ -244,5 +243,5 @@ class Submission:
 def random_move(row: np.ndarray, key: int, snake: int) -> int:
     """Any move but the reversal."""
     back = int(row[DIRECTION + snake]) ^ 1
-    pick = int(draw_below(key, int(row[TURN]), SLOT_BROKEN + snake, MOVES - 1))
+    pick = int(draw_below(key, int(row[TURN]), SLOT_SUBMISSION + snake, MOVES - 1))
     return pick if pick < back else pick + 1

@@ -1,5 +1,6 @@
 """Shared by all tests: the repository on the path, the order of the files, and the machine's reasons to skip."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,17 +11,20 @@ ROOT = Path(__file__).resolve().parent.parent
 # Not left to an installation: tests/arena must never be taken for the package `arena`.
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
+# Programs that tests start find the same packages, and their helpers.
+PLACES = (str(ROOT), str(ROOT / "tests"))
+os.environ["PYTHONPATH"] = os.pathsep.join((*PLACES, *filter(None, [os.environ.get("PYTHONPATH")])))
 
 # Files that take longest, the longest first: ./test.sh hands out whole files, and the last ones shall be short.
 LONGEST = (
-    "marl/test_resume.py",
-    "marl/test_learning.py",
-    "marl/test_train_ranks.py",
+    "marl/training/test_resume.py",
+    "marl/learners/test_learning.py",
+    "marl/training/test_train_ranks.py",
     "test_slurm.py",
-    "marl/test_train.py",
-    "marl/test_faults.py",
-    "marl/test_doctor.py",
-    "marl/test_two_hosts.py",
+    "marl/training/test_train.py",
+    "marl/ranks/test_faults.py",
+    "marl/doctor/test_doctor.py",
+    "marl/ranks/test_two_hosts.py",
 )
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import slurm_cluster
-from processes import processes_with, wait_until
+from helpers import slurm_cluster
+from helpers.processes import processes_with, wait_until
 
 from marl.storage import checkpoint
 

@@ -3,7 +3,7 @@
 import torch
 
 from arena.batch import encoder_named
-from arena.rng import match_key
+from arena.rng import NUMBER_BATCHES, match_key
 from arena.rules import TEAM
 from marl.compute.precision import Precision
 from marl.config.autoscale import free_memory
@@ -18,7 +18,6 @@ from marl.rollout.frozen_seats import PLACES
 from opponents.scheduler import Scheduler
 
 Learner = Ddpg | Ppo
-BATCH_KEYS = 1 << 40  # batch draws follow from match numbers that no match has: this and the rank
 
 
 def line_up_of(config: TrainConfig, scheduler: Scheduler) -> LineUp:
@@ -31,7 +30,7 @@ def line_up_of(config: TrainConfig, scheduler: Scheduler) -> LineUp:
 def learner_of(config: TrainConfig, line_up: LineUp, group: Solo | Ranks, precision: Precision) -> Learner:
     """The learner, with its memory for the teams of this rank that learn."""
     encoder, device = encoder_named(config.network.encoder), group.device
-    key = int(match_key(config.seed, BATCH_KEYS + group.rank))
+    key = int(match_key(config.seed, NUMBER_BATCHES + group.rank))
     if config.algo == "ddpg":
         turns = config.ddpg.buffer_size // (TEAM * line_up.teams)
         need = turns * line_up.teams * TEAM * encoder.width

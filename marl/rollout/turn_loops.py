@@ -15,16 +15,10 @@ import math
 
 from arena.encoders.orientation import back, forth
 from arena.jit import njit
-from arena.rng import draw, draw_below
+from arena.rng import SLOT_ACTION, SLOT_BATCH, SLOT_EXPLORE, SLOT_OPPONENT, draw, draw_below
 from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN
-from opponents.scheduler import SLOT_OPPONENT
 
 MOVES = 4
-# Slots of a match's draws, beside those of the rules and the opponents.
-SLOT_EXPLORE = 208  # + snake: whether a move is random
-SLOT_MOVE = 216  # + snake: which move
-# Slots of a rank's draws for an update; row i of the batch takes 2 i and 2 i + 1.
-SLOT_ROWS = 256
 ONE = 4294967296.0  # draws are below this
 
 # Columns of `weights`, as RewardConfig makes them.
@@ -62,11 +56,11 @@ def drawn_move(logits, barred, epsilon, key, turn, snake):
     """A move by the softmax of the logits, or with probability epsilon any; never the barred one."""
     if draw(key, turn, SLOT_EXPLORE + snake) < epsilon * ONE:
         if barred == NOBODY:
-            return draw_below(key, turn, SLOT_MOVE + snake, MOVES)
-        move = draw_below(key, turn, SLOT_MOVE + snake, MOVES - 1)
+            return draw_below(key, turn, SLOT_ACTION + snake, MOVES)
+        move = draw_below(key, turn, SLOT_ACTION + snake, MOVES - 1)
         return move + 1 if move >= barred else move
     highest, total = softmax_sums(logits, barred)
-    left = draw(key, turn, SLOT_MOVE + snake) / ONE * total
+    left = draw(key, turn, SLOT_ACTION + snake) / ONE * total
     chosen = 0 if barred == NOBODY else opposite(barred)  # legal, and taken if rounding leaves a remainder
     for move in range(MOVES):
         if move != barred and left >= 0:
@@ -187,8 +181,8 @@ def sample_turn(i, key, counts, rewards, over, moves, steps, gamma, here, there,
     written = int(counts[0])
     update = int(counts[1])
     held = min(written, turns)
-    turn = (written - held + draw_below(key, update, SLOT_ROWS + 2 * i, held - steps)) % turns
-    slot = draw_below(key, update, SLOT_ROWS + 2 * i + 1, slots)
+    turn = (written - held + draw_below(key, update, SLOT_BATCH + 2 * i, held - steps)) % turns
+    slot = draw_below(key, update, SLOT_BATCH + 2 * i + 1, slots)
     for k in range(TEAM):
         returns[i, k] = 0.0
         for move in range(MOVES):

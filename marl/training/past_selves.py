@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from arena.rng import draw, match_key
+from arena.rng import NUMBER_PAST_SELVES, draw, match_key
 from arena.rules import TURNS
 from marl.compute.precision import Precision
 from marl.learners.factory import Learner
@@ -23,7 +23,6 @@ from opponents.scheduler import Scheduler
 
 FOLDER = "past_selves"
 STAY = 4 * TURNS  # turns that a past self plays at the least: the matches that it finds begun do not count
-KEYS = 1 << 41  # draws follow from a match number that no match has
 ONE = 2**32
 
 
@@ -39,7 +38,7 @@ class PastSelves:
         seed: int,
     ) -> None:
         self._learner, self._scheduler, self._rollout = learner, scheduler, rollout
-        self._key = int(match_key(seed, KEYS))
+        self._key = int(match_key(seed, NUMBER_PAST_SELVES))
         self._pool: dict[str, dict[str, torch.Tensor]] = {}
         self._unwritten: set[str] = set()
         self._chosen_at: tuple[int, int] | None = None  # turn and episode at which those who play were drawn

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from recorded import Step, steps
+from helpers.recorded import Step, steps
 
 from arena import BatchArena
 

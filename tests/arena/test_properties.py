@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from movers import random_moves, semi_greedy_moves
+from helpers.movers import random_moves, semi_greedy_moves
 
 from arena import BatchArena
 from arena.rules import (

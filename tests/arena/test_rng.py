@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from boards import assert_uniform
-from run_matches import draws, elsewhere
+from helpers.boards import assert_uniform
+from helpers.run_matches import draws, elsewhere
 
 from arena.jit import njit
 from arena.rng import (

@@ -6,7 +6,7 @@ Snakes that a case does not name wait in rows 7 and 9, going right; beans it doe
 import numpy as np
 import pytest
 import torch
-from boards import assert_uniform, beside, board, copies, crowded, play
+from helpers.boards import assert_uniform, beside, board, copies, crowded, play
 
 from arena import BatchArena
 from arena.rules import BEANS, BOARD, DIRECTION, DOWN, FREE, HEAD, LEFT, RIGHT, TAIL, UP

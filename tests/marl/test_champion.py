@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from command import ROOT
+from helpers.command import ROOT
 
 from marl.config.schema import read_config
 from marl.storage.saved_player import load_player

@@ -3,8 +3,8 @@
 import sys
 
 import pytest
-from command import assert_one_line, snakes
-from training import alone
+from helpers.command import assert_one_line, snakes
+from helpers.training import alone
 
 from arena.errors import ArenaError
 from marl import cli

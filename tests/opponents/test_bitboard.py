@@ -2,7 +2,7 @@
 
 import random
 
-from drawn_boards import STEPS, beside
+from helpers.drawn_boards import STEPS, beside
 
 from arena.rules import CELLS, COLUMNS
 from opponents.bitboard import EMPTY, WORD, both, count, either, is_empty, neighbours, of_cell, without

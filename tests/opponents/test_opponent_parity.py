@@ -4,8 +4,8 @@ import numba
 import numpy as np
 import pytest
 import torch
-from drawn_boards import NO_MOVE, Positions, decisions, every_seat, positions_in_play
-from run_opponents import elsewhere, on_cpu
+from helpers.drawn_boards import NO_MOVE, Positions, decisions, every_seat, positions_in_play
+from helpers.run_opponents import elsewhere, on_cpu
 
 from arena import BatchArena
 from arena.rules import SNAKES

@@ -1,8 +1,8 @@
 """What the outlook packs into lanes and tables, against the plain words of the rules."""
 
 import pytest
-from drawn_boards import Positions, decisions, positions_in_play
-from plain_levels import PLAIN
+from helpers.drawn_boards import Positions, decisions, positions_in_play
+from helpers.plain_levels import PLAIN
 
 from arena.encoders.distances import bean_distances, measure
 from arena.rules import (

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from drawn_boards import (
+from helpers.drawn_boards import (
     NO_MOVE,
     STEPS,
     SWAP_TEAMS,

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn_boards import STEPS, Cell, arena_of, beside, draw, positions_in_play
+from helpers.drawn_boards import STEPS, Cell, arena_of, beside, draw, positions_in_play
 from test_bitboard import pack, unpack
 
 from arena.match_dict import to_dict

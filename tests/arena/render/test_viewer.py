@@ -1,0 +1,325 @@
+"""The replay page in a real browser: what it shows is what Python has, and it asks nobody for anything."""
+
+import base64
+import io
+import time
+
+import numpy as np
+import pytest
+from helpers import browser
+from helpers.viewed import log_of, long_match, wild_match
+from PIL import Image
+
+from arena.render import export
+from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, SNAKE_COLOURS
+
+pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing())
+
+EVIL = "<script>window.hacked = 1</script>"
+EVIL_TOO = "<img src=x onerror='window.hacked = 1'>\u202e\u2028</script>"
+LONG, WILD = 0, 1  # which match of the page
+
+
+@pytest.fixture(scope="module")
+def matches(tmp_path_factory):
+    wild = wild_match(60, red=EVIL, blue=EVIL_TOO)
+    return [long_match(), wild, log_of(wild, tmp_path_factory.mktemp("log"))]
+
+
+@pytest.fixture(scope="module")
+def states(matches):
+    return [match.states() for match in matches]
+
+
+@pytest.fixture(scope="module")
+def address(matches, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    export.html(path, matches)
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser.chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(chrome, address):
+    """A page on a desk; every test leaves it paused. What it complained about in any test fails the last one."""
+    return chrome.open(address, width=1280, height=800)
+
+
+@pytest.fixture
+def shown(page):
+    """The page at turn 40 of the long match, paused at normal speed."""
+    page.value(f"snakes.show({LONG}, 40, false)")
+    page.wait("snakes.shown().time === 40")
+    return page
+
+
+def turn(page) -> int:
+    return page.value("snakes.shown().turn")
+
+
+def drawn(page, at: float) -> np.ndarray:
+    """The board [H, W, 3] at a time that may lie between two turns."""
+    page.value(f"snakes.seek({at})")
+    page.wait(f"snakes.shown().time === {at}")
+    page.value("new Promise(requestAnimationFrame)")
+    data = page.value("document.querySelector('#board').toDataURL()").partition(",")[2]
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
+
+
+def pixel(board, row, column):
+    cell = board.shape[1] / 20
+    return board[int((row + 0.5) * cell), int((column + 0.5) * cell)].astype(int)
+
+
+def near(colour, other, by=12) -> bool:
+    return np.abs(colour - np.array(other)).max() <= by
+
+
+def test_it_opens_plays_and_asks_for_nothing_but_itself(page, address):
+    page.wait("snakes.shown().turn > 2")
+    assert page.value("snakes.shown().playing")
+    assert page.requests == [address]
+
+
+def test_it_has_every_state_of_every_match(page, states):
+    for number, of in enumerate(states):
+        told = page.value(f"Array.from({{length: {len(of)}}}, (_, k) => snakes.state(k, {number}))")
+        for k, (there, here) in enumerate(zip(told, of, strict=True)):
+            assert there == here, f"match {number}, turn {k}"
+
+
+@pytest.mark.parametrize("k", [0, 1, 57, 133, 199, 200])
+def test_the_scrub_bar_goes_to_a_turn(k, shown, states):
+    shown.click("#timeline", across=min(max(k / 200, 0.001), 0.999))
+    assert turn(shown) == k
+    assert not shown.value("snakes.shown().playing")
+    state = states[LONG][k]
+    lengths = [len(body) for body in state["snakes"]]
+    shown.wait(f"document.querySelector('.turn b').textContent === '{k} / 200'")
+    assert shown.value("[...document.querySelectorAll('.chip .length')].map(e => Number(e.textContent))") == lengths
+    assert shown.value("document.querySelector('.result').textContent") == (
+        f"{sum(lengths[:3]) - 9}:{sum(lengths[3:]) - 9}"
+    )
+    assert shown.value("document.querySelector('#banner').hidden") == (k < 200)
+
+
+@pytest.mark.parametrize("k", [3, 90, 200])
+def test_the_board_shows_the_state(k, shown, states):
+    board, state = drawn(shown, k), states[LONG][k]
+    taken = [place for body in state["snakes"] for place in body]
+    ate = [body[0] for body in state["snakes"] if body]  # a ring may lie around a head that has just eaten
+    for row in range(10):
+        for column in range(20):
+            colour = pixel(board, row, column)
+            if [row, column] in state["beans"]:
+                assert near(colour, BEAN_COLOUR), (row, column, colour)
+            elif [row, column] in taken:
+                assert colour.max() > 80, (row, column, colour)
+            elif all(abs(row - r) + abs(column - c) > 2 for r, c in ate):
+                assert near(colour, BOARD_COLOURS[(row + column) % 2]), (row, column, colour)
+    for snake, body in enumerate(state["snakes"]):
+        assert (np.abs(board.astype(int) - SNAKE_COLOURS[snake]).max(-1) < 6).sum() > 40, f"snake {snake}, {body}"
+
+
+def test_a_snake_goes_over_the_edge_smoothly(shown, states):
+    """Halfway, it is at both edges and nowhere between."""
+    of = states[LONG]
+    for k in range(len(of) - 1):
+        for snake in range(6):
+            (row, column), (to_row, to_column) = of[k]["snakes"][snake][0], of[k + 1]["snakes"][snake][0]
+            if row == to_row and {column, to_column} == {0, 19}:
+                board = drawn(shown, k + 0.5)
+                edges = [pixel(board, row, edge) for edge in (-0.45, 19.42)]
+                red = snake < 3
+                assert all((edge[0] > edge[2]) == red and edge.max() > 80 for edge in edges), (k, snake, edges)
+                return
+    raise AssertionError("no snake went over this edge")
+
+
+def test_between_turns_everything_moves_and_a_turn_looks_the_same_from_both_sides(shown):
+    before, between, after = (drawn(shown, at) for at in (60, 60.5, 61))
+    assert (before != between).any(-1).mean() > 0.01
+    assert (between != after).any(-1).mean() > 0.01
+    assert np.array_equal(drawn(shown, 60), before)
+
+
+def test_play_pause_and_steps(shown):
+    shown.press(" ")
+    shown.wait("snakes.shown().turn > 41")
+    shown.press(" ")
+    now = turn(shown)
+    assert not shown.value("snakes.shown().playing")
+    shown.press("ArrowRight")
+    assert turn(shown) == now + 1
+    shown.press("ArrowLeft")
+    shown.press("ArrowLeft")
+    assert turn(shown) == now - 1
+    shown.press("End")
+    assert turn(shown) == 200
+    shown.click("#play")  # from the end: from the beginning
+    shown.wait("snakes.shown().playing && snakes.shown().turn < 100")
+    shown.press("Home")
+    assert (turn(shown), shown.value("snakes.shown().playing")) == (0, False)
+
+
+def test_speeds(shown):
+    told = []
+    for key in ["+"] * 7 + ["-"] * 9:
+        shown.press(key)
+        told.append(shown.value("snakes.shown().speed"))
+    assert told == [2, 4, 8, 16, 32, 64, 64, 32, 16, 8, 4, 2, 1, 0.5, 0.25, 0.25]
+    for _ in range(8):
+        shown.press("+")
+    shown.press(" ")
+    shown.wait("snakes.shown().turn === 200", seconds=20)  # 160 turns at 256 per second
+    for _ in range(6):
+        shown.press("-")
+    assert shown.value("snakes.shown().speed") == 1
+
+
+@pytest.mark.parametrize(("keys", "what"), [("xX", "died"), ("bB", "ate")])
+def test_jumps_go_right_before_deaths_and_beans(keys, what, shown, matches):
+    turns = [line["turn"] for line in matches[LONG].turns if line.get(what)]
+    after = [k for k in turns if k > 41]
+    for expected in after[:3]:
+        shown.press(keys[0])
+        assert turn(shown) == expected - 1
+    shown.press(keys[1])
+    assert turn(shown) == max(k for k in turns if k < after[2]) - 1
+
+
+def test_snakes_of_a_team_are_told_apart_without_colour_too(shown, states):
+    picture, marked = drawn(shown, 12), 0
+    for snake, body in enumerate(states[LONG][12]["snakes"]):
+        for (a, b), (row, column), (c, d) in zip(body, body[1:], body[2:], strict=False):
+            if not (a == row == c or b == column == d) or abs(a - c) + abs(b - d) != 2:
+                continue  # only where it is straight
+            along = (0, 0.3) if a == row == c else (0.3, 0)
+            plain = pixel(picture, row + along[0], column + along[1]).sum()
+            across = [pixel(picture, row + far * along[1] / 0.3, column + far * along[0] / 0.3) for far in (0, 0.15)]
+            found = tuple(colour.sum() < 0.8 * plain for colour in across)
+            assert found == ((False, False), (True, False), (False, True))[snake % 3], (snake, row, column)
+            marked += 1
+    assert marked > 3
+
+
+def test_following_keeps_a_head_in_the_middle(shown, states):
+    plain = drawn(shown, 40)
+    shown.press("4")
+    assert shown.value("snakes.shown().follow") == 4
+    shown.wait("document.querySelectorAll('.chip')[4].getAttribute('aria-pressed') === 'true'")
+    for k in (40, 100):
+        deadline = time.monotonic() + 20
+        # The camera takes a moment to get there.
+        while not near(pixel(drawn(shown, k), 4.5, 9.1), SNAKE_COLOURS[4], 40):
+            assert time.monotonic() < deadline, k
+    shown.press("4")
+    assert shown.value("snakes.shown().follow") is None
+    while not np.array_equal(drawn(shown, 40), plain):
+        assert time.monotonic() < deadline
+    head = states[LONG][40]["snakes"][2][0]
+    shown.click("#board", (head[1] + 0.5) / 20, (head[0] + 0.5) / 10)  # a snake
+    assert shown.value("snakes.shown().follow") == 2
+    shown.press("Escape")
+    assert shown.value("snakes.shown().follow") is None
+
+
+def test_a_paused_page_draws_nothing(shown):
+    asked = """(async () => {
+        const real = window.requestAnimationFrame, count = {asked: 0};
+        window.requestAnimationFrame = (f) => { count.asked++; return real(f); };
+        for (let i = 0; i < 5; i++) await new Promise((done) => real(done));
+        window.requestAnimationFrame = real;
+        return count.asked;
+    })()"""
+    deadline = time.monotonic() + 20
+    while shown.value(asked):  # the camera may still be on its way
+        assert time.monotonic() < deadline
+    assert shown.value(asked) == 0
+    shown.press(" ")
+    assert shown.value(asked) >= 4
+    shown.press(" ")
+
+
+def test_names_are_text_whatever_they_are(page):
+    page.value(f"snakes.show({WILD}, 60, false)")
+    page.wait("!document.querySelector('#banner').hidden")
+    assert page.value("document.querySelector('.team.red h2').textContent") == EVIL
+    assert page.value("document.querySelector('.team.blue h2').textContent") == EVIL_TOO
+    assert EVIL in page.value("document.title")
+    assert EVIL in page.value("document.querySelector('#list li:nth-child(2)').textContent")
+    assert page.value("[window.hacked, document.scripts.length, document.images.length]") == [None, 3, 0]
+
+
+def test_several_matches_are_a_list(shown):
+    assert shown.value("document.querySelectorAll('#list button').length") == 3
+    shown.click("#list li:nth-child(3) button")
+    assert shown.value("snakes.shown().match") == 2
+    shown.press("n")
+    assert shown.value("snakes.shown().match") == 0
+    shown.press("p")
+    assert shown.value("snakes.shown().match") == 2
+    assert shown.value("document.querySelectorAll('#list [aria-current=true]').length") == 1
+    shown.press(" ")
+
+
+def test_help_opens_and_closes(shown):
+    shown.press("?")
+    assert shown.value("document.querySelector('#help').open")
+    shown.press("Escape")
+    shown.wait("!document.querySelector('#help').open")
+
+
+def test_a_screenshot_is_a_picture_of_the_board(shown, tmp_path):
+    shown.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    shown.press("c")
+    file = tmp_path / "territory_0.001-territory-turn40.png"
+    deadline = time.monotonic() + 20
+    while not (file.exists() and file.stat().st_size):
+        assert time.monotonic() < deadline, list(tmp_path.iterdir())
+        shown.value("new Promise(done => setTimeout(done, 20))")
+    picture = np.asarray(Image.open(file).convert("RGB"))
+    assert picture.shape == (10 * 48 + 72, 20 * 48, 3)
+    for colour in (BEAN_COLOUR, *SNAKE_COLOURS):
+        assert (np.abs(picture.astype(int) - colour).max(-1) < 6).sum() > 100, colour
+
+
+def test_a_phone(chrome, address):
+    phone = chrome.open(address, width=390, height=844, scale=2, phone=True)
+    phone.wait("snakes.shown().turn > 0")
+    phone.tap("#play")
+    assert not phone.value("snakes.shown().playing")
+    phone.tap("#forward")
+    phone.swipe("#timeline", (0.25, 0.5), (0.5, 0.5))
+    phone.wait("snakes.shown().turn === 100")
+    assert phone.value("document.documentElement.scrollWidth") == 390  # nothing sticks out
+    small = "[...document.querySelectorAll('button')].filter(e => e.offsetParent && e.offsetHeight < 34)"
+    assert phone.value(f"{small}.length") == 0  # fingers are wide
+    assert phone.value("document.querySelector('#board').clientWidth") > 350
+    for size in ((844, 390), (320, 568), (1920, 1080)):
+        phone.resize(*size, scale=1, phone=size[0] < 1000)
+        phone.wait(f"innerWidth === {size[0]}")
+        phone.wait("document.querySelector('#board').clientWidth <= innerWidth")
+        assert phone.value("document.documentElement.scrollWidth") == size[0]
+    assert (phone.requests, phone.errors) == ([address], [])
+    phone.close()
+
+
+def test_a_page_can_open_at_a_turn(chrome, matches, states, tmp_path):
+    export.html(tmp_path / "at.html", [matches[LONG]], turn=77)
+    page = chrome.open((tmp_path / "at.html").as_uri())
+    told = page.value("snakes.shown()")
+    assert (told["turn"], told["playing"]) == (77, False)
+    assert page.value("snakes.state(snakes.shown().turn)") == states[LONG][77]
+    assert page.value("document.querySelector('#list').hidden")  # of one there is nothing to choose
+    page.close()
+
+
+def test_nothing_went_wrong_in_all_of_this(page, address):
+    assert page.errors == []
+    assert [asked for asked in page.requests if not asked.startswith("blob:")] == [address]

@@ -1,0 +1,161 @@
+"""Processes that start at once: forked from a server that has loaded torch and the trainer, which takes seconds.
+Otherwise they are processes like any other, with ids, exit codes, pipes, signals and children.
+
+What libraries read from the environment when they are loaded is that of the server: one thread each.
+"""
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TextIO
+from unittest import mock
+
+from helpers.command import ROOT
+from helpers.planted import plant
+
+SERVER = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+
+
+class Forked:
+    """A call in a process of its own, which ends with what it returns as exit code; used like a subprocess.Popen."""
+
+    def __init__(self, call: Callable[..., int], *words: Any, environment: dict[str, str]) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["helpers.preloaded"])
+        with mock.patch.dict(os.environ, SERVER | {"PYTHONPATH": f"{ROOT}:{ROOT}/tests"}):
+            forkserver.ensure_running()
+        pipes = [context.Pipe(duplex=False) for _ in ("stdout", "stderr")]
+        ends = [end for _, end in pipes]
+        self.args = list(words)
+        self._process = context.Process(target=_run, args=(call, words, SERVER | environment, *ends), daemon=True)
+        self._process.start()
+        for end in ends:
+            end.close()
+        self.pid = self._process.pid
+        self.stdout, self.stderr = (_as_text(end) for end, _ in pipes)
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """All that it prints from now on to its end."""
+        read: dict[TextIO, str] = {}
+        streams = (self.stdout, self.stderr)
+        readers = [threading.Thread(target=lambda s=s: read.update({s: s.read()}), daemon=True) for s in streams]
+        for reader in readers:
+            reader.start()
+        self.wait(timeout)
+        for reader in readers:
+            reader.join(timeout)
+        return read[self.stdout], read[self.stderr]
+
+
+def _as_text(end: Connection) -> TextIO:
+    with end:
+        return os.fdopen(os.dup(end.fileno()))
+
+
+# --- in the forked process
+
+
+def _run(
+    call: Callable[..., int], words: Sequence[Any], environment: dict[str, str], out: Connection, err: Connection
+) -> None:
+    for end, stream in ((out, sys.stdout), (err, sys.stderr)):
+        os.dup2(end.fileno(), stream.fileno())
+        end.close()
+    os.chdir(ROOT)
+    to_its_end(call, words, environment)
+
+
+def to_its_end(call: Callable[..., int], words: Sequence[Any], environment: dict[str, str]) -> None:
+    """This process is the call, and ends with it."""
+    os.environ.clear()
+    os.environ.update(environment)
+    code = 1
+    try:
+        code = call(*words)
+    except SystemExit as error:
+        code = int(error.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def snakes(*words: str) -> int:
+    """`python -m marl`, with the faults that PLANTED in its environment names. Its ranks are forked as well."""
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+
+    from marl import cli
+
+    for fault in os.environ.get("PLANTED", "").split():
+        plant(fault)
+    SubprocessHandler._popen = lambda self, command, environment: Rank(command, environment)
+    return cli.main(words)
+
+
+class Rank:
+    """A rank that a launcher starts; as much of subprocess.Popen as torch needs."""
+
+    def __init__(self, command: tuple[str, ...], environment: dict[str, str]) -> None:
+        python, *how, words = *command[:4], command[4:]
+        assert [python, *how] == [sys.executable, "-u", "-m", "marl"], command
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.setsid()
+            with contextlib.suppress(OSError):  # Linux; /proc/self/environ stays the server's
+                Path("/proc/self/comm").write_text(f"rank {environment['RANK']}")
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+                signal.signal(number, signal.SIG_DFL)  # of the launcher
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            to_its_end(snakes, words, environment)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("a rank", timeout)
+            time.sleep(0.01)
+        return self.returncode

@@ -1,0 +1,126 @@
+"""What the two ranks of test_ppo_ranks.py do: all of CASES, and what a rank found goes to FOLDER/RANK.pt.
+
+The same cases run alone, too, with the matches of both ranks.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, weights_of
+from marl.learners.ppo import Ppo
+from marl.ranks.distributed import Ranks, Solo, start
+from marl.rollout.ppo_loops import KL
+from marl.rollout.rollout import Rollout
+
+SEED, MATCHES, TURNS = 11, 8, 12  # matches of all ranks together
+
+
+def made(group: Solo | Ranks, **options) -> tuple[Ppo, Rollout]:
+    """A learner that has just played."""
+    learner, rollout = a_ppo(MATCHES // group.world, TURNS, seed=SEED, group=group, spread=0.2, **options)
+    begin(rollout)
+    play(learner, rollout)
+    return learner, rollout
+
+
+def steps_of(learner: Ppo) -> list[torch.Tensor]:
+    """A list that fills with all weights, in one row, after every step."""
+    seen: list[torch.Tensor] = []
+    learner.optimizer.register_step_post_hook(
+        lambda *_: seen.append(torch.cat([p.detach().flatten() for p in learner.raw_actor.parameters()]))
+    )
+    return seen
+
+
+def found(learner: Ppo, **more: Any) -> dict[str, Any]:
+    memory = learner.buffer
+    names = ("observations", "moves", "rewards", "over", "advantages", "returns", "log_chances")
+    tensors = {name: getattr(memory, name).clone() for name in names}
+    moments, logged = learner.moments.clone(), learner.logged().clone()
+    return {**tensors, "moments": moments, "weights": weights_of(learner), "logged": logged, **more}
+
+
+def union(group: Solo | Ranks, recurrent: bool) -> dict[str, Any]:
+    """One step from one batch, of which each rank has its part."""
+    learner, _ = made(group, recurrent=recurrent)
+    learner.learn()
+    states = learner.optimizer.state.values()
+    gradients = torch.cat([state["exp_avg"].flatten() for state in states]) / 0.1  # Adam's, after one step
+    return found(learner, gradients=gradients)
+
+
+def rewards(group: Solo | Ranks) -> dict[str, Any]:
+    """The second half of the matches is paid far better."""
+    learner, _ = made(group)
+    paid = learner.buffer.rewards
+    rich = paid[:, MATCHES // 2 :] if group.world == 1 else paid if group.rank else paid[:, :0]
+    rich.mul_(30).add_(7)
+    learner.learn()
+    return found(learner)
+
+
+def rounds(group: Solo | Ranks, recurrent: bool, sync_freq: int) -> dict[str, Any]:
+    """Several rounds of several batches, each rank's in its own order."""
+    learner, rollout = made(group, recurrent=recurrent, sync_freq=sync_freq, batch_size=72, epochs=2)
+    weights, batches = steps_of(learner), batches_of(learner)
+    for _ in range(2):
+        learner.learn()
+        play(learner, rollout)
+    return {"weights": torch.stack(weights), "here": [batch["here"] for batch in batches]}
+
+
+def kl(group: Solo | Ranks, told: float, target: float) -> dict[str, Any]:
+    """From its third batch on, rank 1 alone tells a KL of so much more."""
+    learner, _ = made(group, batch_size=36, epochs=2, target_kl=target)
+    weights, batches = steps_of(learner), batches_of(learner)
+    if group.rank == 1:
+        mean = group.mean_
+        group.mean_ = lambda tensor: mean(tensor + told if len(batches) >= 2 else tensor)
+    learner.learn()
+    if group.rank == 1:
+        del group.mean_
+    return {"weights": torch.stack(weights), "batches": len(batches), "kl": [numbers[KL] for numbers in means(batches)]}
+
+
+def spoilt(group: Solo | Ranks) -> dict[str, Any]:
+    """A number that is none in one turn of rank 1."""
+    learner, rollout = made(group, batch_size=36)
+    weights = steps_of(learner)
+    estimate = learner._estimate
+
+    def spoil() -> None:
+        estimate()
+        learner.buffer.returns[0, 0, 0] = float("nan") if group.rank == 1 else 0.0
+
+    learner._estimate = spoil
+    learner.learn()
+    first = learner.logged()
+    learner._estimate = estimate
+    play(learner, rollout)
+    learner.learn()
+    return {"weights": torch.stack(weights), "logged": [first, learner.logged()]}
+
+
+CASES: dict[str, Callable[[Solo | Ranks], dict[str, Any]]] = {
+    "union": lambda group: union(group, False),
+    "union_lstm": lambda group: union(group, True),
+    "rewards": rewards,
+    "rounds": lambda group: rounds(group, False, 1),
+    "rounds_lstm": lambda group: rounds(group, True, 1),
+    "rounds_sync2": lambda group: rounds(group, False, 2),
+    "kl_over": lambda group: kl(group, 10.0, 1.0),
+    "kl_mean_below": lambda group: kl(group, 1.0, 0.8),
+    "spoilt": spoilt,
+}
+
+
+def all_cases(folder: str) -> int:
+    """Of one rank."""
+    torch.set_num_threads(1)
+    group = start("gloo", timeout=60, device="cpu")
+    torch.save({name: case(group) for name, case in CASES.items()}, Path(folder) / f"{group.rank}.pt")
+    group.close()
+    return 0

@@ -1,0 +1,100 @@
+"""PPO in tests: a learner with matches of its own, and rounds that it plays."""
+
+from typing import Any
+
+import torch
+
+from arena.batch import encoder_named
+from helpers.collecting import CPU
+from marl.compute.precision import Precision
+from marl.config.schema import NetworkConfig, PpoConfig, RewardConfig
+from marl.learners.ppo import Ppo
+from marl.learners.rollout_buffer import Trajectories
+from marl.ranks.distributed import Ranks, Solo
+from marl.rollout.assignment import LineUp
+from marl.rollout.rollout import Rollout
+
+MIX = {"level0": 0.5, "level1": 0.5}
+_begun: dict[Any, dict[str, torch.Tensor]] = {}
+
+
+def a_ppo(
+    matches: int | LineUp = 8,
+    turns: int = 6,
+    mix: dict[str, float] | None = None,
+    seed: int = 1,
+    group: Solo | Ranks | None = None,
+    precision: Precision | str = "fp32",
+    sync_freq: int = 1,
+    recurrent: bool = False,
+    masked: bool = True,
+    body: tuple[int, ...] = (16, 12),
+    messages: bool = False,
+    reward: RewardConfig | None = None,
+    spread: float = 0.0,
+    **options,
+) -> tuple[Ppo, Rollout]:
+    """A learner and its matches, which have not been started; options are PpoConfig's.
+
+    First weights answer nearly the same everywhere: `spread` is how far they are moved from there.
+    """
+    line_up = matches if isinstance(matches, LineUp) else LineUp(matches)
+    group, mix = group or Solo(CPU), mix or MIX
+    key = 99 + group.rank
+    memory = Trajectories(turns, line_up.teams, encoder_named("features"), CPU, key)
+    network = NetworkConfig(encoder="features", body=body, messages=messages, memory=body[-1])
+    precision = Precision(precision, CPU) if isinstance(precision, str) else precision
+    config = PpoConfig(**({"batch_size": 10**9, "epochs": 1, "max_grad_norm": 0.0, "lr": 2e-3} | options))
+    learner = Ppo(config, network, memory, group, precision, sync_freq, seed, recurrent)
+    weights = (reward or RewardConfig()).weights()
+    world = (group.rank, group.world)
+    rollout = Rollout(line_up, tuple(mix), weights, memory, seed, *world, answers=learner.answers, masked=masked)
+    rollout.mix(mix)
+    learner.attach(rollout)
+    with torch.no_grad():
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in learner.raw_actor.parameters():
+            parameter.add_(spread * torch.randn(parameter.shape, generator=generator))
+    return learner, rollout
+
+
+def begin(rollout: Rollout) -> None:
+    """Bring the matches to different turns by chance: some end in every stretch of turns. Such matches are kept."""
+    arena = rollout.arena
+    key = (rollout.line_up, rollout.opponents, rollout.masked, arena.seed, arena.stride, *arena.numbers.tolist())
+    if key not in _begun:
+        rollout.start()
+        _begun[key] = rollout.state_dict()
+    rollout.load_state_dict(_begun[key])
+
+
+def play(learner: Ppo, rollout: Rollout) -> None:
+    """All turns of a round."""
+    for _ in range(learner.turns):
+        rollout.play_turn(learner.act, learner.note)
+
+
+def batches_of(learner: Ppo) -> list[dict[str, torch.Tensor]]:
+    """A list that fills with what every batch is made of; see Ppo.last_batch."""
+    seen, learn = [], learner._learn
+
+    def watched(*arguments, **options) -> None:
+        learn(*arguments, **options)
+        seen.append({name: tensor.clone() for name, tensor in learner.last_batch().items()})
+
+    learner._learn = watched
+    return seen
+
+
+def means(batches: list[dict[str, torch.Tensor]]) -> list[list[float]]:
+    """The numbers of each batch: policy, value, entropy, kl, clipped."""
+    return [batch["numbers"].double().mean(0).tolist() for batch in batches]
+
+
+def weights_of(learner: Ppo) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in learner.named_weights()}
+
+
+def same_weights(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    assert a.keys() == b.keys()
+    return all(torch.equal(a[name], b[name]) for name in a)

@@ -1,0 +1,44 @@
+"""What is compared between a run that was stopped and resumed and one that was not."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def measured(run: Path) -> dict[tuple[int, bool], dict[str, float]]:
+    """(episode, whether it is an evaluation) -> all that is no time."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    found = {}
+    for line in lines:
+        key = (line["step"], "eval/points" in line)
+        assert key not in found, f"{key} is there twice"
+        found[key] = {name: value for name, value in line.items() if not name.startswith("time")}
+    return found
+
+
+def saved(run: Path, episode: int) -> dict[str, Any]:
+    """All that a checkpoint holds; times left out."""
+    folder = run / "checkpoints" / f"episode_{episode}"
+    parts = {file.stem: torch.load(file, weights_only=True) for file in sorted(folder.glob("*.pt"))}
+    for counters in ("progress", "first", "logged"):
+        parts["state"][counters].pop("seconds")
+    parts["weights"] = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    return parts
+
+
+def assert_equal(found: Any, expected: Any, where: str = "") -> None:
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), where
+        for key in expected:
+            assert_equal(found[key], expected[key], f"{where}/{key}")
+    elif isinstance(expected, torch.Tensor):
+        assert torch.equal(found, expected), where
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected), where
+        for i, each in enumerate(expected):
+            assert_equal(found[i], each, f"{where}/{i}")
+    else:
+        assert found == expected, where

@@ -1,0 +1,111 @@
+"""Plays a few matches and prints a digest per turn: run in another process, with Numba off or with its CUDA simulator.
+
+usage: run_matches.py cpu|simulator MATCHES TURNS SEED      one digest a line: state, events and all encoders
+       run_matches.py draws                                 random numbers, one JSON list
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from helpers.movers import semi_greedy_moves
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def digest(*arrays: np.ndarray) -> str:
+    total = hashlib.sha256()
+    for array in arrays:
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
+
+
+def on_cpu(matches: int, turns: int, seed: int) -> Iterator[str]:
+    from arena import BatchArena
+
+    arena = BatchArena(matches, seed=seed)
+    arena.start()
+    generator = np.random.default_rng(seed)
+    for _ in range(turns):
+        events = arena.play_turn(torch.from_numpy(semi_greedy_moves(arena.state.numpy(), generator)))
+        seen = [arena.observe(name).numpy() for name in ("features", "turned", "planes")]
+        yield digest(arena.state.numpy(), *(t.numpy() for t in events), *seen)
+
+
+def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
+    """The real kernels on numpy arrays, in blocks of four threads so that the last block is not full."""
+    import numba.cuda
+
+    numba.cuda.as_cuda_array = (
+        None  # the simulator has none; the arena may name it at import, the kernels do not use it
+    )
+    from arena.backends import cuda
+    from arena.encoders.observe import ENCODERS
+    from arena.rules import MATCH_BYTES, OVER, SNAKES
+
+    def launch(kernel, threads: int, *arguments) -> None:
+        kernel[(threads + 3) // 4, 4](*arguments)
+
+    # Match-last memory, as on a GPU.
+    state = np.zeros((MATCH_BYTES, matches), np.uint8).T
+    state[:, OVER] = 1
+    numbers = np.arange(matches, dtype=np.int64) - matches
+    keys = np.zeros(matches, np.int64)
+    ate, died = np.zeros((2, matches, SNAKES), bool)
+    reward = np.zeros((matches, SNAKES), np.int16)
+    over = np.zeros(matches, bool)
+    faults = np.zeros(1, np.int32)
+    seats = np.arange(matches * SNAKES, dtype=np.int32)
+    features, turned = (np.zeros((len(seats), ENCODERS[name].width), np.int8) for name in ("features", "turned"))
+    planes = np.zeros((len(seats), ENCODERS["planes"].width), np.uint8)
+
+    launch(cuda.start_kernel, matches, state, keys, numbers, np.ones(matches, bool), seed, matches)
+    generator = np.random.default_rng(seed)
+    for _ in range(turns):
+        moves = semi_greedy_moves(state, generator).astype(np.int8)
+        launch(cuda.play_kernel, matches, state, keys, moves, ate, died, reward, over, faults)
+        launch(cuda.features_kernel, len(seats), state, seats, features.view(np.uint64))
+        launch(cuda.turned_kernel, len(seats), state, seats, turned.view(np.uint64))
+        planes[:] = 0  # it writes on rows of zeros
+        launch(cuda.planes_kernel, len(seats), state, seats, planes)
+        yield digest(state, ate, died, reward, over, features, turned, planes)
+    assert faults[0] == 0
+
+
+def draws() -> list[int]:
+    from arena.rng import draw, draw_below, match_key
+
+    found = []
+    for seed, number in ((0, 0), (1, 0), (0, 1), (7, 123_456_789), (2**63 - 1, 2**40), (2**32, 2**32)):
+        key = match_key(seed, number)
+        found.append(int(key))
+        for turn in (0, 1, 200):
+            for slot in (0, 5, 32, 64, 32 + (31 << 8), 1 << 20):
+                found.append(int(draw(key, turn, slot)))
+                found.extend(int(draw_below(key, turn, slot, bound)) for bound in (1, 3, 4, 200, 800))
+    return found
+
+
+def elsewhere(*arguments: object, **environment: str) -> str:
+    """Standard output of this file run in a process of its own."""
+    settings = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    command = [sys.executable, str(Path(__file__)), *map(str, arguments)]
+    done = subprocess.run(command, env=settings, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "draws":
+        print(json.dumps(draws()))
+    else:
+        play = {"cpu": on_cpu, "simulator": in_simulator}[sys.argv[1]]
+        for line in play(*map(int, sys.argv[2:])):
+            print(line)

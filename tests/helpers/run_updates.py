@@ -1,0 +1,46 @@
+"""Plays and learns with tiny networks; prints resident kilobytes after so many updates: run in a process of its own.
+
+usage: run_updates.py UPDATES [UPDATES ...]
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from helpers.collecting import CPU, a_rollout
+from marl.compute.precision import Precision
+from marl.config.schema import DdpgConfig, NetworkConfig
+from marl.learners.ddpg import Ddpg
+from marl.ranks.distributed import Solo
+
+
+def resident() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+def main(marks: list[int]) -> None:
+    torch.set_num_threads(1)
+    rollout = a_rollout(4, turns=64, opponents=("level0", "level1"))
+    learner = Ddpg(
+        DdpgConfig(batch_size=24), NetworkConfig(body=(8,)), rollout.buffer, Solo(CPU), Precision("fp32", CPU)
+    )
+    rollout.start()
+    rollout.mix({"level0": 0.5, "level1": 0.5})
+    rollout.epsilon.fill_(0.1)
+    for _ in range(8):
+        rollout.play_turn(learner.act)
+    for update in range(1, max(marks) + 1):
+        if update % 10 == 0:
+            rollout.play_turn(learner.act)
+        learner.update()
+        if update % 100 == 0:
+            rollout.results()
+            assert torch.isfinite(learner.logged()).all()
+        if update in marks:
+            print(resident(), flush=True)
+
+
+if __name__ == "__main__":
+    main([int(word) for word in sys.argv[1:]])

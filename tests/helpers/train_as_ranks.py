@@ -1,0 +1,87 @@
+"""Trainings in two ranks each, one after another, with the environment of torchrun. For a process that has loaded all
+that they need, see forking.py: the ranks are forked from it.
+
+What rank R of a training prints goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. A word @1 before
+all others makes it one process without ranks; words @FAULT are planted, see planted.py.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+from helpers.planted import plant
+
+LIMIT = 60  # seconds for one training
+
+
+def train(words: list[str]) -> int:
+    """A rank: `snakes train`, and on its last line of output how often its gradients were exchanged."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+    from marl import cli
+    from marl.ranks import distributed
+
+    exchanges = []
+
+    def counted(_state, bucket):
+        exchanges.append(bucket.index())
+        return allreduce_hook(None, bucket)
+
+    wrap = distributed.Ranks.wrap
+
+    def wrap_and_count(self, module):
+        wrapped = wrap(self, module)
+        wrapped.register_comm_hook(None, counted)
+        return wrapped
+
+    distributed.Ranks.wrap = wrap_and_count
+    for word in words:
+        if word.startswith("@"):
+            plant(word[1:])
+    code = cli.main([word for word in words if not word.startswith("@")])
+    print(f"exchanges {len(exchanges)}", flush=True)
+    return code
+
+
+def ranks(folder: str, name: str, words: list[str]) -> list[int]:
+    """The exit codes of a training's ranks."""
+    alone = words[0] == "@1"
+    words = words[alone:]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    pids = []
+    for rank in ("0",) if alone else ("0", "1"):
+        pid = os.fork()
+        if pid == 0:
+            for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
+                os.dup2(os.open(f"{folder}/{name}.{rank}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
+            if not alone:
+                os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+                os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            code = 1
+            try:
+                code = train(words)
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        pids.append(pid)
+    deadline, codes = time.monotonic() + LIMIT, {}
+    while len(codes) < len(pids):
+        for pid in set(pids) - codes.keys():
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                codes[pid] = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    return [codes[pid] for pid in pids]
+
+
+def main(folder: str, trainings: dict[str, list[str]]) -> int:
+    print(json.dumps({name: ranks(folder, name, words) for name, words in trainings.items()}))
+    return 0

@@ -1,0 +1,182 @@
+"""Runs of `train` that take a second or two, in this process or in one of their own, and what they leave behind."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from helpers import train_as_ranks
+from helpers.command import ROOT
+from helpers.forking import Forked, snakes
+from marl import cli
+
+SMOKE = str(ROOT / "configs" / "smoke.yaml")
+# 16 episodes; a log line every 4, a checkpoint every 8.
+TINY = [
+    "train", "--config", SMOKE, "--device", "cpu", "--matches", "8", "--turns", "20", "--updates", "1",
+    "--max_episodes", "16", "--log_interval", "4", "--save_interval", "8", "--eval_matches", "1",
+    "--eval_opponents", "level0",
+]  # fmt: skip
+GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NPROC")
+LIMIT = 100  # seconds that any process of a test may take
+
+
+def without_ranks() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in GROUP_VARIABLES}
+
+
+def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command line in this process, which has torch loaded already; leaves the process as it was."""
+    out, err = io.StringIO(), io.StringIO()
+    environment, onednn = dict(os.environ), torch.backends.mkldnn.enabled
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            code = cli.main([str(word) for word in words])
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+        torch.backends.mkldnn.enabled = onednn
+    return subprocess.CompletedProcess(list(words), code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def started(command: list[str | Path], **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python of its own, ended at the latest when the test is over, or after LIMIT seconds."""
+    process = subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env=without_ranks() | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with _watched(process):
+        yield process
+
+
+@contextmanager
+def forked(words: list[str | Path], **environment: str) -> Iterator[Forked]:
+    """The command line in a process that starts at once; else like `started`."""
+    process = Forked(snakes, *map(str, words), environment=without_ranks() | environment)
+    with _watched(process):
+        yield process
+
+
+def alone(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, which starts at once, to its end."""
+    with forked(list(words)) as process:
+        return finish(process)
+
+
+@contextmanager
+def _watched(process: subprocess.Popen[str] | Forked) -> Iterator[None]:
+    watchdog = threading.Timer(LIMIT, process.kill)
+    watchdog.start()
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            process.terminate()  # a launcher ends its ranks
+            try:
+                process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+        watchdog.cancel()
+
+
+def wait_for(process: subprocess.Popen[str], start: str) -> str:
+    """Read what it prints up to a line with this start."""
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line.startswith(start):
+            return line
+    raise AssertionError(f"it ended without {start!r}: {''.join(seen)} {process.stderr.read()}")
+
+
+def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    out, err = process.communicate(timeout=LIMIT)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def as_ranks(folder: Path, trainings: dict[str, list[str]]) -> dict[str, list[tuple[int, str, str]]]:
+    """Trainings in two ranks each, see train_as_ranks.py: (exit code, stdout, stderr) of each rank."""
+    process = Forked(train_as_ranks.main, str(folder), trainings, environment=without_ranks())
+    out, err = process.communicate(timeout=3 * LIMIT)
+    assert process.returncode == 0, err
+    return {
+        name: [
+            (code, *((folder / f"{name}.{rank}.{end}").read_text() for end in ("out", "err")))
+            for rank, code in enumerate(codes)
+        ]
+        for name, codes in json.loads(out).items()
+    }
+
+
+def ranks_of(launcher: int) -> dict[int, int]:
+    """Process ids of its ranks, which tell their number in their environment, or if forked in their name."""
+    found = {}
+    for task in Path(f"/proc/{launcher}/task").iterdir():
+        for pid in (task / "children").read_text().split():
+            words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+            words.append(Path(f"/proc/{pid}/comm").read_text())
+            for rank in (int(word[5:]) for word in words if word.startswith(("RANK=", "rank "))):
+                found[rank] = int(pid)
+    return found
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds ranks in Linux's /proc")
+
+
+def the_run(runs_dir: Path) -> Path:
+    """The only run there."""
+    (run,) = (Path(runs_dir) / "snakes_3v3").iterdir()
+    return run
+
+
+def logged(run: Path) -> list[dict[str, Any]]:
+    """The log lines of training in metrics.jsonl, those of evaluations left out."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if "time/global_fps" in line]
+
+
+def manifest(run: Path, episode: int) -> dict[str, Any]:
+    return json.loads((run / "checkpoints" / f"episode_{episode}" / "manifest.json").read_text())
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All files below, to see whether anything has changed."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_goes_on(run: Path, last_episode: int) -> None:
+    """One curve: every step is logged once, in order, up to the last episode, and all that counts goes up with it."""
+    lines = logged(run)
+    assert lines[-1]["step"] == last_episode
+    for name in ("step", "train/env_steps", "train/updates", "time/seconds"):
+        values = [line[name] for line in lines]
+        assert all(a < b for a, b in pairwise(values)), (name, values)
+
+
+@contextmanager
+def tiny_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of this size; the test is skipped where one cannot be made."""
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True)
+    if made.returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

@@ -1,0 +1,96 @@
+"""snakes eval, as a user calls it."""
+
+import json
+import os
+
+import pytest
+from helpers.command import assert_one_line, snakes
+from helpers.training import here
+
+from arena.replay import read
+
+KEYS = {
+    "home", "away", "matches", "wins", "draws", "losses", "home_score", "away_score", "win_rate", "win_rate_low",
+    "win_rate_high", "turns_per_second",
+}  # fmt: skip
+EXTRA_KEYS = {
+    "points", "home_deaths", "away_deaths", "home_length", "away_length", "home_forfeits", "away_forfeits", "problems",
+    "turns",
+}  # fmt: skip
+PAIR = ("eval", "--home", "level2", "--away", "level1:0.1", "--matches", "40", "--seed", "3")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """The JSON document of a run that recorded, and the folder it recorded to."""
+    folder = tmp_path_factory.mktemp("replays")
+    result = snakes(*PAIR, "--json", "--record", str(folder / "match.jsonl"))
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout), folder
+
+
+def test_json_has_the_promised_keys(recorded):
+    report, _ = recorded
+    assert set(report) == KEYS | EXTRA_KEYS | {"replays"}
+    assert (report["home"], report["away"], report["matches"]) == ("level2", "level1:0.1", 40)
+    assert report["wins"] + report["draws"] + report["losses"] == 40
+    assert report["win_rate"] == report["wins"] / 40
+    assert report["win_rate_low"] < report["win_rate"] < report["win_rate_high"]
+
+
+def test_the_same_seed_gives_the_same_results(recorded):
+    result = here(*PAIR, "--json")
+    again, first = json.loads(result.stdout), dict(recorded[0])
+    assert set(again) == KEYS | EXTRA_KEYS
+    del again["turns_per_second"], first["turns_per_second"], first["replays"]
+    assert again == first
+
+
+def test_record_writes_replays_that_verify(recorded):
+    report, folder = recorded
+    files = {
+        "first": "match.jsonl",
+        "closest": "match.closest.jsonl",
+        "worst": "match.worst.jsonl",
+        "best": "match.best.jsonl",
+    }
+    assert report["replays"] == {which: str(folder / name) for which, name in files.items()}
+    for name in files.values():
+        replay = read(folder / name)
+        assert replay.seed == 3
+        assert {replay.red, replay.blue} == {"level2", "level1:0.1"}
+    assert read(folder / "match.jsonl").match == 0
+
+
+def test_text_tells_the_result_and_the_files(tmp_path):
+    result = here(*PAIR, "--record", tmp_path / "match")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("level2 - level1:0.1: 40 matches, seed 3\n")
+    assert "95 %" in result.stdout
+    said = [line.split()[-1] for line in result.stdout.splitlines()[-4:]]
+    assert said == [str(tmp_path / name) for name in ("match", "match.closest", "match.worst", "match.best")]
+    assert all(os.path.isfile(path) for path in said)
+
+
+def test_list_names_the_players():
+    result = here("eval", "--list")
+    assert result.returncode == 0, result.stderr
+    assert [line.split()[0] for line in result.stdout.splitlines()][:6] == [
+        "level0", "level1", "level2", "level3", "level4", "evasive",
+    ]  # fmt: skip
+
+
+def test_an_unknown_player():
+    assert_one_line(here("eval", "--home", "levle3", "--away", "level1"), "'levle3'", "level3", "evasive")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--home", "level1"], ["--away"]),
+        (["--home", "level1", "--away", "level2", "--matches", "many"], ["--matches", "many"]),
+        (["--home", "level1", "--away", "level2", "--record", "no/such/folder/x"], ["--record", "no/such/folder"]),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_loaded(words, parts):
+    assert_one_line(snakes("eval", *words), *parts)

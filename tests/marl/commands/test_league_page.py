@@ -1,0 +1,94 @@
+"""The page of a league: its numbers, and a match behind every cell."""
+
+import dataclasses
+import json
+
+import pytest
+from helpers import browser
+
+from marl.cli import main
+from marl.commands.league_page import league_page
+from opponents.league import league
+
+EVIL = "<script>hacked = 1</script>"
+RUN = "runs/snakes_3v3/run1_20260101_120000"
+# Weak to strong, under the names of what they stand for.
+NAMES = {
+    "level0": f"{RUN}/checkpoints/episode_0",
+    "level1": f"{RUN}/checkpoints/episode_4000",
+    "level2": EVIL,
+    "level3": f"{RUN}/checkpoints/episode_8000",
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    pairs = []
+    table = league(list(NAMES), 20, seed=1, progress=pairs.append, record=True)
+    table = dataclasses.replace(table, names=tuple(NAMES[name] for name in table.names))
+    return table, [dataclasses.replace(pair, home=NAMES[pair.home], away=NAMES[pair.away]) for pair in pairs]
+
+
+@pytest.fixture(scope="module")
+def page(results, tmp_path_factory):
+    if browser.missing():
+        pytest.skip(browser.missing())
+    path = tmp_path_factory.mktemp("league") / "league.html"
+    path.write_text(league_page(*results))
+    with browser.chromium() as chrome:
+        opened = chrome.open(path.as_uri(), 1280, 900)
+        # No smooth scrolling: a cell must not move away from under the mouse.
+        still = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+        opened.send("Emulation.setEmulatedMedia", features=still)
+        yield opened
+        assert (opened.errors, opened.requests) == ([], [path.as_uri()])
+
+
+def test_the_table_shows_the_points_best_player_first(page, results):
+    table, _ = results
+    order, points = table.order(), table.points
+    cells = "[...document.querySelectorAll('#league tbody tr')].map(r => [...r.querySelectorAll('button')]"
+    shown = page.value(f"{cells}.map(b => Number(b.textContent)))")
+    for i, row in zip(order, shown, strict=True):
+        # The page rounds halves up, Python to even.
+        assert row == pytest.approx([100 * points[i, j] for j in order if j != i], abs=0.051)
+    titles = page.value("[...document.querySelectorAll('#league tbody th')].map(e => e.title)")
+    assert titles == [table.names[i] for i in order]
+
+
+def test_a_cell_shows_the_match_that_went_best_for_its_row(page, results):
+    table, pairs = results
+    for at, i in enumerate(table.order(), start=1):
+        for across, j in enumerate(table.order(), start=1):
+            if i == j:
+                continue
+            page.click(f"#league tbody tr:nth-child({at}) td:nth-of-type({across}) button")
+            (pair,) = (p for p in pairs if {p.home, p.away} == {table.names[i], table.names[j]})
+            match = pair.replays["best" if pair.home == table.names[i] else "worst"]
+            names = page.value("['red', 'blue'].map(t => document.querySelector(`.team.${t} h2`).textContent)")
+            assert names == [match.red, match.blue]
+            assert page.value("snakes.state(snakes.shown().last)") == match.states()[-1]
+            assert page.value("document.querySelector('#shows').textContent").startswith(table.names[i])
+
+
+def test_ratings_over_the_episodes_of_a_run(page):
+    places = "[...document.querySelectorAll('#history circle')].map(e => ['cx', 'cy'].map(a => +e.getAttribute(a)))"
+    dots = page.value(places)
+    assert len(dots) == 3
+    assert dots == sorted(dots)
+    heights = [y for _, y in dots]
+    assert heights == sorted(heights, reverse=True)  # stronger with every checkpoint: further up
+
+
+def test_names_are_text(page):
+    assert EVIL in page.value("document.querySelector('#league').textContent")
+    assert page.value("[window.hacked, document.scripts.length]") == [None, 5]
+
+
+def test_the_command_writes_it(tmp_path, capsys):
+    words = ["league", "--players", "level0,level1", "--matches", "4", "--json", "--html", str(tmp_path / "l.html")]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["matches"] == 4
+    text = (tmp_path / "l.html").read_text()
+    assert '"level0"' in text
+    assert len(text) < 200_000

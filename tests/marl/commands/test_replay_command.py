@@ -1,0 +1,126 @@
+"""snakes replay, as a user calls it."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers.command import ROOT, assert_one_line
+from PIL import Image
+
+from arena.render.frame import ansi
+from arena.replay import Replay, read, write
+from marl.cli import main
+
+LONG = ROOT / "tests" / "data" / "long_match.jsonl"  # of 200 turns, with long snakes
+EVIL = "<b>evil\x1b[2J\nname"
+
+
+@pytest.fixture
+def short(tmp_path):
+    """A replay file of five turns."""
+    actions = np.random.default_rng(3).integers(0, 4, (5, 6)).tolist()
+    write(tmp_path / "short.jsonl", Replay.from_actions(3, 0, None, actions, red="level1", blue=EVIL))
+    return tmp_path / "short.jsonl"
+
+
+@pytest.fixture
+def replay(capsys):
+    """Runs the command in this process, which has loaded all it needs."""
+
+    def run(*words) -> subprocess.CompletedProcess[str]:
+        code = main(["replay", *map(str, words)])
+        return subprocess.CompletedProcess(words, code, *capsys.readouterr())
+
+    return run
+
+
+def test_all_files_of_a_match_are_small(tmp_path, replay):
+    """By its heaviest 40 turns, when the snakes are longest: a match has five times as many."""
+    pytest.importorskip("imageio_ffmpeg", reason="the extra `video` is not installed")
+    limits = {"gif": 2_000_000 // 5, "mp4": 1_000_000 // 5, "png": 300_000, "html": 300_000}
+    whole = read(LONG)
+    part = Replay.from_actions(0, 48, whole.states()[140], whole.actions()[140:180], red="a", blue="b")
+    write(tmp_path / "part.jsonl", part)
+    outputs = {kind: tmp_path / f"match.{kind}" for kind in limits}
+    words = [word for kind, path in outputs.items() for word in (f"--{kind}", str(path))]
+    result = replay(tmp_path / "part.jsonl", *words)
+    assert result.returncode == 0, result.stderr
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == [str(path) for path in outputs.values()]
+    for kind, path in outputs.items():
+        assert 10_000 < path.stat().st_size < limits[kind], kind
+    with Image.open(outputs["gif"]) as image:
+        assert (image.n_frames, image.format) == (41, "GIF")
+        assert image.width >= 320
+    with Image.open(outputs["png"]) as image:
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 100
+    assert outputs["mp4"].read_bytes()[4:8] == b"ftyp"
+    assert "makeBoard" in outputs["html"].read_text()
+    assert sorted(tmp_path.iterdir()) == sorted([*outputs.values(), tmp_path / "part.jsonl"])  # nothing else is left
+
+
+def test_boards_as_text(short, replay):
+    result = replay(short, "--ansi")
+    assert result.returncode == 0, result.stderr
+    names, *boards = result.stdout.rstrip("\n").split("\n\n")
+    assert names == "level1 (red) against <b>evil?[2J?name (blue)"
+    assert boards == [ansi(state) for state in read(short).states()]
+
+
+def test_one_turn_as_text(short, replay):
+    assert replay(short, "--ansi", "--turn", "3").stdout.split("\n\n")[1:] == [ansi(read(short).states()[3]), ""]
+
+
+def test_a_terminal_shows_the_match_in_place(short):
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "marl", "replay", str(short), "--ansi", "--fps", "50"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=theirs, stderr=subprocess.PIPE) as process:
+        os.close(theirs)
+        told = io.BytesIO()
+        while data := _read(ours):
+            told.write(data)
+        assert process.wait(60) == 0, process.stderr.read()
+    os.close(ours)
+    text = told.getvalue().decode().replace("\r\n", "\n")
+    screens = text.split("\x1b[H")[2:]  # the first clears the screen
+    states = read(short).states()
+    assert len(screens) == len(states)
+    for screen, state in zip(screens, states, strict=True):
+        assert ansi(state, colour=True) in screen
+    assert "evil\x1b" not in text
+    assert text.index("\x1b[?25l") < text.index("\x1b[?25h")  # the cursor comes back
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # how Linux tells that the other end is closed
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ([], ["FILE"]),
+        (["no/such.jsonl"], ["no/such.jsonl", "No such file"]),
+        ([ROOT / "README.md"], ["README.md:1", "not JSON"]),
+        ([LONG, "--gif", "no/such/folder/x.gif"], ["--gif", "no/such/folder"]),
+        ([LONG, LONG, "--gif", "x.gif"], ["--gif takes one match, not 2", "--html"]),
+        ([LONG, "--gif", "x.gif", "--turn", "3"], ["--turn goes with --png, --html or --ansi"]),
+        ([LONG, "--gif", "x.gif", "--fps", "99"], ["--fps 99", "0.25 to 50"]),
+        ([LONG, "--png", "x.png", "--turn", "201"], ["turn is 201", "0 to 200"]),
+    ],
+)
+def test_mistakes(words, parts, replay, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # nothing may be written, wherever
+    assert_one_line(replay(*words), *parts)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_display_the_other_ways_are_named(replay, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    assert_one_line(replay(LONG), "display", "--gif", "--html")

@@ -1,0 +1,259 @@
+"""What `auto` becomes on a CPU and on a GPU, and what is refused. No GPU is needed: its memory is made up."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from arena.rules import TEAM
+from marl.config import autoscale
+from marl.config.autoscale import resolve
+from marl.config.schema import (
+    MODEL_SIZES,
+    DdpgConfig,
+    DistributedConfig,
+    NetworkConfig,
+    PpoConfig,
+    TrainConfig,
+    read_config,
+)
+from marl.errors import UserError
+from opponents.scheduler import ScheduleConfig
+
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
+CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
+PLENTY = 1 << 40
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch):
+    """A machine with memory in plenty that calculates in bf16; returns what to call to make it another one."""
+
+    def give(free: int, bf16: bool = True) -> None:
+        monkeypatch.setattr(autoscale.batch, "free_memory", lambda: free)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: bf16)
+        monkeypatch.setattr(autoscale, "_cpu_has_bf16", lambda: bf16)
+
+    give(PLENTY)
+    return give
+
+
+def chosen(config: TrainConfig) -> dict:
+    network, of_ppo = config.network, config.algo != "ddpg"
+    names = ("update_interval", "batch_size", "lr") if of_ppo else ("batch_size", "buffer_size", "turns", "updates")
+    found = {"encoder": network.encoder, "body": network.body, "matches": config.matches, "precision": config.precision}
+    return found | {name: getattr(config.ppo if of_ppo else config.ddpg, name) for name in names}
+
+
+SMALL = {"encoder": "turned", "body": (128, 128), "matches": 256, "precision": "fp32"}
+SMALL |= {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
+LARGE = {"encoder": "planes", "body": (512, 256), "matches": 4096, "precision": "bf16"}
+LARGE |= {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
+
+
+@pytest.mark.parametrize(("device", "expected"), [(CPU, SMALL), (GPU, LARGE)], ids=["cpu", "gpu"])
+def test_what_auto_means(device, expected) -> None:
+    assert chosen(resolve(TrainConfig(), device)) == expected
+
+
+@pytest.mark.parametrize("algo", ["ppo", "ppo_lstm"])
+@pytest.mark.parametrize(
+    ("device", "world", "expected"),
+    [
+        (CPU, 1, {"matches": 512, "update_interval": 16 * 512, "batch_size": 3072, "lr": 3e-3}),
+        (CPU, 3, {"matches": 512, "update_interval": 16 * 512 * 3, "batch_size": 3072, "lr": 3e-3}),
+        (GPU, 1, {"matches": 8192, "update_interval": 16 * 8192, "batch_size": 65536, "lr": 2e-3}),
+        (GPU, 8, {"matches": 8192, "update_interval": 16 * 8192 * 8, "batch_size": 65536, "lr": 2e-3}),
+    ],
+)
+def test_what_auto_means_for_ppo(device, world, expected, algo) -> None:
+    usual = {name: (SMALL if device is CPU else LARGE)[name] for name in ("encoder", "body", "precision")}
+    config = resolve(TrainConfig(algo=algo), device, world=world)
+    assert chosen(config) == usual | expected
+    assert config.schedule.max_episodes == (100_000 if device is CPU else 50_000)
+    assert resolve(config, device, world=world) == config
+    assert config.ddpg == DdpgConfig(), "what is not asked for is left alone"
+
+
+def test_what_was_asked_of_ppo_is_kept() -> None:
+    asked = PpoConfig(update_interval=48, batch_size=7, lr=0.5, even=0.25)
+    schedule = ScheduleConfig(max_episodes=9)
+    found = resolve(TrainConfig(algo="ppo", matches=4, ppo=asked, schedule=schedule), CPU, world=3)
+    assert (found.ppo, found.schedule) == (asked, schedule)
+
+
+@pytest.mark.parametrize("algo", ["ddpg", "ppo"])
+@pytest.mark.parametrize(("encoder", "even"), [("features", 0.0), ("planes", 0.0), ("turned", 0.02)])
+def test_moves_are_held_even_where_the_board_is_held_in_a_frame(encoder, even, algo) -> None:
+    found = resolve(TrainConfig(algo=algo, network=NetworkConfig(encoder=encoder)), CPU)
+    assert getattr(found, algo).even == even
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("size", "body"), MODEL_SIZES.items())
+def test_a_model_size_is_a_body(size, body, device) -> None:
+    for largest in (False, True):
+        config = TrainConfig(network=NetworkConfig(model_size=size), max_utilization=largest)
+        assert resolve(config, device).network.body == body
+
+
+def test_convolutions_read_the_board_on_any_device() -> None:
+    assert resolve(TrainConfig(network=NetworkConfig(kind="cnn")), CPU).network.encoder == "planes"
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (CPU, {"body": (256, 256), "matches": 1024, "batch_size": 4096, "buffer_size": 8_000_000}),
+        (GPU, {"body": (1024, 512), "matches": 16384, "batch_size": 32768, "buffer_size": 30_000_000}),
+    ],
+    ids=["cpu", "gpu"],
+)
+def test_max_utilization_asks_for_the_largest(device, expected) -> None:
+    usual = SMALL if device is CPU else LARGE
+    assert chosen(resolve(TrainConfig(max_utilization=True), device)) == usual | expected
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+def test_choosing_twice_changes_nothing(device) -> None:
+    for config in (TrainConfig(), TrainConfig(max_utilization=True)):
+        once = resolve(config, device)
+        assert resolve(once, device) == once
+    assert chosen(resolve(TrainConfig(), device)) == (SMALL if device is CPU else LARGE), "nor the defaults"
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("max_utilization", [False, True])
+def test_what_was_asked_for_is_kept(device, max_utilization) -> None:
+    asked = {"encoder": "planes", "body": (7,), "matches": 6, "precision": "fp32"}
+    asked |= {"batch_size": 48, "buffer_size": 5_000, "turns": 3, "updates": 5}
+    config = TrainConfig(
+        matches=6,
+        precision="fp32",
+        max_utilization=max_utilization,
+        network=NetworkConfig(encoder="planes", body=(7,)),
+        ddpg=DdpgConfig(batch_size=48, buffer_size=5_000, turns=3, updates=5),
+    )
+    assert chosen(resolve(config, device)) == asked
+
+
+def test_nothing_else_is_touched() -> None:
+    config = TrainConfig(seed=9, ddpg=DdpgConfig(tau=0.3, n_step=5))
+    found = resolve(config, CPU)
+    assert replace(found.ddpg, batch_size=None, buffer_size=None, turns=None, updates=None, even=None) == config.ddpg
+    assert replace(found.schedule, max_episodes=None) == config.schedule
+    untouched = {"matches": None, "precision": None, "network": config.network, "ddpg": config.ddpg}
+    untouched |= {"schedule": config.schedule}
+    assert replace(found, **untouched) == config
+
+
+def test_a_gpu_without_bf16_gets_fp32(memory) -> None:
+    memory(PLENTY, bf16=False)
+    assert resolve(TrainConfig(), GPU).precision == "fp32"
+
+
+@pytest.mark.parametrize(("precision", "bf16"), [("fp16", True), ("bf16", False)])
+def test_a_precision_that_a_cpu_does_not_have_is_refused_in_a_line(precision, bf16, memory) -> None:
+    memory(PLENTY, bf16)
+    with pytest.raises(UserError) as error:
+        resolve(TrainConfig(precision=precision), CPU)
+    assert str(error.value) == f"precision is {precision}; this CPU calculates in fp32"
+
+
+def test_a_cpu_with_bf16_may_be_asked_for_it() -> None:
+    assert resolve(TrainConfig(precision="bf16"), CPU).precision == "bf16"
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("device", "row"), [(CPU, 86), (GPU, 1214)], ids=["cpu", "gpu"])
+def test_a_buffer_takes_half_of_the_free_memory_at_most(device, row, memory) -> None:
+    free = 600_000 * row
+    memory(free)
+    size = resolve(TrainConfig(), device).ddpg.buffer_size
+    assert size == 300_000
+    assert size * row <= autoscale.BUFFER_SHARE * free
+
+
+def test_a_buffer_never_gets_too_small_to_learn_from(memory) -> None:
+    memory(1)
+    config = resolve(TrainConfig(), CPU)
+    assert config.ddpg.buffer_size == (16 + 3 + 1) * 256 * TEAM
+
+
+def test_memory_does_not_matter_for_a_buffer_that_was_asked_for(memory) -> None:
+    memory(1)
+    assert resolve(TrainConfig(ddpg=DdpgConfig(buffer_size=900_000)), CPU).ddpg.buffer_size == 900_000
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_step", "matches"), [(1, 2), (3, 256), (5, 10)])
+def test_a_buffer_too_small_for_one_target_is_refused_in_a_line(n_step, matches) -> None:
+    least = (n_step + 1) * matches * TEAM
+    fits = TrainConfig(matches=matches, ddpg=DdpgConfig(n_step=n_step, buffer_size=least))
+    assert resolve(fits, CPU).ddpg.buffer_size == least
+    with pytest.raises(UserError) as error:
+        resolve(replace(fits, ddpg=replace(fits.ddpg, buffer_size=least - 1)), CPU)
+    message = str(error.value)
+    assert message.startswith(f"ddpg.buffer_size is {least - 1}; allowed: from {least}")
+    assert "\n" not in message
+
+
+def test_a_buffer_has_room_for_teams_on_both_sides() -> None:
+    alone = TrainConfig(matches=10, ddpg=DdpgConfig(n_step=1, buffer_size=2 * 10 * TEAM))
+    assert resolve(alone, CPU).ddpg.buffer_size == 60
+    with pytest.raises(UserError, match="allowed: from 120"):
+        resolve(replace(alone, schedule=ScheduleConfig(self_play=0.5)), CPU)
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_updates_more_often_than_a_turn_are_refused_in_a_line(world) -> None:
+    turn = 4 * world
+    fits = TrainConfig(algo="ppo", matches=4, ppo=PpoConfig(update_interval=turn))
+    assert resolve(fits, CPU, world=world).ppo.update_interval == turn
+    with pytest.raises(UserError) as error:
+        resolve(replace(fits, ppo=PpoConfig(update_interval=turn - 1)), CPU, world=world)
+    assert str(error.value).startswith(f"ppo.update_interval is {turn - 1}; allowed: from {turn}, one turn of all")
+    assert "\n" not in str(error.value)
+
+
+def test_fp16_cannot_leave_out_steps() -> None:
+    config = TrainConfig(algo="ppo", precision="fp16", ppo=PpoConfig(target_kl=0.1))
+    with pytest.raises(UserError, match="target_kl leaves out steps, which fp16"):
+        resolve(config, GPU)
+    assert resolve(replace(config, precision="bf16"), GPU).ppo.target_kl == 0.1
+
+
+@pytest.mark.parametrize(("device", "freq", "updates"), [(CPU, 1, 3), (CPU, 2, 4), (CPU, 8, 8), (GPU, 4, 12)])
+def test_updates_are_rounded_up_to_whole_exchanges(device, freq, updates) -> None:
+    assert resolve(TrainConfig(ddp=DistributedConfig(sync_freq=freq)), device).ddpg.updates == updates
+
+
+def test_updates_that_are_no_whole_exchanges_are_refused_in_a_line() -> None:
+    config = TrainConfig(ddpg=DdpgConfig(updates=6), ddp=DistributedConfig(sync_freq=4))
+    with pytest.raises(UserError) as error:
+        resolve(config, CPU)
+    assert str(error.value) == "ddpg.updates is 6; allowed with ddp.sync_freq 4: a multiple of 4"
+    fits = replace(config, ddpg=DdpgConfig(updates=8))
+    assert resolve(fits, CPU).ddpg.updates == 8
+
+
+# --- the files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "device"), [("quick", CPU), ("gpu", GPU)])
+def test_a_default_written_out_is_the_default(name, device) -> None:
+    """configs/quick.yaml is what a CPU does without a file; configs/gpu.yaml what a GPU does."""
+    written = read_config(["--config", str(CONFIGS / f"{name}.yaml")])
+    assert resolve(written, device) == resolve(TrainConfig(), device)
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_file_resolves(path, device) -> None:
+    assert None not in chosen(resolve(read_config(["--config", str(path)]), device)).values()

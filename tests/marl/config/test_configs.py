@@ -1,0 +1,60 @@
+"""configs/: every file runs, if only for a moment, and quick.yaml is what a CPU does by default."""
+
+import pytest
+import torch
+import yaml
+from helpers.command import ROOT
+from helpers.training import here, logged, the_run
+
+from marl.config import autoscale, reader
+from marl.config.schema import read_config
+
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+MOMENT = [
+    "--device", "cpu", "--precision", "fp32", "--matches", "4", "--max_episodes", "8", "--log_interval", "4",
+    "--batch_size", "48", "--buffer_size", "4800", "--warmup_turns", "4", "--turns", "20", "--updates", "1",
+    "--update_interval", "80", "--eval_matches", "2", "--no-eval_gif",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
+def test_every_configuration_runs(file, tmp_path) -> None:
+    small = ["--body", "64,32"] if file.stem in ("large", "champion_60s") else []
+    done = here("train", "--config", file, "--runs_dir", tmp_path, *MOMENT, *small)
+    assert done.returncode == 0, done.stderr
+    run = the_run(tmp_path)
+    assert [line["step"] for line in logged(run)] == [4, 8]
+    assert (run / "checkpoints" / "last").read_text() == "episode_8\n"
+    written = yaml.safe_load((run / "config.yaml").read_text())
+    asked = reader.to_dict(read_config(["--config", str(file)]))
+    for section in ("reward", "ddp"):
+        assert written[section] == asked[section]
+    assert written["schedule"]["strategy"] == asked["schedule"]["strategy"]
+    for section, name in (
+        *(("ddpg", name) for name in ("critic", "critic_form", "twin", "n_step", "gamma", "a_lr")),
+        *(("ppo", name) for name in ("clip", "gamma", "gae_lambda", "lr", "entropy")),
+        *(("schedule", name) for name in ("self_play", "easier_share")),
+    ):
+        assert written[section][name] == asked[section][name]
+    assert written["evaluation"]["eval_opponents"] == asked["evaluation"]["eval_opponents"]
+
+
+def test_quick_is_what_a_cpu_does_by_default() -> None:
+    cpu = torch.device("cpu")
+    assert autoscale.resolve(read_config(["--config", str(ROOT / "configs/quick.yaml")]), cpu) == autoscale.resolve(
+        read_config([]), cpu
+    )
+
+
+@pytest.mark.needs_cuda
+def test_gpu_is_what_a_gpu_does_by_default() -> None:
+    gpu = torch.device("cuda")
+    assert autoscale.resolve(read_config(["--config", str(ROOT / "configs/gpu.yaml")]), gpu) == autoscale.resolve(
+        read_config([]), gpu
+    )
+
+
+def test_there_is_one_for_every_purpose() -> None:
+    assert {file.stem for file in CONFIGS} >= {
+        *("smoke", "quick", "base", "large", "gpu", "ddpg_classic", "champion_60s"),
+    }

@@ -1,0 +1,349 @@
+"""The exported submission.py: sees what its checkpoint sees, chooses what it chooses, needs only numpy, never fails."""
+
+import copy
+import importlib.util
+import json
+import random
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.exporting import TIE, Position, games, legal_logits, margins, player, rows, saved_run, with_few_beans
+from helpers.training import here
+
+from arena.rules import SNAKES, TURNS
+from marl.storage.saved_player import load_player
+from opponents.match import play
+
+ENCODERS = ("features", "turned", "planes")
+COMPARED = 17  # games
+
+
+@pytest.fixture(scope="module", params=ENCODERS)
+def exported(request, tmp_path_factory) -> tuple[str, Path, Path]:
+    """An encoder, a run whose policy uses it, and its submission.py."""
+    folder = tmp_path_factory.mktemp(request.param)
+    run = saved_run(folder, request.param)
+    result = here("export", run, "--jidi", folder / "sent")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"{folder / 'sent' / 'submission.py'}  ")
+    return request.param, run, folder / "sent" / "submission.py"
+
+
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("exported_submission", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def watched(path: Path) -> tuple[ModuleType, list[np.ndarray]]:
+    """The submission, and the rows that its network is shown."""
+    module, seen = loaded(path), []
+    network = module.logits
+
+    def logits(row: np.ndarray) -> np.ndarray:
+        seen.append(row)
+        return network(row)
+
+    module.logits = logits
+    return module, seen
+
+
+def move(answer: list[list[int]]) -> int:
+    assert len(answer) == 1
+    assert sorted(answer[0]) == [0, 0, 0, 1]
+    assert all(type(number) is int for number in answer[0])
+    return answer[0].index(1)
+
+
+def ask(module: ModuleType, position: Position, snake: int, observation: Any = None) -> int:
+    """The move in a recorded position; the module then believes that it has answered what was recorded."""
+    answer = module.my_controller(position.observation(snake) if observation is None else observation, None, False)
+    module._match.answers[snake] = position.taken[snake]
+    return move(answer)
+
+
+def in_doubt(before: Position, after: Position, snake: int) -> bool:
+    """Whether a body across the board's edge may have moved there or respawned there: its direction depends on it."""
+    old, new = before.match["snakes"][snake], after.match["snakes"][snake]
+    (row, column), (neck_row, neck_column) = new[:2]
+    across = abs(row - neck_row) > 1 or abs(column - neck_column) > 1
+    return across and len(new) == len(old) == 3 and new[1:] == old[:2]
+
+
+def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
+    """10,200 positions of the original game, one game after the other in one module; three snakes a turn ask.
+
+    The recorded snakes do not do what it answers, so it may misread a direction where it is in doubt.
+    """
+    encoder, run, path = exported
+    module, seen = watched(path)
+    logits = legal_logits(load_player(str(run)), rows(encoder)[:COMPARED])
+    chosen, at, doubtful = [], [], []
+    for number, game in enumerate(games()[:COMPARED]):
+        for turn, position in enumerate(game):
+            observation = position.observation(0)
+            doubt = turn > 0 and any(in_doubt(game[turn - 1], position, snake) for snake in range(SNAKES))
+            for snake in range(3) if number % 2 else range(3, 6):
+                observation["controlled_snake_index"] = snake + 2
+                chosen.append(move(module.my_controller(observation, None, False)))
+                at.append((number, turn, snake))
+                doubtful.append(doubt)
+    at = tuple(np.array(at).T)
+    assert len(chosen) == COMPARED * TURNS * 3
+    different = (np.array(seen) != rows(encoder)[at]).any(-1)
+    assert not (different & ~np.array(doubtful)).any()
+    assert different.sum() <= 6
+    clear = (margins(logits[at]) > TIE) & ~different
+    assert clear.sum() > 10_000
+    assert set(chosen) == {0, 1, 2, 3}
+    assert (np.array(chosen) == logits[at].argmax(-1))[clear].all()
+
+
+def test_missing_beans_are_seen_as_in_training(exported) -> None:
+    encoder, _, path = exported
+    for position, expected in with_few_beans(encoder):
+        module, seen = watched(path)
+        for snake in range(SNAKES):
+            ask(module, position, snake)
+        assert np.array_equal(np.array(seen), expected)
+
+
+def test_an_own_snake_is_never_in_doubt(exported) -> None:
+    """Also where it has respawned just where it could have moved to, which a foe cannot tell."""
+    encoder, _, path = exported
+    direction = {"features": slice(12, 16), "turned": slice(79, 80), "planes": slice(-8, -4)}[encoder]
+    module, seen = watched(path)
+    moved = respawned = 0
+    for number, game in enumerate(games()):
+        for turn in range(1, TURNS):
+            for snake in range(SNAKES):
+                if in_doubt(game[turn - 1], game[turn], snake):
+                    module._match = None
+                    for position in game[turn - 1 : turn + 1]:
+                        ask(module, position, snake)
+                    assert np.array_equal(seen[-1][direction], rows(encoder)[number, turn, snake, direction])
+                    moved += not game[turn].died[snake]
+                    respawned += game[turn].died[snake]
+    assert moved > 50
+    assert respawned >= 2
+
+
+def test_the_games_hold_what_is_hard_to_see() -> None:
+    """Stored directions that neither the body nor last_direction tells: quirks of respawning."""
+    torus_blind = late = 0
+    for game in games():
+        for position in game[1:]:
+            for snake, body in enumerate(position.match["snakes"]):
+                direction = position.match["directions"][snake]
+                late += position.stale[snake] != direction
+                (row, column), (neck_row, neck_column) = body[:2]
+                step = ((-1, 0), (1, 0), (0, -1), (0, 1))[direction]
+                torus_blind += ((neck_row + step[0]) % 10, (neck_column + step[1]) % 20) != (row, column)
+    assert late > 5000
+    assert torus_blind > 20
+
+
+def test_a_whole_match_is_the_match_of_its_checkpoint(exported) -> None:
+    _, run, path = exported
+    with_it = play(str(run), str(path), 2, seed=5, record=True, loader=load_player)
+    without = play(str(run), str(run), 2, seed=5, record=True, loader=load_player)
+    assert not with_it.problems
+    assert with_it.away_forfeits == 0
+    for which in with_it.replays:
+        assert with_it.replays[which].turns == without.replays[which].turns
+
+
+BARE = """
+import importlib.util, json, sys
+try:
+    import torch
+    sys.exit("torch is here")
+except ImportError:
+    pass
+spec = importlib.util.spec_from_file_location("submission", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+ours = sorted(name for name in sys.modules if name.partition(".")[0] in ("arena", "marl", "opponents", "numba"))
+answers = [module.my_controller({int(k) if k.isdigit() else k: v for k, v in json.loads(line).items()}, None, False)
+           for line in sys.stdin]
+print(json.dumps({"answers": answers, "ours": ours}))
+"""
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory) -> Path:
+    """A Python that has numpy and nothing else."""
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=100)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    for source in Path(np.__file__).parent.parent.glob("numpy*"):
+        (site / source.name).symlink_to(source)
+    return folder / "bin" / "python"
+
+
+def test_it_runs_where_only_numpy_is_installed(exported, bare_python) -> None:
+    _, _, path = exported
+    game = games()[3]
+    asked = [position.observation(snake) for position in game for snake in (0, 4)]
+    done = subprocess.run(
+        [bare_python, "-I", "-c", BARE, path],
+        input="\n".join(map(json.dumps, asked)),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    module = loaded(path)
+    answered = json.loads(done.stdout)
+    assert answered["ours"] == []
+    assert answered["answers"] == [module.my_controller(observation, None, False) for observation in asked]
+
+
+# --- odd input --------------------------------------------------------------------------------------------------------
+
+OBSERVATION = games()[0][0].observation(4)
+
+
+def changed(**changes) -> dict:
+    """An observation with some entries changed (s4 means key 4), or left out where they are None."""
+    observation = copy.deepcopy(OBSERVATION)
+    for name, value in changes.items():
+        key = int(name[1:]) if name[1:].isdigit() else name
+        if value is None:
+            del observation[key]
+        else:
+            observation[key] = value
+    return observation
+
+
+ODD = {
+    "none": None,
+    "a number": 5,
+    "a list": [1, 2],
+    "empty": {},
+    "no index": changed(controlled_snake_index=None),
+    "index too high": changed(controlled_snake_index=8),
+    "index too low": changed(controlled_snake_index=0),
+    "index a text": changed(controlled_snake_index="blue"),
+    "own body empty": changed(s6=[]),
+    "own body of one": changed(s6=[[3, 4]]),
+    "own body missing": changed(s6=None),
+    "own body no list": changed(s6=7),
+    "own body of texts": changed(s6=["ab", "cd", "ef"]),
+    "not a number": changed(s6=[[float("nan"), 1], [2, 3], [4, 5]]),
+    "off the board": changed(s6=[[100, -7], [2, 3], [4, 5]]),
+    "a mate's body empty": changed(s5=[]),
+    "a foe's body missing": changed(s2=None),
+    "all bodies empty": changed(**{f"s{key}": [] for key in range(2, 8)}),
+    "no beans": changed(s1=[]),
+    "beans missing": changed(s1=None),
+    "ten beans": changed(s1=[[row, 7] for row in range(10)]),
+    "directions too few": changed(last_direction=["up"]),
+    "directions unknown": changed(last_direction=["north"] * 6),
+    "directions a number": changed(last_direction=3),
+    "directions missing": {key: value for key, value in OBSERVATION.items() if key != "last_direction"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_odd_input_gets_a_move_and_does_no_harm(exported, odd) -> None:
+    _, _, path = exported
+    module = loaded(path)
+    first, second = games()[0][:2]
+    move(module.my_controller(copy.deepcopy(odd), None, False))
+    module.my_controller(first.observation(4), None, False)
+    move(module.my_controller(copy.deepcopy(odd), [None], True))
+    fresh = loaded(path)
+    fresh.my_controller(first.observation(4), None, False)
+    expected = fresh.my_controller(games()[1][0].observation(4), None, False)
+    assert module.my_controller(games()[1][0].observation(4), None, False) == expected, (
+        "a new match starts from nothing"
+    )
+    move(module.my_controller(second.observation(4), None, False))
+
+
+@pytest.mark.parametrize("kind", ["tuples", "arrays", "text keys", "no last_direction"])
+def test_other_forms_of_the_same_observation_are_understood(exported, kind) -> None:
+    encoder, _, path = exported
+    module, seen = watched(path)
+    for position in games()[2]:
+        observation = position.observation(1)
+        if kind == "tuples":
+            observation = {
+                key: tuple(map(tuple, value)) if isinstance(key, int) else value for key, value in observation.items()
+            }
+        elif kind == "arrays":
+            observation = {
+                key: np.array(value) if isinstance(key, int) else value for key, value in observation.items()
+            }
+        elif kind == "text keys":
+            observation = {str(key): value for key, value in observation.items()}
+        else:
+            del observation["last_direction"]
+        ask(module, position, 1, observation)
+    assert np.array_equal(np.array(seen), rows(encoder)[2, :, 1])
+
+
+def test_a_live_observation_is_neither_kept_nor_changed(exported) -> None:
+    """The competition hands out its own lists, which change under the feet of whoever keeps them."""
+    encoder, _, path = exported
+    module, seen = watched(path)
+    live = games()[4][0].observation(5)
+    for position in games()[4]:
+        now = position.observation(5)
+        for key in range(1, 8):
+            live[key][:] = now[key]
+        live["last_direction"] = now["last_direction"]
+        ask(module, position, 5, live)
+        assert live == now
+    assert np.array_equal(np.array(seen), rows(encoder)[4, :, 5])
+
+
+def test_taken_up_in_the_middle_only_the_turn_is_unknown(exported) -> None:
+    encoder, _, path = exported
+    game = games()[5]
+    turns_left = 25 if encoder != "planes" else rows(encoder).shape[-1] - 1
+    right = 0
+    for turn in range(20, 200, 5):
+        module, seen = watched(path)
+        for snake in range(SNAKES):
+            module.my_controller(game[turn].observation(snake), None, False)
+        different = np.array(seen) != rows(encoder)[5, turn]
+        different[:, turns_left] = False
+        right += not different.any()
+    assert right >= 35  # of 36: a snake that has respawned across the edge may look as if it had moved there
+
+
+def test_nothing_random_and_nothing_global(exported) -> None:
+    _, _, path = exported
+    random.seed(1)
+    np.random.seed(1)
+    before = random.getstate(), np.random.get_state()[1].tolist()
+    for _ in range(2):
+        module = loaded(path)
+        answers = [module.my_controller(position.observation(0), None, False) for position in games()[6][:50]]
+        assert len({str(answer) for answer in answers}) > 1
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+
+
+def test_a_value_is_left_out(tmp_path) -> None:
+    """The fifth output of a policy that judges positions must never be taken for a move."""
+    from marl.export.dense_layers import dense_layers
+    from marl.export.jidi import submission_source
+
+    who = player("features", value=True)
+    who.actor.tail.head.bias[4] = 1e6
+    path = tmp_path / "submission.py"
+    path.write_text(submission_source(dense_layers(who), who.encoder, 'it\'s "odd"\n\\'))
+    module = loaded(path)
+    assert module.PLAYER == 'it\'s "odd"\n\\'
+    logits = legal_logits(who, rows("features")[7, :, 2])
+    chosen = np.array([ask(module, position, 2) for position in games()[7]])
+    assert (chosen == logits.argmax(-1))[margins(logits) > TIE].all()

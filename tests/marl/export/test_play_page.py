@@ -1,0 +1,388 @@
+"""The page to play in, in a real browser: its rules are the arena's, its policy is torch's, and a person can play."""
+
+import io
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import browser
+from helpers.exporting import (
+    TIE,
+    arena_of,
+    games,
+    legal_logits,
+    margins,
+    player,
+    recorded_states,
+    rows,
+    saved_run,
+    steps,
+    with_few_beans,
+)
+from helpers.training import here
+
+from arena import BatchArena
+from arena.match_dict import to_dict
+from arena.rules import SNAKES, TURNS
+from marl.export.dense_layers import dense_layers
+from marl.export.play_page import play_page
+from marl.storage.saved_player import load_player
+from opponents.match import play
+
+pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "there is a browser")
+
+ENCODERS = ("features", "turned", "planes")
+SEED = 11
+UP, DOWN, LEFT, RIGHT = range(4)
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser.chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory) -> dict[str, tuple[Path, Path]]:
+    """For each encoder a run, and the page that `export` makes of it."""
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for encoder in ENCODERS:
+        run, file = saved_run(folder, encoder), folder / f"{encoder}.html"
+        result = here("export", run, "--html", file)
+        assert result.returncode == 0, result.stderr
+        found[encoder] = run, file
+    return found
+
+
+def opened(chrome: browser.Chromium, file: Path, **size: Any) -> browser.Page:
+    page = chrome.open(file.as_uri(), **size)
+    page.wait("window.snakes !== undefined")
+    return page
+
+
+@pytest.fixture(scope="module")
+def rules_page(chrome, exported):
+    """A page for whoever only wants its rules."""
+    page = opened(chrome, exported["features"][1])
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module", params=ENCODERS)
+def policy_page(request, chrome, exported):
+    """An encoder, its run, and the page with its policy, for whoever only computes."""
+    page = opened(chrome, exported[request.param][1])
+    yield request.param, exported[request.param][0], page
+    page.close()
+
+
+@pytest.fixture
+def page(chrome, exported):
+    """A fresh page, on which whatever goes wrong fails the test."""
+    file = exported["features"][1]
+    page = opened(chrome, file)
+    yield page
+    assert page.errors == []
+    assert page.requests == [file.as_uri()], "nothing is fetched"
+    page.close()
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def in_cells(match: dict[str, Any]) -> dict[str, Any]:
+    def cells(places: list) -> list[int]:
+        return [row * 20 + column for row, column in places]
+
+    return match | {"snakes": [cells(body) for body in match["snakes"]], "beans": cells(match["beans"])}
+
+
+def called(page: browser.Page, function: str, given: Any) -> Any:
+    """What a function in the page makes of a value. As text: the browser's own way for large values is slow."""
+    return json.loads(page.value(f"JSON.stringify({function}(JSON.parse({json.dumps(json.dumps(given))})))"))
+
+
+PLAY_STEPS = """(([seed, steps]) => steps.map(([before, moves], i) => {
+  const played = rules.playTurn({ ...before, key: rules.matchKey(seed, i), over: false }, moves);
+  const { match: { key, ...match }, ...events } = played;
+  return [match, events];
+}))"""
+
+
+def test_the_rules_replay_every_recorded_step(rules_page) -> None:
+    """All 6,362 steps of the original game; new beans, which it drew in its own way, as the arena draws them."""
+    arena = arena_of(recorded_states(), SEED)
+    arena.play_turn(torch.tensor([step.taken for step in steps()]))
+    sent = [[in_cells(step.before), step.taken] for step in steps()]
+    answers = called(rules_page, PLAY_STEPS, [SEED, sent])
+    assert len(answers) == 6362
+    state = arena.state.numpy()
+    for i, (step, (match, events)) in enumerate(zip(steps(), answers, strict=True)):
+        assert match == in_cells(to_dict(state[i])) | {"over": step.over}, step.name
+        recorded = in_cells(step.after)
+        assert [match[key] for key in ("turn", "snakes", "directions")] == [
+            recorded[key] for key in ("turn", "snakes", "directions")
+        ], step.name
+        surviving = len(step.after["beans"]) - len(step.new_beans)
+        assert match["beans"][:surviving] == recorded["beans"][:surviving], step.name
+        expected = {"taken": step.taken, "ate": step.ate, "died": step.died, "reward": step.reward}
+        assert events == expected, step.name
+
+
+PLAY_MATCHES = """(([seed, first, matches]) => matches.map((turns, i) => {
+  let match = rules.start(seed, BigInt(first) + BigInt(i));
+  const plain = ({ key, ...rest }) => rest;
+  return [plain(match), ...turns.map((moves) => plain((match = rules.playTurn(match, moves).match)))];
+}))"""
+
+
+@pytest.mark.parametrize(("seed", "first"), [(0, 0), (SEED, 5), (2**63 - 1, 2**40 + 3)])
+def test_whole_random_matches_are_those_of_the_arena(rules_page, seed, first) -> None:
+    """Every state of whole matches; a quarter of the moves are reversals, so every kind of draw is made."""
+    print(f"seed {SEED}")
+    moves = torch.randint(0, 4, (TURNS, 6, SNAKES), generator=torch.Generator().manual_seed(SEED))
+    arena = BatchArena(6, seed=seed, first_match=first)
+    arena.start()
+    expected = [[in_cells(arena.get_match(i)) | {"over": False}] for i in range(6)]
+    for turn in range(TURNS):
+        over = arena.play_turn(moves[turn]).over.tolist()
+        for i in range(6):
+            expected[i].append(in_cells(arena.get_match(i)) | {"over": over[i]})
+    sent = [str(seed), str(first), moves.transpose(0, 1).tolist()]
+    assert called(rules_page, PLAY_MATCHES, sent) == expected
+
+
+# --- the policy -------------------------------------------------------------------------------------------------------
+
+THINK = """((positions) => positions.map(([match, snake]) => {
+  const { policy } = snakes, row = policy.encode(match, snake);
+  return [[...row], [...policy.answer(row)], policy.think(match, snake)];
+}))"""
+
+
+def asked(page: browser.Page, places: list[tuple[int, int, int]]) -> list:
+    sent = [[in_cells(games()[game][turn].match), snake] for game, turn, snake in places]
+    return called(page, THINK, sent)
+
+
+def some_places(count: int) -> list[tuple[int, int, int]]:
+    print(f"seed {SEED}")
+    generator = np.random.default_rng(SEED)
+    return [tuple(place) for place in generator.integers(0, (len(games()), TURNS, SNAKES), (count, 3)).tolist()]
+
+
+def test_the_policy_sees_says_and_does_what_torch_does(policy_page) -> None:
+    encoder, run, page = policy_page
+    places = some_places(1000)
+    answers = asked(page, places)
+    who, seen = load_player(str(run)), rows(encoder)[tuple(np.array(places).T)]
+    assert np.array_equal(np.array([row for row, _, _ in answers]), seen)
+    said = who.actor(torch.from_numpy(seen)).numpy()
+    assert np.abs(np.array([answer for _, answer, _ in answers]) - said).max() < 1e-4
+    logits = legal_logits(who, seen)
+    moves = np.array([thought["move"] for _, _, thought in answers])
+    clear = margins(logits) > TIE
+    assert clear.sum() >= 990
+    assert (moves == logits.argmax(-1))[clear].all()
+    shares = np.array([thought["probabilities"] for _, _, thought in answers])
+    assert np.abs(shares - torch.from_numpy(logits).softmax(-1).numpy()).max() < 1e-4
+    assert {thought["value"] for _, _, thought in answers} == {None}
+
+
+def test_missing_beans_are_seen_as_in_training(policy_page) -> None:
+    encoder, _, page = policy_page
+    positions, expected = zip(*with_few_beans(encoder), strict=True)
+    sent = [[in_cells(position.match), snake] for position in positions for snake in range(SNAKES)]
+    assert np.array_equal(np.array([row for row, _, _ in called(page, THINK, sent)]), np.concatenate(expected))
+
+
+NAME = "</script><script>document.title = 'taken over'</script><b>&amp;"
+
+
+def test_a_value_is_told_and_a_name_is_only_text(chrome, tmp_path) -> None:
+    who = player("features", value=True)
+    file = tmp_path / "page.html"
+    file.write_text(play_page(dense_layers(who), who.encoder, NAME), "utf-8")
+    page = opened(chrome, file)
+    places = some_places(50)
+    seen = rows("features")[tuple(np.array(places).T)]
+    values = [thought["value"] for _, _, thought in asked(page, places)]
+    assert np.abs(np.array(values) - who.actor(torch.from_numpy(seen)).numpy()[:, 4]).max() < 1e-4
+    page.wait("document.querySelector('.team.blue h2').textContent !== ''")
+    assert page.value("document.querySelector('.team.blue h2').textContent") == NAME
+    assert page.value("document.title") == f"{NAME} · Snakes 3v3"
+    assert "the policy expects" in page.value("document.querySelector('.chip').title")
+    assert page.errors == []
+    page.close()
+
+
+def test_watching_shows_the_match_that_python_plays(policy_page) -> None:
+    _, run, page = policy_page
+    page.value("snakes.takeSeat(null), snakes.begin(0, 5), snakes.play(false)")
+    page.value("(() => { while (!snakes.shown().over) snakes.advance(); })()")
+    replay = play(str(run), str(run), 1, seed=5, record=True, loader=load_player).replays["first"]
+    assert page.value("snakes.shown().last") == TURNS
+    assert page.value("Array.from({length: 201}, (_, k) => snakes.state(k))") == replay.states()
+    died = page.value("snakes.steps().slice(1).map(step => step.died)")
+    assert died == [turn.get("died", []) for turn in replay.turns]
+
+
+# --- a person plays ---------------------------------------------------------------------------------------------------
+
+
+def shown(page: browser.Page) -> dict[str, Any]:
+    return page.value("snakes.shown()")
+
+
+def text(page: browser.Page, selector: str) -> str:
+    return page.value(f"document.querySelector({json.dumps(selector)}).textContent")
+
+
+def turned(page: browser.Page) -> tuple[int, int]:
+    """A way that is neither straight on nor back for the own snake, and the one opposite to it."""
+    direction = page.value("snakes.state(0).directions[0]")
+    return (LEFT, RIGHT) if direction in (UP, DOWN) else (UP, DOWN)
+
+
+KEYS = {
+    "arrows": ("ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"),
+    "letters": ("w", "s", "a", "d"),
+}
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_the_own_snake_goes_where_the_keys_say_and_the_others_as_the_policy_says(page, keys) -> None:
+    now = shown(page)
+    assert (now["seat"], now["waiting"], now["playing"], now["last"]) == (0, True, False, 0)
+    aside, _ = turned(page)
+    straight = page.value("snakes.state(0).directions[0]")
+    page.press(keys[straight ^ 1])  # a reversal is not taken up; it starts the match
+    page.press(keys[aside])
+    page.wait("snakes.shown().last >= 4")
+    page.press(" ")
+    taken = page.value("snakes.steps().slice(1).map(step => step.moves)")
+    own = [moves[0] for moves in taken if moves[0] >= 0]
+    assert straight ^ 1 not in own[:1]
+    assert aside in own
+    said = page.value("snakes.steps().slice(1).map((_, k) => snakes.thoughts(k).map(thought => thought.move))")
+    for moves, thoughts in zip(taken, said, strict=True):
+        assert all(move in (-1, thought) for move, thought in zip(moves[1:], thoughts[1:], strict=True))
+
+
+def test_two_turns_can_be_pressed_ahead(page) -> None:
+    page.value("snakes.play(true), snakes.play(false)")
+    aside, _ = turned(page)
+    straight = page.value("snakes.state(0).directions[0]")
+    for move in (aside, straight, aside):
+        page.value(f"snakes.steer({move}), snakes.play(false)")
+    assert shown(page)["queue"] == [aside, straight]
+    page.value("snakes.advance()")
+    assert shown(page)["queue"] == [straight]
+    page.value(f"snakes.advance(), snakes.steer({straight ^ 1}), snakes.play(false)")
+    assert shown(page)["queue"] == [], "the way back is not taken up"
+    assert page.value("snakes.steps().slice(1).map(step => step.moves[0])") == [aside, straight]
+
+
+def test_pause_speed_restart_next_match_and_seats(page) -> None:
+    page.click("#watch")
+    page.wait("snakes.shown().last > 0")
+    assert shown(page)["seat"] is None
+    page.press(" ")
+    held = page.wait("!snakes.shown().playing && snakes.shown()")
+    page.wait("document.querySelector('#banner').textContent === 'Paused'")
+    page.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert shown(page)["time"] == held["time"]
+    page.press("+")
+    page.click("#faster")
+    page.press("-")
+    assert shown(page)["speed"] > held["speed"]
+    page.wait(f"document.querySelector('#speed').textContent === '{shown(page)['speed']} turns/s'")
+
+    page.press("r")
+    assert page.value("snakes.state(0)") == page.value("rules.dictionary(rules.start(0, 0))")
+    page.click("#next")
+    assert shown(page)["number"] == "1"
+    assert page.value("snakes.state(0)") == page.value("rules.dictionary(rules.start(0, 1))")
+    page.value(
+        "document.querySelector('#seed').value = '9007199254740993', document.querySelector('#which').requestSubmit()"
+    )
+    page.value("document.querySelector('#which').dispatchEvent(new Event('change'))")
+    assert page.value("snakes.state(0)") == page.value("rules.dictionary(rules.start('9007199254740993', '1'))")
+
+    page.press("5")
+    assert shown(page)["seat"] == 4
+    page.click(".team.red .chip:nth-child(2)")
+    now = shown(page)
+    assert (now["seat"], now["waiting"], now["playing"]) == (1, True, False)
+    page.wait("document.querySelector('#banner').textContent.startsWith('You are snake 1')")
+    assert text(page, ".team.red h2") == f"You and {text(page, '.team.blue h2')}"
+
+
+def test_the_end_is_told_and_space_goes_on(page) -> None:
+    page.value("snakes.takeSeat(null), snakes.play(false)")
+    page.value("(() => { while (!snakes.shown().over) snakes.advance(); })()")
+    page.value("(now => { requestAnimationFrame = f => setTimeout(() => f(now += 100)); })(0)")  # a faster clock
+    for _ in range(9):
+        page.press("+")
+    page.press(" ")
+    page.wait("snakes.shown().time === snakes.shown().last && !snakes.shown().playing")
+    lengths = [len(body) for body in page.value("snakes.state(200)")["snakes"]]
+    red, blue = sum(lengths[:3]) - 9, sum(lengths[3:]) - 9
+    page.wait(f"document.querySelector('.result .red').textContent === '{red}'")
+    assert text(page, ".result .blue") == str(blue)
+    winner = "A draw" if red == blue else f"{'red' if red > blue else 'blue'} wins"
+    assert text(page, "#banner").startswith(winner)
+    page.press(" ")
+    assert (shown(page)["number"], shown(page)["over"]) == ("1", False)
+
+
+def test_a_phone_steers_by_swiping_and_by_buttons(chrome, exported) -> None:
+    file = exported["planes"][1]
+    page = opened(chrome, file, width=390, height=800, scale=2, phone=True)
+    aside, other = turned(page)
+    ends = {UP: (0.5, 0.1), DOWN: (0.5, 0.9), LEFT: (0.2, 0.5), RIGHT: (0.8, 0.5)}
+    page.swipe("#board", (0.5, 0.5), ends[aside])
+    page.wait("snakes.shown().last >= 1")
+    page.value("snakes.play(false)")
+    assert page.value("snakes.steps()[1].moves[0]") in (aside, -1)
+    page.value("snakes.begin()")
+    page.tap(f'#pad [data-move="{other}"]')
+    assert shown(page)["playing"]
+    page.wait("snakes.shown().last >= 1")
+    assert page.value("snakes.steps()[1].moves[0]") in (other, -1)
+    page.tap("#board")
+    assert not shown(page)["playing"]
+    chips = page.value(
+        "[...document.querySelectorAll('.chip')].map(c => c.getBoundingClientRect()).map(b => [b.left, b.right])"
+    )
+    assert all(left >= right for (_, right), (left, _) in pairwise(chips)), "chips do not overlap"
+    assert page.value("document.documentElement.scrollWidth") <= 390
+    assert page.errors == []
+    assert page.requests == [file.as_uri()]
+    page.close()
+
+
+def test_the_picture_shows_the_board(page) -> None:
+    from PIL import Image
+
+    from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS
+
+    page.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    before = page.picture()
+    picture = np.asarray(Image.open(io.BytesIO(before)).convert("RGB")).astype(int)
+    cell = page.value("document.querySelector('#board').clientWidth / 20")
+    for colour in SNAKE_COLOURS:
+        near = (np.abs(picture - colour).max(-1) < 12).sum()
+        assert near > 0.1 * cell**2, f"{colour} is hardly to be seen: {near} pixels"
+    left, top = page.value("(b => [b.x, b.y])(document.querySelector('#board').getBoundingClientRect())")
+    for row, column in page.value("snakes.state(0).beans"):
+        at = picture[round(top + (row + 0.5) * cell), round(left + (column + 0.5) * cell)]
+        assert np.abs(at - BEAN_COLOUR).max() < 12
+    page.press("t")
+    page.wait("document.querySelector('#thoughts').getAttribute('aria-pressed') === 'true'")
+    assert page.picture() != before

@@ -1,0 +1,637 @@
+"""DDPG's update against slow formulas, and what surrounds it: targets, accumulation, clipping, precision, saving."""
+
+import copy
+import io
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from helpers.collecting import CPU, WholeNumbers, a_buffer, a_rollout
+
+from arena.batch import encoder_named
+from arena.rules import TEAM
+from marl.compute.overlap import Branch
+from marl.compute.precision import Precision
+from marl.config.schema import DdpgConfig, NetworkConfig
+from marl.learners.ddpg import Ddpg, turns_of
+from marl.learners.replay_buffer import Batch, ReplayBuffer
+from marl.ranks.distributed import Solo
+
+SEED = 31
+BODY = NetworkConfig(body=(16, 12))
+ALL_FORMS = [
+    {"critic_form": form, "critic": critic, "twin": twin}
+    for form in ("heads", "joined")
+    for critic in ("snake", "team")
+    for twin in (False, True)
+]
+
+
+def form_name(form: dict) -> str:
+    return f"{form['critic_form']}-{form['critic']}{'-twin' * form['twin']}"
+
+
+# Torch tells at length that this CPU has no bf16 products of its own.
+pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+every_form = pytest.mark.parametrize("form", ALL_FORMS, ids=form_name)
+
+
+@pytest.fixture(autouse=True)
+def seed_printed():
+    print(f"seed {SEED}")
+
+
+@pytest.fixture(scope="module")
+def filled() -> ReplayBuffer:
+    """Sixty turns of real matches, of which more are said to have ended than did."""
+    rollout = a_rollout(16, turns=60, opponents=("level0", "level1"), seed=SEED)
+    rollout.start()
+    rollout.mix({"level0": 0.5, "level1": 0.5})
+    rollout.epsilon.fill_(0.3)
+    for _ in range(70):
+        rollout.play_turn(WholeNumbers(rollout.encoder, SEED))
+    assert rollout.buffer.over.any()
+    rollout.buffer.over |= torch.rand(rollout.buffer.over.shape, generator=torch.Generator().manual_seed(SEED)) < 0.1
+    return rollout.buffer
+
+
+@pytest.fixture
+def buffer(filled) -> ReplayBuffer:
+    """A copy, so that batches are counted from 0."""
+    fresh = a_buffer(filled.turns, filled.teams)
+    for name in ("observations", "moves", "rewards", "over", "counts"):
+        getattr(fresh, name).copy_(getattr(filled, name))
+    return fresh
+
+
+class Watched(Precision):
+    """Keeps the gradients that each step was made with, before and after clipping."""
+
+    def __init__(self, name: str = "fp32") -> None:
+        super().__init__(name, CPU)
+        self.before: list[list[torch.Tensor]] = []
+        self.clipped: list[list[torch.Tensor]] = []
+
+    def optimizer(self, parameters, rate):
+        optimizer = super().optimizer(parameters, rate)
+        optimizer.register_step_pre_hook(lambda *_: self.clipped.append(gradients(optimizer)))
+        return optimizer
+
+    def step(self, optimizer, max_norm):
+        self.before.append(gradients(optimizer))
+        return super().step(optimizer, max_norm)
+
+
+def gradients(optimizer) -> list[torch.Tensor]:
+    return [p.grad.clone() for group in optimizer.param_groups for p in group["params"]]
+
+
+def learner(
+    buffer: ReplayBuffer, precision: Precision | str = "fp32", sync_freq: int = 1, seed: int = 3, **options
+) -> Ddpg:
+    config = DdpgConfig(**({"batch_size": 24, "entropy": 0.02, "max_grad_norm": 0.0} | options))
+    if isinstance(precision, str):
+        precision = Precision(precision, CPU)
+    made = Ddpg(config, BODY, buffer, Solo(CPU), precision, sync_freq, seed)
+    made._beside = Branch(CPU, enabled=False)  # so that whoever watches sees the actor first, then the critic
+    with torch.no_grad():  # first weights answer nearly 0 everywhere, and targets equal what they follow: not so here
+        generator = torch.Generator().manual_seed(seed)
+        for net in made.networks().values():
+            for parameter in net.parameters():
+                parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    return made
+
+
+def weights_of(made: Ddpg) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in made.named_weights()}
+
+
+def drawn(buffer: ReplayBuffer, made: Ddpg) -> Batch:
+    """The batch that the learner's next update will draw, which it draws all the same."""
+    peek = buffer.sampler(len(made.sampler.batch.here), made.config.n_step, made.config.gamma)
+    batch = peek.draw()
+    buffer.counts[1] -= 1
+    return batch
+
+
+# --- the slow formulas: one turn, one snake, one move after another ---------------------------------------------------
+
+
+def slow_dense(layer, x: torch.Tensor) -> torch.Tensor:
+    return layer.weight @ x + layer.bias
+
+
+def slow_first(net, row: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return net.first.weight @ (row.float() * scale) + net.first.bias
+
+
+def slow_tail(tail, x: torch.Tensor) -> torch.Tensor:
+    for layer in tail.layers:
+        x = torch.relu(slow_dense(layer, x))
+    return slow_dense(tail.head, x)
+
+
+def slow_shares(actor, row: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Softmax over the three moves that are no reversal."""
+    logits = slow_tail(actor.tail, torch.relu(slow_first(actor, row, scale)))
+    direction = row[12:16].tolist().index(1)
+    legal = [move for move in range(4) if move != direction ^ 1]
+    powers = {move: torch.exp(logits[move]) for move in legal}
+    total = sum(powers.values())
+    return torch.stack([powers[move] / total if move in legal else torch.zeros(()) for move in range(4)])
+
+
+def slow_value(critic, rows: torch.Tensor, shares: torch.Tensor, own: torch.Tensor, snake: int, scale) -> torch.Tensor:
+    """What one critic says of snake `snake` playing the shares `own` while its mates play theirs."""
+    hidden = slow_first(critic, rows[snake], scale)
+    if critic.mates is not None:
+        both = 0
+        for mate in range(TEAM):
+            if mate != snake:
+                both = both + torch.cat((slow_first(critic, rows[mate], scale), shares[mate]))
+        hidden = hidden + slow_dense(critic.mates.layer, both)
+    hidden = torch.relu(hidden)
+    if critic.joined:
+        return slow_tail(critic.tail, torch.cat((hidden, own)))[0]
+    answers = slow_tail(critic.tail, hidden)
+    return sum(answers[move] * own[move] for move in range(4))
+
+
+def slow_update(made: Ddpg, batch: Batch) -> SimpleNamespace:
+    """Losses of a batch and their gradients, by autograd of the plain formulas."""
+    scale = torch.from_numpy(made.encoder.scale)
+    rows, later = batch.observations, batch.next_observations
+    count = rows.shape[0] * TEAM
+    critic_loss = actor_loss = entropy = mean_value = evenness = 0
+    targets = torch.zeros(rows.shape[:2])
+    critics = made.raw_critics.each
+    for i in range(rows.shape[0]):
+        with torch.no_grad():
+            next_shares = [slow_shares(made.target_actor, later[i, s], scale) for s in range(TEAM)]
+        shares = [slow_shares(made.raw_actor, rows[i, s], scale) for s in range(TEAM)]
+        # Heads say what a move is worth beside the mates' moves that were played; a joined critic is asked about what
+        # the whole team would play now.
+        mates = batch.moves[i] if made.config.critic_form == "heads" else shares
+        for s in range(TEAM):
+            with torch.no_grad():
+                next_values = [
+                    slow_value(critic, later[i], next_shares, next_shares[s], s, scale)
+                    for critic in made.target_critics.each
+                ]
+                targets[i, s] = batch.returns[i, s] + batch.discounts[i] * min(next_values)
+            for critic in critics:
+                said = slow_value(critic, rows[i], batch.moves[i], batch.moves[i, s], s, scale)
+                critic_loss = critic_loss + (said - targets[i, s]) ** 2 / count
+            value = torch.stack([slow_value(critic, rows[i], mates, shares[s], s, scale) for critic in critics]).min()
+            spread = -sum(share * torch.log(share) for share in shares[s] if share > 0)
+            mean_value, entropy = mean_value + value / count, entropy + spread / count
+            legal = [torch.log(share) for share in shares[s] if share > 0]
+            evenness = evenness + sum(legal) / len(legal) / count
+    actor_loss = -mean_value - made.config.entropy * entropy - (made.config.even or 0) * evenness
+    return SimpleNamespace(
+        targets=targets,
+        losses=[x.item() for x in (critic_loss, actor_loss, entropy, mean_value)],
+        critic=torch.autograd.grad(critic_loss, list(made.raw_critics.parameters()), retain_graph=True),
+        actor=torch.autograd.grad(actor_loss, list(made.raw_actor.parameters())),
+    )
+
+
+def assert_all_close(found, expected, **options) -> None:
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, **({"rtol": 1e-4, "atol": 1e-5} | options))
+
+
+@pytest.mark.parametrize("even", [None, 0.3])
+@every_form
+def test_an_update_is_what_the_slow_formulas_say(form, even, buffer) -> None:
+    """Losses, targets and both gradients: so the actor's loss moves no critic, and the critic's no actor."""
+    precision = Watched()
+    made = learner(buffer, precision, even=even, **form)
+    for _ in range(2):
+        batch = drawn(buffer, made)
+        assert 0 < int((batch.discounts == 0).sum()) < len(batch.discounts)
+        expected = slow_update(made, batch)
+        later = batch.next_observations
+        targets = made._target(batch, later, made._next_shares(later))
+        torch.testing.assert_close(targets, expected.targets, rtol=1e-4, atol=1e-5)
+        precision.before.clear()
+        made.update()
+        logged = made.logged().tolist()
+        assert logged[1:5] == pytest.approx(expected.losses, rel=1e-4, abs=1e-5)
+        of_actor, of_critic = precision.before
+        assert_all_close(of_actor, expected.actor)
+        assert_all_close(of_critic, expected.critic)
+        assert logged[0] == 1
+        assert logged[7:] == [0, 0]  # nothing is left out
+        for norm, grads in zip(logged[5:7], (of_actor, of_critic), strict=True):
+            assert norm == pytest.approx(torch.cat([g.flatten() for g in grads]).norm().item(), rel=1e-4)
+
+
+@every_form
+def test_each_network_is_moved_by_its_own_loss_only(form, buffer) -> None:
+    still_critic, still_actor = learner(buffer, c_lr=0.0, **form), learner(buffer, a_lr=0.0, **form)
+    for made, still, moved in ((still_critic, "critic", "actor"), (still_actor, "actor", "critic")):
+        before = weights_of(made)
+        for _ in range(3):
+            made.update()
+        after = weights_of(made)
+        same = {name: torch.equal(before[name], after[name]) for name in before}
+        assert all(same[name] for name in before if name.startswith(f"{still}."))
+        assert not any(same[name] for name in before if name.startswith(f"{moved}."))
+
+
+@every_form
+def test_nothing_is_left_behind_by_an_update(form, buffer) -> None:
+    """No gradient that the next one would add to, and critics that can learn again."""
+    made = learner(buffer, **form)
+    made.update()
+    assert all(
+        p.grad is None and p.requires_grad for p in (*made.raw_actor.parameters(), *made.raw_critics.parameters())
+    )
+    assert not any(p.requires_grad for p in (*made.target_actor.parameters(), *made.target_critics.parameters()))
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.01, 0.3, 1.0])
+def test_targets_move_by_tau(tau, buffer) -> None:
+    made = learner(buffer, tau=tau, twin=True)
+    for _ in range(3):
+        before = weights_of(made)
+        made.update()
+        after = weights_of(made)
+        for name in before:
+            if name.startswith("target_"):
+                expected = (1 - tau) * before[name] + tau * after[name.removeprefix("target_")]
+                torch.testing.assert_close(after[name], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_targets_begin_as_copies() -> None:
+    made = Ddpg(DdpgConfig(batch_size=24), BODY, a_buffer(8, 2), Solo(CPU), Precision("fp32", CPU))
+    weights = weights_of(made)
+    assert len(weights) > 10
+    for name, tensor in weights.items():
+        if name.startswith("target_"):
+            online = weights[name.removeprefix("target_")]
+            assert torch.equal(tensor, online)
+    assert made.target_actor.first.weight.data_ptr() != made.raw_actor.first.weight.data_ptr()
+
+
+@pytest.mark.parametrize(("batch_size", "turns"), [(1, 8), (24, 8), (25, 16), (96, 32), (1024, 344), (8192, 2736)])
+def test_a_batch_takes_whole_turns_in_eights(batch_size, turns) -> None:
+    assert turns_of(batch_size) == turns
+    assert turns * TEAM >= batch_size
+
+
+# --- gradients added up -----------------------------------------------------------------------------------------------
+
+
+class Given:
+    """A sampler of batches that are known beforehand."""
+
+    def __init__(self, *batches: Batch) -> None:
+        self._batches = list(batches)
+
+    def draw(self) -> Batch:
+        return self._batches.pop(0)
+
+
+def some_batches(buffer: ReplayBuffer, count: int) -> list[Batch]:
+    sampler = buffer.sampler(8, 3, 0.97)
+    return [copy.deepcopy(sampler.draw()) for _ in range(count)]
+
+
+def together(batches: list[Batch]) -> SimpleNamespace:
+    return SimpleNamespace(**{name: torch.cat([getattr(b, name) for b in batches]) for name in vars(batches[0])})
+
+
+@every_form
+@pytest.mark.parametrize("sync_freq", [2, 4])
+def test_small_batches_added_up_are_one_large_batch(sync_freq, form, buffer) -> None:
+    batches = some_batches(buffer, sync_freq)
+    added, at_once = Watched(), Watched()
+    a, b = learner(buffer, added, sync_freq, **form), learner(buffer, at_once, **form)
+    a.sampler, b.sampler = Given(*batches), Given(together(batches))
+    start = weights_of(a)
+    for _ in range(sync_freq - 1):
+        a.update()
+        assert not added.before, "no step before the last of them"
+        assert all(torch.equal(tensor, start[name]) for name, tensor in a.named_weights()), "and targets wait too"
+    a.update()
+    b.update()
+    assert len(added.before) == len(at_once.before) == 2
+    for mine, its in zip(added.before, at_once.before, strict=True):
+        assert_all_close(mine, its, atol=1e-6)
+    for name, tensor in a.named_weights():
+        if name.startswith("target_"):
+            assert not torch.equal(tensor, start[name])
+
+
+def test_gradients_do_not_leak_into_the_next_round(buffer) -> None:
+    batches = some_batches(buffer, 2)
+    precision = Watched()
+    made = learner(buffer, precision, 2, a_lr=0.0, c_lr=0.0, tau=0.0)
+    made.sampler = Given(*batches, *batches)
+    for _ in range(4):
+        made.update()
+    assert len(precision.before) == 4
+    for first, second in zip(precision.before[:2], precision.before[2:], strict=True):
+        assert_all_close(first, second, rtol=0, atol=0)
+
+
+# --- clipping ---------------------------------------------------------------------------------------------------------
+
+
+def norm(grads: list[torch.Tensor]) -> float:
+    return torch.cat([g.flatten() for g in grads]).norm().item()
+
+
+def test_gradients_are_scaled_down_to_the_norm_allowed(buffer) -> None:
+    precision = Watched()
+    made = learner(buffer, precision, max_grad_norm=1e-3)
+    made.update()
+    for before, clipped in zip(precision.before, precision.clipped, strict=True):
+        assert norm(before) > 2e-3
+        assert norm(clipped) == pytest.approx(1e-3, rel=1e-3)
+        assert_all_close([g / norm(clipped) for g in clipped], [g / norm(before) for g in before])
+    assert made.logged()[5:7].tolist() == pytest.approx([norm(g) for g in precision.before], rel=1e-4)
+
+
+@pytest.mark.parametrize("most", [0.0, 1e6])
+def test_gradients_below_the_norm_allowed_are_left_alone(most, buffer) -> None:
+    precision = Watched()
+    learner(buffer, precision, max_grad_norm=most).update()
+    for before, clipped in zip(precision.before, precision.clipped, strict=True):
+        assert_all_close(before, clipped, rtol=0, atol=0)
+
+
+# --- learning rates ---------------------------------------------------------------------------------------------------
+
+
+def test_learning_rates_follow_the_factor(buffer) -> None:
+    made = learner(buffer, a_lr=1e-3, c_lr=2e-3)
+    made.follow(0.5, 0.3)
+    assert made.actor_optimizer.param_groups[0]["lr"] == pytest.approx(5e-4)
+    assert made.critic_optimizer.param_groups[0]["lr"] == pytest.approx(1e-3)
+    made.follow(0.0, 0.0)
+    before = weights_of(made)
+    made.update()
+    assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if not n.startswith("target_"))
+
+
+@pytest.mark.parametrize(("done", "share"), [(0.0, 1.0), (0.5, 0.6), (1.0, 0.2)])
+def test_learning_rates_fall_in_a_straight_line_to_the_share_that_is_left(done, share, buffer) -> None:
+    made = learner(buffer, a_lr=1e-3, c_lr=2e-3, lr_end=0.2)
+    made.follow(0.5, done)
+    assert made.actor_optimizer.param_groups[0]["lr"] == pytest.approx(5e-4 * share)
+    assert made.critic_optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * share)
+
+
+# --- precision --------------------------------------------------------------------------------------------------------
+
+
+@every_form
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_narrow_products_are_those_of_fp32_within_their_rounding(precision, form, buffer) -> None:
+    """Answers and the first losses; what is learnt stays in fp32 and finite. (In fp16 the first steps overflow.)"""
+    narrow, full = learner(buffer, precision, **form), learner(buffer, "fp32", **form)
+    rows = buffer.observations[0].flatten(0, 1)
+    torch.testing.assert_close(narrow.act(rows).float(), full.act(rows), rtol=0.02, atol=0.05)
+    full.update()
+    buffer.counts[1] = 0
+    narrow.update()
+    torch.testing.assert_close(narrow.logged()[:5], full.logged()[:5], rtol=0.02, atol=0.02)
+    before = weights_of(narrow)
+    for _ in range(20):
+        narrow.update()
+    assert torch.isfinite(narrow.logged()).all()
+    for name, tensor in narrow.named_weights():
+        assert tensor.dtype == torch.float32
+        assert not torch.equal(tensor, before[name]), f"{name} does not learn"
+
+
+def test_a_step_that_overflows_in_fp16_is_left_out_and_logged_as_a_number(buffer) -> None:
+    """The scale of losses is raised until a gradient overflows now and then: that is no reason to end a run."""
+    precision = Precision("fp16", CPU)
+    made = learner(buffer, precision)
+    made.update()
+    made.logged()
+    before = weights_of(made)
+    for scaler in precision._scalers.values():
+        scaler.update(2.0**60)
+    made.update()
+    assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if not n.startswith("target_"))
+    logged = made.logged()
+    assert torch.isfinite(logged).all()
+    assert logged[SKIPPED] == 1
+    for scaler in precision._scalers.values():
+        assert scaler.get_scale() < 2.0**60, "the next one is scaled less"
+
+
+# --- gradients that are not finite ------------------------------------------------------------------------------------
+
+SKIPPED = 1 + Ddpg.LOGGED.index("losses/skipped")  # the first is the number of batches
+
+
+def spoilt(made: Ddpg, number: float) -> pytest.MonkeyPatch:
+    """A patch to be undone: batches whose targets have one such number."""
+    target = made._target
+    patch = pytest.MonkeyPatch()
+
+    def spoil(*arguments) -> torch.Tensor:
+        targets = target(*arguments)
+        targets[0, 0] = number
+        return targets
+
+    patch.setattr(made, "_target", spoil)
+    return patch
+
+
+def steps_of(optimizer) -> set[float]:
+    return {state["step"].item() for state in optimizer.state.values()}
+
+
+@every_form
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_step_along_a_gradient_that_is_not_finite_is_left_out_and_counted(form, number, buffer) -> None:
+    made = learner(buffer, **form)
+    made.update()
+    made.logged()
+    before = weights_of(made)
+    patch = spoilt(made, number)
+    made.update()
+    made.update()
+    assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
+    assert steps_of(made.critic_optimizer) == {1.0}
+    logged = made.logged()
+    assert torch.isfinite(logged).all()
+    assert logged[SKIPPED:].tolist() == [2, 2]  # so many since the last log, and in a row
+    made.update()
+    assert made.logged()[SKIPPED:].tolist() == [1, 3]
+    patch.undo()
+    made.update()
+    assert made.logged()[SKIPPED:].tolist() == [0, 0]
+    assert steps_of(made.critic_optimizer) == {2.0}
+    assert all(torch.isfinite(tensor).all() for _, tensor in made.named_weights())
+    assert not any(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
+
+
+def test_a_spoilt_batch_spoils_the_step_it_is_part_of_and_no_other(buffer) -> None:
+    made = learner(buffer, sync_freq=2)
+    patch = spoilt(made, float("nan"))
+    made.update()  # no step yet
+    patch.undo()
+    before = weights_of(made)
+    made.update()
+    assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
+    assert made.logged()[SKIPPED:].tolist() == [1, 1]
+    spoilt(made, float("nan"))
+    for row in (2, 3, 4):
+        made.update()
+        made.update()
+        assert made.logged()[SKIPPED:].tolist() == [1, row], "steps in a row, whatever batches come between"
+
+
+# --- the same again ---------------------------------------------------------------------------------------------------
+
+
+def trained(buffer: ReplayBuffer, updates: int, seed: int = 3, **options) -> tuple[Ddpg, list[list[float]]]:
+    buffer.counts[1] = 0
+    made = learner(buffer, seed=seed, **options)
+    losses = []
+    for _ in range(updates):
+        made.update()
+        losses.append(made.logged().tolist())
+    return made, losses
+
+
+@every_form
+def test_the_same_seed_gives_bit_identical_losses(form, buffer) -> None:
+    first, again, other = (trained(buffer, 5, seed, **form)[1] for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+
+
+def test_whole_runs_with_one_seed_are_bit_identical() -> None:
+    """Matches, moves drawn from the learning actor, batches and updates."""
+
+    def run() -> tuple[list[list[float]], torch.Tensor]:
+        rollout = a_rollout(8, turns=20, opponents=("level0", "level1"), seed=SEED)
+        made = Ddpg(DdpgConfig(batch_size=24), BODY, rollout.buffer, Solo(CPU), Precision("fp32", CPU), seed=SEED)
+        rollout.start()
+        rollout.mix({"level0": 0.5, "level1": 0.5})
+        rollout.epsilon.fill_(0.2)
+        losses = []
+        for turn in range(60):
+            rollout.play_turn(made.act)
+            if turn > 5:
+                made.update()
+                losses.append(made.logged().tolist())
+        return losses, rollout.buffer.observations.clone()
+
+    (losses, seen), (losses_again, seen_again) = run(), run()
+    assert len(losses) == 54
+    assert losses == losses_again
+    assert torch.equal(seen, seen_again)
+
+
+def test_first_weights_depend_on_the_seed_alone(buffer) -> None:
+    torch.manual_seed(0)
+    a = Ddpg(DdpgConfig(batch_size=24), BODY, buffer, Solo(CPU), Precision("fp32", CPU), seed=5)
+    torch.manual_seed(1)
+    b = Ddpg(DdpgConfig(batch_size=24), BODY, buffer, Solo(CPU), Precision("fp32", CPU), seed=5)
+    assert all(torch.equal(x, y) for (_, x), (_, y) in zip(a.named_weights(), b.named_weights(), strict=True))
+
+
+@every_form
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_learner_that_was_saved_goes_on_identically(precision, form, buffer) -> None:
+    made = learner(buffer, precision, **form)
+    for _ in range(4):
+        made.update()
+    file = io.BytesIO()
+    torch.save({"weights": dict(made.named_weights()), "state": made.state_dict()}, file)
+    at = buffer.counts.clone()
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    other = learner(buffer, precision, seed=99, **form)
+    other.load_weights(saved["weights"])
+    other.load_state_dict(saved["state"])
+    made.logged()  # sums of what was not logged yet belong to a rank, not to the learner
+    losses = []
+    for each in (made, other):
+        buffer.counts.copy_(at)
+        losses.append([])
+        for _ in range(4):
+            each.update()
+            losses[-1].append(each.logged().tolist())
+    assert losses[0] == losses[1]
+    assert all(torch.equal(a, b) for (_, a), (_, b) in zip(made.named_weights(), other.named_weights(), strict=True))
+
+
+def test_weights_have_names_without_wrappers(buffer) -> None:
+    names = [name for name, _ in learner(buffer).named_weights()]
+    assert {name.split(".")[0] for name in names} == {"actor", "critic", "target_actor", "target_critic"}
+    assert len(names) == len(set(names))
+    assert not [name for name in names if "module" in name]
+
+
+def test_loading_weights_of_another_network_is_an_error(buffer) -> None:
+    wide = Ddpg(DdpgConfig(batch_size=24), NetworkConfig(body=(32, 12)), buffer, Solo(CPU), Precision("fp32", CPU))
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        learner(buffer).load_weights(dict(wide.named_weights()))
+
+
+def test_what_is_logged_adds_up_until_it_is_asked_for(buffer) -> None:
+    losses = trained(buffer, 3)[1]
+    buffer.counts[1] = 0
+    again = learner(buffer)
+    for _ in range(3):
+        again.update()
+    logged = again.logged().tolist()
+    assert len(logged) == 1 + len(Ddpg.LOGGED) + 1
+    assert logged[0] == 3
+    assert logged == pytest.approx([sum(column) for column in zip(*losses, strict=True)], rel=1e-5)
+    assert not again.logged().any()
+
+
+def test_acting_gives_logits_without_a_graph(buffer) -> None:
+    made = learner(buffer)
+    rows = buffer.observations[3].flatten(0, 1)
+    logits = made.act(rows)
+    assert not logits.requires_grad
+    torch.testing.assert_close(logits, made.raw_actor(rows))
+    assert encoder_named("features") is made.encoder
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_reversal_is_thought_of_only_without_a_mask(masked, buffer) -> None:
+    """In targets and in the actor's loss, as in the moves that are drawn."""
+    config = DdpgConfig(batch_size=24)
+    made = Ddpg(config, BODY, buffer, Solo(CPU), Precision("fp32", CPU), masked=masked)
+    rows = buffer.observations[0]
+    backwards = rows[..., 12:16].argmax(-1) ^ 1
+    shares = made._next_shares(rows).gather(-1, backwards[..., None])
+    assert (shares == 0).all() if masked else (shares > 0.1).all()
+    made.update()
+    entropy = made.logged()[1 + Ddpg.LOGGED.index("losses/entropy")].item()
+    assert entropy == pytest.approx(math.log(3 if masked else 4), abs=0.01), "all moves are nearly alike at first"
+
+
+# --- beside each other ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [{}, {"critic": "team"}, {"twin": True}], ids=str)
+def test_a_thread_of_its_own_changes_no_bit(form, buffer) -> None:
+    """The actors' part in its place, and beside the critics'."""
+    weights, logits = [], []
+    for enabled in (False, True):
+        buffer.counts[1] = 0
+        made = learner(buffer, **form)
+        made._beside = Branch(CPU, enabled)
+        assert not enabled or torch.get_num_threads() > 1 or made._beside._worker is not None
+        for _ in range(3):
+            made.update()
+        logits.append(made.act(buffer.observations[0].flatten(0, 1)))
+        weights.append([*(t.clone() for _, t in made.named_weights()), made.logged()])
+    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+    torch.testing.assert_close(*logits)  # products of fewer rows may round otherwise

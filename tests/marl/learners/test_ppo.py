@@ -1,0 +1,633 @@
+"""PPO's round of updates against slow formulas, and what surrounds it: batches, schedules, the KL stop, precision, the
+golden curve, the command line. The formulas of single snakes are in test_ppo_loops.py."""
+
+import copy
+import io
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+import torch
+import yaml
+from helpers import golden_ppo
+from helpers.command import assert_one_line
+from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, same_weights, weights_of
+from helpers.training import SMOKE, here, logged, manifest, the_run
+
+from arena.encoders.observe import F_DIRECTION, F_TURNS_LEFT
+from arena.rules import TEAM, TURNS
+from marl.compute.precision import Precision
+from marl.config.autoscale import resolve
+from marl.config.schema import PpoConfig, TrainConfig
+from marl.errors import UserError
+from marl.learners.ppo import Ppo
+from marl.networks.networks import MOVES
+from marl.rollout.assignment import LineUp
+from marl.rollout.ppo_loops import KL
+from marl.rollout.rollout import Rollout
+
+SEED = 23
+CPU = torch.device("cpu")
+SKIPPED = 1 + Ppo.LOGGED.index("losses/skipped")
+# Torch tells at length that this CPU has no bf16 products of its own.
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed"),
+]
+both_kinds = pytest.mark.parametrize("recurrent", [False, True], ids=["mlp", "lstm"])
+
+
+class Watched(Precision):
+    """Keeps of each step the weights before it, and the gradients before and after clipping."""
+
+    def __init__(self, name: str = "fp32") -> None:
+        super().__init__(name, CPU)
+        self.weights: list[list[torch.Tensor]] = []
+        self.gradients: list[list[torch.Tensor]] = []
+        self.clipped: list[list[torch.Tensor]] = []
+
+    def optimizer(self, parameters, rate):
+        optimizer = super().optimizer(parameters, rate)
+        optimizer.register_step_pre_hook(lambda *_: self.clipped.append([p.grad.clone() for p in of(optimizer)]))
+        return optimizer
+
+    def step(self, optimizer, max_norm, leave_out=None):
+        self.weights.append([p.detach().clone() for p in of(optimizer)])
+        self.gradients.append([p.grad.clone() for p in of(optimizer)])
+        return super().step(optimizer, max_norm, leave_out)
+
+
+def of(optimizer) -> list[torch.Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def norm(tensors: list[torch.Tensor]) -> float:
+    return torch.cat([tensor.flatten() for tensor in tensors]).norm().item()
+
+
+def a_round(**options) -> tuple[Ppo, Rollout]:
+    """A learner that has just played, with matches that ended on the way."""
+    learner, rollout = a_ppo(**({"seed": SEED, "spread": 0.2, "matches": 16, "turns": 16} | options))
+    begin(rollout)
+    if learner.recurrent:
+        play(learner, rollout)  # so that there is something to remember
+    learner.before = {name: tensor.clone() for name, tensor in learner.rank_state().items()}
+    play(learner, rollout)
+    assert learner.buffer.over[:-1].any(), "no match ended within the round"
+    return learner, rollout
+
+
+# --- the slow formulas
+
+
+class Slow:
+    """What a round should do, from the matches alone: seen, played, rewarded, ended. In double, by autograd."""
+
+    def __init__(self, learner: Ppo, rollout: Rollout) -> None:
+        memory = learner.buffer
+        self.config, self.learner = learner.config, learner
+        self.rows, self.moves = memory.observations.clone(), memory.moves.long()
+        self.rewards, self.over = memory.rewards.double(), memory.over.clone()
+        self.first = learner.before["memory"].double() if learner.recurrent else None
+        self.after = rollout.look().view(memory.teams, TEAM, -1).clone()
+        self.masked = rollout.masked
+        with torch.no_grad():
+            answers, last = self.answers(self.network(learner.raw_actor.parameters()))
+            self.old_log_chances = self.log_chances(answers).gather(-1, self.moves[..., None])[..., 0]
+            self.old_values = answers[..., MOVES]
+        self.estimate(torch.cat((self.old_values, last[None, ..., MOVES])))
+
+    def network(self, weights) -> torch.nn.Module:
+        net = copy.deepcopy(self.learner.raw_actor).double()
+        for parameter, tensor in zip(net.parameters(), weights, strict=True):
+            parameter.data.copy_(tensor)
+        return net
+
+    def answers(self, net) -> tuple[torch.Tensor, torch.Tensor]:
+        """To all turns [T, G, 3, 5], and to the one after them. A match's first turn tells itself by the turns left."""
+        every = torch.cat((self.rows, self.after[None]))
+        if self.first is None:
+            answers = net(every)
+        else:
+            begins = every[..., F_TURNS_LEFT] == TURNS // 2
+            assert torch.equal(begins[1:-1, :, 0], self.over[:-1])
+            memory, answers = self.first, []
+            for rows, begin_ in zip(every, begins, strict=True):
+                said, memory = net.step(rows.flatten(0, 1), begin_.flatten(), memory)
+                answers.append(said.view(*rows.shape[:2], -1))
+            answers = torch.stack(answers)
+        return answers[:-1], answers[-1]
+
+    def log_chances(self, answers: torch.Tensor) -> torch.Tensor:
+        logits = answers[..., :MOVES]
+        if self.masked:
+            up, down, left, right = self.rows[..., F_DIRECTION : F_DIRECTION + 4].bool().unbind(-1)
+            logits = logits.masked_fill(torch.stack((down, up, right, left), -1), -torch.inf)
+        return logits.log_softmax(-1)
+
+    def estimate(self, values: torch.Tensor) -> None:
+        """Advantages as sums of all surprises to come up to the end of the match."""
+        gamma, decay = self.config.gamma, self.config.gae_lambda
+        goes_on = 1 - self.over.double()[..., None]
+        surprises = self.rewards + gamma * goes_on * values[1:] - values[:-1]
+        self.advantages = torch.zeros_like(surprises)
+        for t in range(len(surprises)):
+            weight = torch.ones_like(goes_on[0])
+            for later in range(t, len(surprises)):
+                self.advantages[t] += weight * surprises[later]
+                weight = weight * gamma * decay * goes_on[later]
+        self.returns = self.advantages + values[:-1]
+        self.mean, self.deviation = self.advantages.mean(), self.advantages.std(correction=0)
+
+    def update(self, weights) -> SimpleNamespace:
+        """Losses of the whole round as one batch, and their gradient by the weights."""
+        config, net = self.config, self.network(weights)
+        answers, _ = self.answers(net)
+        log_chances = self.log_chances(answers)
+        finite = log_chances.masked_fill(log_chances.isinf(), 0)
+        entropy = -(log_chances.exp() * finite).sum(-1)
+        moved = log_chances.gather(-1, self.moves[..., None])[..., 0] - self.old_log_chances
+        ratio = moved.exp()
+        gain = (self.advantages - self.mean) / self.deviation
+        policy = -torch.minimum(ratio * gain, ratio.clamp(1 - config.clip, 1 + config.clip) * gain)
+        value = answers[..., MOVES]
+        wrong = (value - self.returns).square()
+        if config.value_clip:
+            near = self.old_values + (value - self.old_values).clamp(-config.value_clip, config.value_clip)
+            wrong = torch.maximum(wrong, (near - self.returns).square())
+        loss = (policy + config.value_weight * wrong / 2 - config.entropy * entropy).mean()
+        kl, clipped = ratio - 1 - moved, ((ratio - 1).abs() > config.clip).double()
+        return SimpleNamespace(
+            gradients=torch.autograd.grad(loss, list(net.parameters())),
+            numbers=[number.mean().item() for number in (policy, wrong / 2, entropy, kl, clipped)],
+        )
+
+
+FORMS = {
+    "plain": {},
+    "value_clip": {"value_clip": 0.05},
+    "entropy": {"entropy": 0.5, "value_weight": 0.1},
+    "narrow_clip": {"clip": 0.01, "lr": 3e-2},
+    "discounts": {"gamma": 0.5, "gae_lambda": 0.3},
+    "to_the_end": {"gamma": 1.0, "gae_lambda": 1.0},
+    "reversals": {"masked": False},
+    "messages": {"messages": True},
+    "both_sides": {"matches": LineUp(16, both=(0, 1, 6, 7))},
+    "clipped_gradients": {"max_grad_norm": 1e-3},
+    "lstm": {"recurrent": True},
+    "lstm_messages_value_clip": {"recurrent": True, "messages": True, "value_clip": 0.05},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_round_is_what_the_slow_formulas_say(form) -> None:
+    """Three epochs of one batch: the chances move away from those that were played, and are clipped."""
+    precision = Watched()
+    learner, rollout = a_round(precision=precision, **({"epochs": 3, "lr": 1e-2} | FORMS[form]))
+    slow = Slow(learner, rollout)
+    batches = batches_of(learner)
+    learner.learn()
+    told = means(batches)
+    torch.testing.assert_close(learner.buffer.advantages, slow.advantages.float(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(learner.buffer.returns, slow.returns.float(), rtol=1e-4, atol=1e-5)
+    assert len(precision.gradients) == learner.updates == 3
+    for step, (weights, found) in enumerate(zip(precision.weights, precision.gradients, strict=True)):
+        expected = slow.update(weights)
+        assert told[step] == pytest.approx(expected.numbers, rel=1e-4, abs=2e-6), step
+        for mine, its in zip(found, expected.gradients, strict=True):
+            torch.testing.assert_close(mine, its.float(), rtol=1e-3, atol=1e-5)
+    assert told[0][KL] == pytest.approx(0, abs=1e-6)
+    assert told[-1][KL] > 1e-4
+    # What is logged: sums over the batches, with the norm before clipping.
+    sums = learner.logged().tolist()
+    norms = sum(norm(gradients) for gradients in precision.gradients)
+    expected = [3, *(sum(column) for column in zip(*told, strict=True)), norms, 0, 0]
+    assert sums == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert not learner.logged().any()
+    assert_adam(precision, [p.detach() for p in learner.raw_actor.parameters()], learner.config)
+
+
+def assert_adam(precision: Watched, end: list[torch.Tensor], config: PpoConfig) -> None:
+    """Every step is Adam's along the clipped gradient."""
+    after = [*precision.weights[1:], end]
+    first = [torch.zeros_like(tensor, dtype=torch.double) for tensor in end]
+    second = copy.deepcopy(first)
+    for step, gradients in enumerate(precision.clipped, 1):
+        before = norm(precision.gradients[step - 1])
+        if config.max_grad_norm:
+            assert norm(gradients) == pytest.approx(min(before, config.max_grad_norm), rel=1e-3)
+        else:
+            assert norm(gradients) == before
+        for i, gradient in enumerate(gradients):
+            first[i] = 0.9 * first[i] + 0.1 * gradient
+            second[i] = 0.999 * second[i] + 0.001 * gradient.double().square()
+            mean, square = first[i] / (1 - 0.9**step), second[i] / (1 - 0.999**step)
+            expected = precision.weights[step - 1][i] - config.lr * mean / (square.sqrt() + 1e-8)
+            torch.testing.assert_close(after[step - 1][i], expected.float(), rtol=1e-5, atol=1e-3 * config.lr)
+
+
+@both_kinds
+def test_nothing_is_left_behind_by_a_round(recurrent) -> None:
+    """No gradient that the next one would add to."""
+    learner, _ = a_round(recurrent=recurrent)
+    learner.learn()
+    assert all(p.grad is None for p in learner.raw_actor.parameters())
+
+
+# --- batches
+
+BATCHES = [
+    # teams, turns, snake turns in a batch, batches added up -> batches of an epoch, turns of teams in each
+    ((8, 6, 10**9, 1), (1, 48)),
+    ((8, 6, 72, 1), (2, 24)),
+    ((8, 6, 36, 1), (4, 12)),
+    ((8, 6, 30, 1), (5, 9)),  # three are left out
+    ((8, 6, 36, 3), (3, 16)),  # whole steps
+    ((8, 6, 144, 4), (4, 12)),
+    ((8, 6, 1, 1), (48, 1)),
+]
+SEQUENCES = [
+    ((8, 6, 10**9, 1), (1, 48)),
+    ((8, 6, 72, 1), (2, 24)),
+    ((8, 6, 48, 1), (3, 12)),  # two teams are left out
+    ((8, 6, 48, 2), (2, 24)),
+    ((8, 6, 1, 1), (8, 6)),  # no less than a team with all its turns
+]
+
+
+@pytest.mark.parametrize(
+    ("recurrent", "sizes", "expected"),
+    [*((False, *case) for case in BATCHES), *((True, *case) for case in SEQUENCES)],
+)
+def test_batches_of_an_epoch_are_disjoint_and_leave_out_a_remainder_at_the_most(recurrent, sizes, expected) -> None:
+    teams, turns, size, sync_freq = sizes
+    learner, rollout = a_ppo(
+        teams, turns, seed=SEED, batch_size=size, sync_freq=sync_freq, epochs=3, recurrent=recurrent
+    )
+    begin(rollout)
+    play(learner, rollout)
+    seen = batches_of(learner)
+    learner.learn()
+    seen = [batch["here"].tolist() for batch in seen]
+    batches, rows = expected
+    assert (learner.batches, learner.rows, learner.updates) == (batches, rows, 3 * batches)
+    assert [len(batch) for batch in seen] == [rows] * 3 * batches
+    epochs = [seen[i : i + batches] for i in range(0, len(seen), batches)]
+    for epoch in epochs:
+        together = [at for batch in epoch for at in batch]
+        assert len(set(together)) == len(together) == batches * rows
+        assert set(together) <= set(range(teams * turns))
+        assert teams * turns - len(together) < batches * (turns if recurrent else 1)
+    if batches > 1:
+        assert [*map(set, epochs[0])] != [*map(set, epochs[1])], "every epoch is dealt out anew"
+    if recurrent:
+        for batch in seen:
+            whole = {at % teams for at in batch}
+            assert sorted(batch) == sorted(t * teams + g for t in range(turns) for g in whole)
+    assert learner.buffer.counts.tolist() == [turns, 3]
+
+
+@both_kinds
+@pytest.mark.parametrize("sync_freq", [2, 4])
+def test_batches_added_up_are_one_large_batch(recurrent, sync_freq) -> None:
+    """One step, whose gradient is that of all of them together."""
+    of_all, added = Watched(), Watched()
+    whole, _ = a_round(precision=of_all, recurrent=recurrent)
+    parts, _ = a_round(precision=added, recurrent=recurrent, sync_freq=sync_freq)
+    assert (whole.batches, parts.batches) == (1, sync_freq)
+    before = weights_of(parts)
+    weights, learn = [], parts._learn
+    parts._learn = lambda *batch, **options: (weights.append(weights_of(parts)), learn(*batch, **options))
+    whole.learn()
+    parts.learn()
+    assert len(weights) == sync_freq
+    assert len(of_all.gradients) == len(added.gradients) == 1
+    assert all(same_weights(before, now) for now in weights), "no step before the last of them"
+    for mine, its in zip(added.gradients[0], of_all.gradients[0], strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-6)
+    told, expected = parts.logged(), whole.logged()
+    torch.testing.assert_close(told / told[0], expected, rtol=1e-3, atol=1e-5)
+
+
+def test_gradients_do_not_leak_into_the_next_step() -> None:
+    precision = Watched()
+    learner, _ = a_round(precision=precision, sync_freq=2, epochs=2, lr=0.0)
+    learner.learn()
+    assert len(precision.gradients) == 2
+    for first, second in zip(*precision.gradients, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-3, atol=1e-6)  # other halves of the same
+
+
+# --- schedules
+
+
+@pytest.mark.parametrize(
+    ("factor", "share", "rate", "entropy"),
+    [(1.0, 0.0, 2e-3, 0.04), (1.0, 0.5, 1.2e-3, 0.03), (1.0, 1.0, 4e-4, 0.02), (0.5, 1.0, 2e-4, 0.02)],
+)
+def test_learning_rate_and_entropy_fall_in_a_straight_line(factor, share, rate, entropy) -> None:
+    learner, _ = a_ppo(2, 1, lr=2e-3, lr_end=0.2, entropy=0.04, entropy_end=0.02, even=0.08)
+    learner.follow(factor, share)
+    assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
+    assert learner.spreads.tolist() == pytest.approx([entropy, 0.08 * (1 - share)])
+
+
+def test_an_update_follows_the_schedules() -> None:
+    """What follow() sets is what the next round is made with."""
+    options = {"lr": 1e-2, "lr_end": 0.1, "entropy": 0.9, "entropy_end": 0.3}
+    late, _ = a_round(**options)
+    late.follow(0.5, 0.5)
+    fixed, _ = a_round(**options | {"lr": 0.5 * 0.55e-2, "entropy": 0.6})
+    begun, _ = a_round(**options)
+    for learner in (late, fixed, begun):
+        learner.learn()
+    expected = weights_of(fixed)
+    for name, tensor in weights_of(late).items():
+        torch.testing.assert_close(tensor, expected[name], rtol=0, atol=1e-6)
+    assert not same_weights(weights_of(begun), weights_of(fixed))
+
+
+# --- the KL stop
+
+
+def kl_round(target: float, recurrent: bool, on_gpu: bool = False) -> tuple[Ppo, Watched, list[float], list[int]]:
+    """Its learner after two rounds, the KL of each batch of the first one, and the steps of both."""
+    precision = Watched()
+    learner, rollout = a_round(
+        precision=precision, recurrent=recurrent, epochs=3, batch_size=16 * 16, lr=2e-2, target_kl=target
+    )
+    assert learner.batches == 3
+    if on_gpu:
+        learner.buffer.device = torch.device("meta")  # no CPU: it is not asked whether to stop
+    batches = batches_of(learner)
+    learner.learn()
+    kls, steps = [numbers[KL] for numbers in means(batches)], steps_of(learner)
+    learner.after_one = weights_of(learner)
+    play(learner, rollout)
+    learner.learn()
+    return learner, precision, kls, [steps, steps_of(learner) - steps]
+
+
+def steps_of(learner: Ppo) -> int:
+    (steps,) = {int(state["step"].item()) for state in learner.optimizer.state.values()}
+    return steps
+
+
+def test_batches_added_up_are_asked_together_how_far_the_policy_has_moved() -> None:
+    def a_step(target: float) -> tuple[list[float], int]:
+        learner, _ = a_round(sync_freq=2, batch_size=8 * 16, epochs=2, lr=2e-2, target_kl=target)
+        batches = batches_of(learner)
+        learner.learn()
+        return [numbers[KL] for numbers in means(batches)], steps_of(learner)
+
+    kls, steps = a_step(0.0)
+    means_of_two = [(a + b) / 2 for a, b in zip(kls[::2], kls[1::2], strict=True)]
+    assert steps == len(means_of_two) > 2
+    stops = next(i for i in range(1, steps) if means_of_two[i] == max(means_of_two[: i + 1]))
+    for target, expected in ((0.99 * means_of_two[stops], stops), (1.01 * max(means_of_two), steps)):
+        assert a_step(target)[1] == expected
+
+
+@both_kinds
+def test_once_the_policy_has_moved_too_far_the_rest_of_the_round_is_left_out(recurrent) -> None:
+    free, _, kls, steps = kl_round(0.0, recurrent)
+    assert (len(kls), steps) == (9, [9, 9])
+    assert kls[0] == pytest.approx(0, abs=1e-6)
+    target = 0.5 * max(kls)
+    stops = next(i for i, kl in enumerate(kls) if kl > target)
+    assert 1 <= stops < 8
+    cpu, _, told, steps = kl_round(target, recurrent)
+    assert told == kls[: stops + 1], "up to there nothing is different, and then it ends"
+    assert steps[0] == stops, "the batch that shows it is not learned from either"
+    assert steps[1] > 0, "the next round begins anew"
+    # As on a GPU: all steps are made, and those that are left change nothing.
+    gpu, watched, told, steps = kl_round(target, recurrent, on_gpu=True)
+    assert (len(told), told[: stops + 1]) == (9, kls[: stops + 1])
+    assert steps[0] == stops
+    assert steps[1] > 0
+    for weights in watched.weights[stops + 1 : 9]:
+        assert all(torch.equal(a, b) for a, b in zip(weights, watched.weights[stops], strict=True))
+    assert same_weights(gpu.after_one, cpu.after_one)
+    assert not same_weights(cpu.after_one, free.after_one)
+    assert cpu.logged()[SKIPPED:].tolist() == [0, 0], "a step that was spared is no failure"
+    assert gpu.logged()[SKIPPED:].tolist() == [0, 0]
+
+
+def test_a_limit_that_is_never_reached_changes_nothing() -> None:
+    assert same_weights(weights_of(kl_round(0.0, False)[0]), weights_of(kl_round(1e9, False)[0]))
+
+
+# --- gradients that are not finite
+
+
+def spoil(learner: Ppo, number: float, where=(0, 0, 1)) -> Callable[[], None]:
+    """Put a number that is none into the returns there, of one turn of one snake or of more; answers how to mend it."""
+    estimate = learner._estimate
+
+    def spoilt() -> None:
+        estimate()
+        learner.buffer.returns[where] = number
+
+    learner._estimate = spoilt
+
+    def mend() -> None:
+        learner._estimate = estimate
+
+    return mend
+
+
+@both_kinds
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_batch_that_is_not_finite_is_left_out_and_counted(recurrent, number) -> None:
+    precision = Watched()
+    learner, rollout = a_round(precision=precision, recurrent=recurrent, batch_size=12 * 16)
+    assert learner.batches == 4
+    mend, batches = spoil(learner, number), batches_of(learner)
+    learner.learn()
+    spoilt = [0 in batch["here"].tolist() for batch in batches]
+    assert sum(spoilt) == 1
+    steps = zip(precision.weights, [*precision.weights[1:], of(learner.optimizer)], strict=True)
+    stayed = [all(torch.equal(a, b) for a, b in zip(before, after, strict=True)) for before, after in steps]
+    assert stayed == spoilt
+    assert steps_of(learner) == 3
+    sums = learner.logged()
+    assert torch.isfinite(sums).all()
+    assert sums[[0, SKIPPED, SKIPPED + 1]].tolist() == [4, 1, spoilt[-1]]  # batches, left out, and in a row by now
+    mend()
+    mend = spoil(learner, number, ...)
+    for in_a_row in (4, 8):
+        play(learner, rollout)
+        learner.learn()
+        assert learner.logged()[SKIPPED:].tolist() == [4, in_a_row + spoilt[-1]]
+    assert steps_of(learner) == 3
+    mend()
+    play(learner, rollout)
+    learner.learn()
+    assert learner.logged()[SKIPPED:].tolist() == [0, 0]
+    assert steps_of(learner) == 7
+    assert all(torch.isfinite(tensor).all() for _, tensor in learner.named_weights())
+
+
+def test_a_spoilt_batch_spoils_the_step_it_is_part_of_and_no_other() -> None:
+    learner, _ = a_round(batch_size=12 * 16, sync_freq=2)
+    spoil(learner, float("nan"))
+    learner.learn()
+    assert steps_of(learner) == 1
+    assert learner.logged()[SKIPPED].item() == 1
+
+
+# --- precision
+
+
+@both_kinds
+def test_bf16_is_fp32_within_its_rounding(recurrent) -> None:
+    """What was played, the first losses; what is learned stays in fp32."""
+    options = {"recurrent": recurrent, "spread": 0.1}
+    full, _ = a_round(**options)
+    narrow, rollout = a_round(precision="bf16", **options)
+    rows = full.buffer.observations[0].flatten(0, 1)
+    if not recurrent:
+        torch.testing.assert_close(narrow.act(rows).float(), full.act(rows), rtol=0.03, atol=0.1)
+    full.learn()
+    narrow.learn()
+    told, expected = narrow.logged(), full.logged()
+    assert told[1 + KL] < 1e-3, "the policy that learns is the one that played"
+    torch.testing.assert_close(told[2:4], expected[2:4], rtol=0.5, atol=0.1)
+    before = weights_of(narrow)
+    for _ in range(2):
+        play(narrow, rollout)
+        narrow.learn()
+    assert torch.isfinite(narrow.logged()).all()
+    for name, tensor in narrow.named_weights():
+        assert tensor.dtype == torch.float32
+        assert torch.isfinite(tensor).all()
+        assert not torch.equal(tensor, before[name]), f"{name} does not learn"
+
+
+# --- the same again
+
+
+@both_kinds
+def test_whole_runs_with_one_seed_are_bit_identical_and_one_that_was_saved_goes_on_identically(recurrent) -> None:
+    def rounds(learner, rollout, count) -> list[list[float]]:
+        told = []
+        for _ in range(count):
+            play(learner, rollout)
+            learner.learn()
+            told.append(learner.logged().tolist())
+        return told
+
+    def made(seed=SEED):
+        learner, rollout = a_ppo(8, 6, seed=seed, recurrent=recurrent, batch_size=48, epochs=2)
+        begin(rollout)
+        return learner, rollout
+
+    whole, other = rounds(*made(), 4), rounds(*made(SEED + 1), 4)
+    assert whole != other
+    learner, rollout = made()
+    assert rounds(learner, rollout, 2) == whole[:2]
+    parts = {"weights": dict(learner.named_weights()), "learner": learner.state_dict()}
+    file = io.BytesIO()
+    torch.save({**parts, "rank": learner.rank_state(), "rollout": rollout.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    resumed, matches = a_ppo(8, 6, seed=SEED, recurrent=recurrent, batch_size=48, epochs=2, spread=1.0)
+    resumed.load_weights(saved["weights"])
+    resumed.load_state_dict(saved["learner"])
+    resumed.load_rank_state(saved["rank"])
+    matches.load_state_dict(saved["rollout"])
+    assert rounds(resumed, matches, 2) == whole[2:]
+
+
+@both_kinds
+@pytest.mark.parametrize("sync_freq", [1, 2])
+def test_batches_in_two_threads_are_the_same_to_the_bit_every_time(recurrent, sync_freq, monkeypatch) -> None:
+    def learned(threads: bool) -> tuple[Ppo, list[list[torch.Tensor]]]:
+        monkeypatch.setattr("marl.compute.overlap._halve_threads", lambda: threads)
+        precision = Watched()
+        options = {"recurrent": recurrent, "sync_freq": sync_freq, "batch_size": 5 * 16 * 3, "epochs": 4}
+        learner, _ = a_round(precision=precision, **options)
+        learner.learn()
+        return learner, precision.gradients
+
+    alone, expected = learned(False)
+    first, found = learned(True)
+    for mine, its in zip(found[0], expected[0], strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(first.logged(), alone.logged(), rtol=1e-2, atol=1e-3)
+    for _ in range(4):
+        again, _ = learned(True)
+        assert same_weights(weights_of(first), weights_of(again))
+
+
+def test_first_weights_depend_on_the_seed_alone_and_have_names_without_wrappers() -> None:
+    torch.manual_seed(0)
+    first = weights_of(a_ppo(2, 1, seed=5)[0])
+    torch.manual_seed(1)
+    assert same_weights(first, weights_of(a_ppo(4, 2, seed=5)[0]))
+    assert not same_weights(first, weights_of(a_ppo(2, 1, seed=6)[0]))
+    assert all(name.startswith("actor.") and "module" not in name for name in first)
+
+
+# --- the golden curve
+
+
+@pytest.mark.parametrize("algo", golden_ppo.ALGOS)
+def test_the_losses_of_twenty_updates_are_the_golden_ones(algo) -> None:
+    """A change that is meant to change them makes them anew: see golden_ppo.py."""
+    golden = json.loads(golden_ppo.FILE.read_text())[algo]
+    found = golden_ppo.curve(algo)
+    assert len(golden) == len(found) == 20
+    for update, (mine, its) in enumerate(zip(found, golden, strict=True)):
+        for name, value in its.items():
+            assert mine[name] == pytest.approx(value, rel=2e-3, abs=golden_ppo.NOISE[name]), (update, name)
+
+
+# --- the command line
+
+
+@pytest.mark.parametrize(
+    ("algo", "words", "episodes"), [("ppo", [], 64), ("ppo_lstm", ["--memory", "16", "--max_episodes", "32"], 32)]
+)
+def test_smoke_trains_and_eval_plays_its_checkpoint(algo, words, episodes, tmp_path) -> None:
+    done = here("train", "--config", SMOKE, "--algo", algo, "--runs_dir", tmp_path, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    run = the_run(tmp_path)
+    assert manifest(run, episodes)["algo"] == algo
+    lines = logged(run)
+    assert [line["step"] for line in lines] == [*range(16, episodes + 1, 16)]
+    assert all(line.keys() >= set(Ppo.LOGGED) for line in lines)
+    assert all(0 < line["losses/entropy"] < 1.1 for line in lines), "three moves: at the most log 3"
+    assert lines[-1]["losses/skipped"] == 0
+    state = torch.load(run / "checkpoints" / f"episode_{episodes}" / "state.pt", weights_only=True)
+    ppo = yaml.safe_load((run / "config.yaml").read_text())["ppo"]
+    rate = state["learner"]["optimizer"]["optimizer"]["param_groups"][0]["lr"]
+    assert rate == pytest.approx(ppo["lr"] * ppo["lr_end"]), "the last round is the end of the line"
+    played = here("eval", "--home", run, "--away", "level0", "--matches", "6", "--json")
+    assert (played.returncode, played.stderr) == (0, "")
+    assert json.loads(played.stdout)["matches"] == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--update_interval", "15"], ("ppo.update_interval is 15", "from 16", "1 rank")),
+        (["--kind", "cnn"], ("network.kind is cnn", "network.encoder planes")),
+        (["--model_size", "tiny"], ("network.body and network.model_size",)),
+        (["--target_kl", "0.1", "--precision", "fp16"], ("fp16",)),
+        (["--clip", "-1"], ("ppo.clip is -1", "from 0")),
+        (["--epochs", "0"], ("ppo.epochs is 0", "from 1")),
+        (["--gae_lambda", "2"], ("ppo.gae_lambda is 2", "from 0 to 1")),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(words, parts, tmp_path) -> None:
+    done = here("train", "--config", SMOKE, "--algo", "ppo", "--device", "cpu", "--runs_dir", tmp_path, *words)
+    assert_one_line(done, *parts)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_kl_stop_is_refused_with_fp16_on_a_gpu() -> None:
+    config = TrainConfig(algo="ppo", precision="fp16", ppo=PpoConfig(target_kl=0.1))
+    with pytest.raises(UserError, match=r"ppo\.target_kl leaves out steps.*use bf16 or fp32"):
+        resolve(config, torch.device("cuda"))

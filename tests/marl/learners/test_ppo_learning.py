@@ -1,0 +1,68 @@
+"""PPO learns the real game from its rewards, against others and against itself, and nothing from rewards that belong to
+others.
+
+Measured with seeds 1, 2, 3: a new team scores 0.7 to 1.4 against level0, one that learnt 6 to 9 and takes 92 to 96 % of
+the points, with self-play 7.5 to 13 and 97 %, one with shuffled rewards 0.1 to 1.7. The bounds below are far from that.
+"""
+
+import pytest
+import torch
+from helpers.collecting import CPU
+from helpers.ppo_rounds import a_ppo, begin, play
+
+from marl.config.schema import EvalConfig
+from marl.rollout.assignment import deal
+from marl.training.evaluation import evaluate
+from opponents.match import Results
+
+SEED = 1
+pytestmark = pytest.mark.usefixtures("one_thread")
+MATCHES, ROUNDS = 64, 40
+
+
+def train(rounds: int, self_play: float = 0.0, shuffled: bool = False) -> Results:
+    """How a team does against level0 after so many rounds of 16 turns against it, or in a share of the matches against
+    itself.
+
+    Shuffled, each turn's rewards are dealt out anew among the teams: the same numbers, for somebody else's moves.
+    """
+    print(f"seed {SEED}")
+    line_up = deal(MATCHES, both=self_play)
+    learner, rollout = a_ppo(
+        line_up, 16, {"level0": 1.0}, SEED, body=(64, 64), batch_size=1024, epochs=2, lr=2e-3, lr_end=0.1,
+        entropy=0.01, entropy_end=0.001, max_grad_norm=0.5,
+    )  # fmt: skip
+    begin(rollout)
+    rewards, generator = learner.buffer.rewards, torch.Generator().manual_seed(SEED)
+    for number in range(rounds):
+        play(learner, rollout)
+        if shuffled:
+            for of_turn in rewards:
+                of_turn.copy_(of_turn[torch.randperm(line_up.teams, generator=generator)])
+        learner.follow(1.0, number / rounds)
+        learner.learn()
+    config = EvalConfig(eval_matches=100, eval_opponents=("level0",))
+    results = evaluate(learner.raw_actor, learner.encoder, config, CPU, SEED).results["level0"]
+    print(f"score {results.home_score}, points {results.points}, deaths {results.home_deaths}")
+    return results
+
+
+@pytest.fixture(scope="module")
+def untrained() -> Results:
+    return train(0)
+
+
+@pytest.mark.parametrize("self_play", [0.0, 0.5])
+def test_a_team_learns_from_its_rewards(untrained, self_play) -> None:
+    learnt = train(ROUNDS, self_play)
+    assert untrained.home_score < 2
+    assert learnt.home_score > 4
+    assert learnt.points > max(0.8, untrained.points + 0.2)
+    assert learnt.home_deaths < 0.6 * untrained.home_deaths
+
+
+def test_a_team_learns_nothing_from_shuffled_rewards(untrained) -> None:
+    confused = train(ROUNDS, shuffled=True)
+    assert confused.home_score < 2.5
+    assert confused.points < 0.75
+    assert confused.home_deaths > 0.4 * untrained.home_deaths

@@ -1,0 +1,205 @@
+"""Ranks killed again and again, at random moments and in the middle of saves: the end is that of a run left in peace.
+
+SNAKES_KILLS=200 makes it a soak, SNAKES_SEED=N plays one again.
+"""
+
+import hashlib
+import os
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from helpers.forking import Forked, snakes
+from helpers.training import SMOKE, assert_goes_on, logged, manifest, needs_proc, ranks_of, the_run, without_ranks
+
+KILLS = int(os.environ.get("SNAKES_KILLS", "20"))
+SEED = int(os.environ.get("SNAKES_SEED", str(random.SystemRandom().randrange(10**6))))
+SAVED, LOGGED = 4, 2  # episodes between two checkpoints, and two log lines
+END = 2 * KILLS + 4 * SAVED  # episodes; near the end, ranks are killed as they start
+AT_START = ("as it starts", "while it starts")
+LIMIT = 60 + 30 * KILLS  # seconds
+PATIENCE = 60  # for a moment that may not come again
+WORDS = [
+    "train", "--config", SMOKE, "--device", "cpu", "--matches", "4", "--turns", "20", "--updates", "1",
+    "--max_episodes", str(END), "--log_interval", str(LOGGED), "--save_interval", str(SAVED), "--check_sync", "1",
+    "--opponent_difficulty_strategy", "adaptive", "--window", "3", "--up", "0.01", "--down", "0",
+]  # fmt: skip
+GOING_ON = re.compile(r"going on from +\S+ \(episode ([\d,]+)\), (.*)\n")
+EPISODE = re.compile(r"episode (\d+)/")
+
+
+class Training:
+    """Two ranks under our launcher, in processes that start at once; and what they have printed so far."""
+
+    def __init__(self, runs: Path, *words: str) -> None:
+        self.begin = time.monotonic()
+        words = (*WORDS, *words, "--runs_dir", str(runs), "--distributed")
+        environment = without_ranks() | {"NPROC": "2", "PLANTED": "0:patience:1 1:patience:1"}
+        self.process = Forked(snakes, *words, environment=environment)
+        self.checkpoints, self.out, self.err = runs / "snakes_3v3" / "team" / "checkpoints", [], []
+        self._threads = [
+            threading.Thread(target=lines.extend, args=[stream], daemon=True)
+            for lines, stream in ((self.out, self.process.stdout), (self.err, self.process.stderr))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> "Training":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            ranks = self.ranks()
+            self.process.kill()
+            for pid in ranks.values():
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    @property
+    def running(self) -> bool:
+        assert time.monotonic() - self.begin < LIMIT, "".join(self.out[-20:] + self.err[-20:])
+        return self.process.poll() is None
+
+    def ranks(self) -> dict[int, int]:
+        """Process ids by rank; none while they start."""
+        try:
+            return ranks_of(self.process.pid)
+        except (OSError, ValueError):
+            return {}
+
+    def episode(self) -> int:
+        """The last that was told of."""
+        return next((int(found[1]) for line in self.out[::-1] if (found := EPISODE.match(line))), 0)
+
+    def pointer(self) -> int:
+        """The episode that `last` points to."""
+        try:
+            return int((self.checkpoints / "last").read_text().strip().removeprefix("episode_"))
+        except OSError:
+            return 0
+
+    def wait(self, until: Callable[[], bool]) -> bool:
+        """Watch until it is so, the training is over, or one has waited long enough."""
+        deadline = time.monotonic() + PATIENCE
+        while self.running and time.monotonic() < deadline:
+            if until():
+                return True
+            time.sleep(0.0005)
+        return False
+
+    def finish(self) -> int:
+        self.wait(lambda: not self.running)
+        while self.running:
+            time.sleep(0.05)
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        return self.process.returncode
+
+
+def moments(training: Training, dice: random.Random) -> dict[str, Callable[[], bool]]:
+    """Conditions to wait for, as they are from now on. Stages of a save pass quickly: who misses one takes its end."""
+    lines, there, before = len(training.out), training.checkpoints, training.pointer()
+    episodes, moment = training.episode() + dice.randrange(1, 2 * SAVED), time.monotonic() + dice.random()
+
+    def changed() -> bool:
+        return training.pointer() != before
+
+    def draft(file: str) -> bool:
+        return changed() or any(there.glob(f".saving-*{file}"))
+
+    return {
+        "as it starts": lambda: len(training.ranks()) == 2,
+        "while it starts": lambda: len(training.ranks()) == 2 and time.monotonic() > moment,
+        "when it has started": lambda: any(line.startswith("opponents ") for line in training.out[lines:]),
+        "on the way": lambda: training.episode() >= episodes,
+        "at a log line": lambda: any(EPISODE.match(line) for line in training.out[lines:]),
+        "when a save begins": lambda: draft(""),
+        "when a save is half written": lambda: draft("/state.pt"),
+        "when a save is written": lambda: draft("/manifest.json"),
+        "when a save is renamed": lambda: changed() or (there / f"episode_{before + SAVED}").exists(),
+        "when the pointer has changed": changed,
+    }
+
+
+def weights_of(run: Path) -> str:
+    last = (run / "checkpoints" / "last").read_text().strip()
+    return hashlib.sha256((run / "checkpoints" / last / "weights.safetensors").read_bytes()).hexdigest()
+
+
+@needs_proc
+def test_ranks_killed_again_and_again_end_as_if_nothing_had_happened(tmp_path) -> None:
+    print(f"seed {SEED}, {KILLS} kills")
+    dice = random.Random(SEED)
+    with Training(tmp_path / "peace", "--run_name", "team") as peace:
+        assert peace.finish() == 0, "".join(peace.err)
+    told = []
+    with Training(tmp_path / "killed", "--max_restarts", str(10 * KILLS), "--run_name", "team") as training:
+        deck: list[str] = []
+        while training.running and len(told) < KILLS:
+            now = moments(training, dice)
+            if not deck:
+                deck = dice.sample([*now, *AT_START], len(now) + len(AT_START))
+            name = deck.pop() if training.episode() < END - 3 * SAVED else dice.choice(AT_START)
+            until = now[name]
+            victim = dice.choice((0, 1))
+            if not training.wait(until):
+                continue
+            ranks = training.ranks()
+            if len(ranks) < 2:
+                continue
+            told.append((name, victim, training.episode(), training.pointer(), len(_starts(training))))
+            os.kill(ranks[victim], signal.SIGKILL)
+            print(f"{time.monotonic() - training.begin:5.1f} s: killed rank {victim} {name}, episode {told[-1][2]}")
+            # The next one is for ranks that are new.
+            training.wait(lambda old=ranks: not old.items() & training.ranks().items())
+        code = training.finish()
+    print("".join(training.err), file=sys.stderr)
+    assert code == 0
+    assert len(told) == KILLS
+    run = the_run(tmp_path / "killed")
+    assert manifest(run, END)["world_size"] == 2
+    assert weights_of(run) == weights_of(the_run(tmp_path / "peace"))
+    values = [
+        [{name: value for name, value in line.items() if not name.startswith("time")} for line in logged(each)]
+        for each in (run, the_run(tmp_path / "peace"))
+    ]
+    assert values[0] == values[1]
+    assert_goes_on(run, END)
+    assert not [path.name for path in (run / "checkpoints").iterdir() if path.name.startswith(".")]
+    starts, again = _starts(training), []
+    for name, victim, episode, pointer, before in told:
+        if len(starts) == before:
+            continue  # after that nothing was left to do
+        went_on, how = starts[before]
+        assert how == "to the bit"
+        assert went_on >= pointer, f"what was saved when rank {victim} was killed {name} is lost"
+        again.append(episode - went_on)
+        # A checkpoint is written beside training. What rank 0 has begun it brings to its end, unless it is killed
+        # itself: then what was trained during that write is lost as well, and the next one is not begun before.
+        most = SAVED if victim == 1 else 2 * SAVED - 1
+        assert episode - went_on <= most, f"{episode - went_on} episodes again: rank {victim} killed {name}"
+    print(f"episodes played again: {again}")
+
+
+def _starts(training: Training) -> list[tuple[int, str]]:
+    """From which episode each start went on, and how; without the very first."""
+    found = [GOING_ON.match(line) for line in training.out]
+    return [(int(each[1].replace(",", "")), each[2]) for each in found if each]
+
+
+@needs_proc
+def test_a_run_without_a_name_stays_one_run_when_it_starts_again(tmp_path) -> None:
+    with Training(tmp_path, "--max_restarts", "2", "--max_episodes", "12") as training:
+        assert training.wait(lambda: training.episode() >= SAVED + LOGGED)
+        os.kill(training.ranks()[1], signal.SIGKILL)
+        assert training.finish() == 0, "".join(training.err)
+    run = the_run(tmp_path)
+    assert re.fullmatch(r"run1_\d{8}_\d{6}", run.name)
+    (again,) = _starts(training)
+    assert again[1] == "to the bit"
+    assert_goes_on(run, 12)

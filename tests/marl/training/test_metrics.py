@@ -1,0 +1,334 @@
+"""Metrics as TensorBoard and other readers find them."""
+
+import errno
+import inspect
+import json
+import math
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from marl.errors import UserError
+from marl.training import metrics
+from marl.training.metrics import Metrics, Silent, gpu_gauges
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def events(folder: Path) -> EventAccumulator:
+    """What TensorBoard shows of a run."""
+    return EventAccumulator(str(folder / "tensorboard"), size_guidance={}).Reload()
+
+
+def curve(folder: Path, tag: str) -> list[tuple[int, float]]:
+    return [(event.step, event.value) for event in events(folder).Scalars(tag)]
+
+
+def lines(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_values_come_back_from_both_files(tmp_path):
+    sink = Metrics(tmp_path)
+    sink.log(10, {"loss/actor": 0.5, "reward/total": torch.tensor(2.0)})
+    sink.log(20, {"loss/actor": np.float32(0.25)})
+    # Before close: what is logged is on the disk.
+    assert curve(tmp_path, "loss/actor") == [(10, 0.5), (20, 0.25)]
+    assert curve(tmp_path, "reward/total") == [(10, 2.0)]
+    first, second = lines(tmp_path)
+    assert (first["step"], first["loss/actor"], first["reward/total"]) == (10, 0.5, 2.0)
+    assert (second["step"], second["loss/actor"]) == (20, 0.25)
+    assert second["time"] >= first["time"] > 1.6e9
+    sink.close()
+    sink.close()
+
+
+def test_values_that_are_no_numbers_are_null(tmp_path):
+    Metrics(tmp_path).log(1, {"nan": math.nan, "inf": -math.inf, "fine": 1.0})
+    (line,) = lines(tmp_path)
+    assert (line["nan"], line["inf"], line["fine"]) == (None, None, 1.0)
+    assert math.isnan(curve(tmp_path, "nan")[0][1])
+    assert curve(tmp_path, "inf") == [(1, -math.inf)]
+
+
+def test_histogram_text_and_image(tmp_path):
+    sink = Metrics(tmp_path)
+    sink.histogram("weights", torch.linspace(-1, 1, 1001, requires_grad=True), 5)
+    sink.histogram("spoilt", [math.nan, 3.0, math.inf], 5)
+    sink.histogram("nothing", [math.nan], 5)
+    sink.text("config", "algo: **ddpg**")
+    picture = np.zeros((4, 6, 3), np.uint8)
+    picture[..., 0] = 255
+    sink.image("frame", picture)
+    found = events(tmp_path)
+    assert found.Tags()["histograms"] == ["weights", "spoilt"]
+    (weights,) = found.Histograms("weights")
+    assert (weights.step, weights.histogram_value.num) == (5, 1001)
+    assert (weights.histogram_value.min, weights.histogram_value.max) == (-1, 1)
+    (spoilt,) = found.Histograms("spoilt")
+    assert (spoilt.histogram_value.num, spoilt.histogram_value.sum) == (1, 3)
+    (text,) = found.Tensors("config/text_summary")
+    assert text.tensor_proto.string_val[0] == b"algo: **ddpg**"
+    (image,) = found.Images("frame")
+    assert (image.height, image.width) == (4, 6)
+
+
+def test_a_resumed_run_has_one_curve(tmp_path):
+    sink = Metrics(tmp_path)
+    for step in (10, 20, 30, 40):
+        sink.log(step, {"loss": step, "only/before": step})
+    sink.histogram("weights", [1.0, 2.0], 40)
+    sink.close()
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 12, "lo')  # a kill
+    resumed = Metrics(tmp_path, resume_at=20)
+    resumed.log(30, {"loss": 300})
+    assert curve(tmp_path, "loss") == [(10, 10), (20, 20), (30, 300)]
+    assert curve(tmp_path, "only/before") == [(10, 10), (20, 20)]
+    assert events(tmp_path).Tags()["histograms"] == ["weights"]
+    assert events(tmp_path).Histograms("weights") == []
+    assert [(line["step"], line["loss"]) for line in lines(tmp_path)] == [(10, 10), (20, 20), (30, 300)]
+
+    Metrics(tmp_path, resume_at=10).log(11, {"loss": 1})
+    assert curve(tmp_path, "loss") == [(10, 10), (11, 1)]
+    assert [line["step"] for line in lines(tmp_path)] == [10, 11]
+
+
+def test_a_new_start_in_the_same_folder_forgets_the_old_one(tmp_path):
+    Metrics(tmp_path).log(0, {"loss": 1})
+    Metrics(tmp_path).log(3, {"loss": 2})
+    assert curve(tmp_path, "loss") == [(3, 2)]
+    assert [line["step"] for line in lines(tmp_path)] == [3]
+
+
+def test_an_event_cut_by_a_kill_does_not_hide_what_follows(tmp_path):
+    sink = Metrics(tmp_path)
+    sink.log(1, {"loss": 1})
+    sink.log(2, {"loss": 2})
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    os.truncate(file, file.stat().st_size - 3)
+    Metrics(tmp_path, resume_at=1).log(2, {"loss": 20})
+    assert curve(tmp_path, "loss") == [(1, 1), (2, 20)]
+
+
+def test_files_are_read_in_the_order_written_whatever_the_clock_says(tmp_path, monkeypatch):
+    for number, now in enumerate((2e9, 1e9, 1.5e9)):
+        monkeypatch.setattr(metrics.time, "time", lambda now=now: now)
+        Metrics(tmp_path, resume_at=number - 1).log(number, {"loss": number})
+    assert curve(tmp_path, "loss") == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_lines_that_are_not_ours_are_dropped_at_resuming(tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "a": 2}\n\xff\xfe\n[]\n{"step": "x"}\n{}\n{"step": 2}\n')
+    Metrics(tmp_path, resume_at=1)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b'{"step": 1, "a": 2}\n'
+
+
+def test_a_folder_that_was_removed_is_told_in_one_line(tmp_path):
+    sink = Metrics(tmp_path)
+    (tmp_path / "tensorboard").rename(tmp_path / "gone")
+    for call in (lambda: sink.log(1, {"a": 1}), lambda: sink.histogram("h", [1], 1), lambda: sink.text("t", "x")):
+        with pytest.raises(UserError, match="No such file") as error:
+            call()
+        assert "\n" not in str(error.value)
+        assert str(tmp_path) in str(error.value)
+
+
+def test_a_file_in_the_way_is_told_in_one_line(tmp_path):
+    (tmp_path / "tensorboard").write_text("")
+    with pytest.raises(UserError, match=str(tmp_path)) as error:
+        Metrics(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_full_disk_is_told_by_the_very_call(tmp_path, monkeypatch):
+    sink = Metrics(tmp_path)
+
+    def full(file, _data):
+        raise OSError(errno.ENOSPC, "No space left on device", str(file))
+
+    monkeypatch.setattr(metrics, "_append", full)
+    with pytest.raises(UserError, match="No space left on device") as error:
+        sink.log(1, {"loss": 1})
+    assert "\n" not in str(error.value)
+
+
+def test_a_full_disk_at_resuming_keeps_the_lines(tmp_path, monkeypatch):
+    Metrics(tmp_path).log(5, {"loss": 1})
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+
+    def full(_handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        Metrics(tmp_path, resume_at=1)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_silent_has_the_same_methods_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, method in inspect.getmembers(Metrics, inspect.isfunction):
+        if not name.startswith("_"):
+            assert inspect.signature(getattr(Silent, name)) == inspect.signature(method)
+    silent = Silent()
+    silent.log(1, {"a": 1.0})
+    silent.histogram("h", [1.0], 1)
+    silent.text("t", "x")
+    silent.image("i", None)
+    silent.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_importing_loads_neither_tensorboard_nor_torch():
+    program = (
+        "import sys, marl.training.metrics; sys.exit(any(name in sys.modules for name in ('tensorboard', 'torch')))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0
+
+
+# GPUs
+
+
+class NVMLError(Exception):
+    """As in pynvml."""
+
+
+def fake_nvml(monkeypatch, gpus: int, **changes) -> types.SimpleNamespace:
+    def unsupported(*_):
+        raise NVMLError("Not Supported")
+
+    module = types.SimpleNamespace(
+        NVMLError=NVMLError,
+        NVML_TEMPERATURE_GPU=0,
+        starts=0,
+        nvmlDeviceGetCount=lambda: gpus,
+        nvmlDeviceGetHandleByIndex=lambda i: i,
+        nvmlDeviceGetUtilizationRates=lambda gpu: types.SimpleNamespace(gpu=50 + gpu),
+        nvmlDeviceGetMemoryInfo=lambda gpu: types.SimpleNamespace(used=3 * 2**30),
+        nvmlDeviceGetTemperature=unsupported,
+        nvmlDeviceGetPowerUsage=lambda gpu: 123_456,
+    )
+
+    def init():
+        module.starts += 1
+
+    module.nvmlInit = init
+    vars(module).update(changes)
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    metrics._nvml.cache_clear()
+    return module
+
+
+@pytest.fixture(autouse=True)
+def _nvml_looked_for_again():
+    yield
+    metrics._nvml.cache_clear()
+
+
+def test_gauges_of_all_gpus_where_there_are_some(monkeypatch):
+    module = fake_nvml(monkeypatch, 2)
+    expected = {
+        "system/gpu0_util_percent": 50.0, "system/gpu0_memory_allocated_gb": 3.0, "system/gpu0_power_w": 123.456,
+        "system/gpu1_util_percent": 51.0, "system/gpu1_memory_allocated_gb": 3.0, "system/gpu1_power_w": 123.456,
+    }  # fmt: skip
+    assert gpu_gauges() == expected
+    assert gpu_gauges() == expected
+    assert module.starts == 1
+
+
+def test_no_gauges_without_a_driver_or_the_package(monkeypatch):
+    def no_driver():
+        raise NVMLError("Driver Not Loaded")
+
+    fake_nvml(monkeypatch, 2, nvmlInit=no_driver)
+    assert gpu_gauges() == {}
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    metrics._nvml.cache_clear()
+    assert gpu_gauges() == {}
+
+
+def test_gauges_of_this_machine():
+    for name, value in gpu_gauges().items():
+        assert name.startswith("system/gpu")
+        assert value >= 0
+
+
+@pytest.mark.needs_cuda
+def test_gauges_of_a_real_gpu():
+    gauges = gpu_gauges()
+    assert gauges["system/gpu0_memory_allocated_gb"] > 0
+    assert 0 <= gauges["system/gpu0_util_percent"] <= 100
+
+
+# Weights & Biases
+
+
+class FakeWandb(types.ModuleType):
+    """Remembers what was sent."""
+
+    def __init__(self):
+        super().__init__("wandb")
+        self.starts, self.sent, self.finished = [], [], 0
+
+    def init(self, **options):
+        self.starts.append(options)
+        return self
+
+    def define_metric(self, name, step_metric):
+        self.axis = (name, step_metric)
+
+    def log(self, values):
+        self.sent.append(values)
+
+    def finish(self):
+        self.finished += 1
+
+
+def test_wandb_gets_the_same_values(tmp_path, monkeypatch):
+    wandb = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    sink = Metrics(tmp_path, wandb_project="snakes")
+    sink.log(10, {"loss": 0.5})
+    sink.close()
+    sink.close()
+    assert wandb.sent == [{"episode": 10, "loss": 0.5}]
+    assert wandb.axis == ("*", "episode")
+    assert wandb.finished == 1
+    assert curve(tmp_path, "loss") == [(10, 0.5)]
+    Metrics(tmp_path, resume_at=10, wandb_project="snakes")
+    Metrics(tmp_path, wandb_project="snakes")
+    first, resumed, new = wandb.starts
+    assert (first["project"], first["name"], first["dir"]) == ("snakes", tmp_path.name, str(tmp_path))
+    assert first["id"] == resumed["id"] != new["id"]
+
+
+@pytest.mark.parametrize("module", [None, types.ModuleType("wandb")], ids=["missing", "empty folder"])
+def test_wandb_asked_for_and_not_installed(tmp_path, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    with pytest.raises(UserError) as error:
+        Metrics(tmp_path, wandb_project="snakes")
+    assert "pip install -e '.[wandb]'" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+    Metrics(tmp_path).log(1, {"a": 1})  # and nothing breaks without it
+
+
+def test_wandb_that_does_not_let_us_in(tmp_path, monkeypatch):
+    wandb = FakeWandb()
+
+    def refuse(**_options):
+        raise RuntimeError("api_key not configured\nTraceback ...")
+
+    wandb.init = refuse
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    with pytest.raises(UserError, match="api_key not configured; try `wandb login`") as error:
+        Metrics(tmp_path, wandb_project="snakes")
+    assert "\n" not in str(error.value)
