@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arena.encoders.observe import Encoder
-from arena.render.page import embedded, filled, look
+from arena.render import page
 from marl.export.dense_layers import Layer, packed, widths
 
 FOLDER = Path(__file__).parent
-DRAWING = FOLDER.parent / "arena" / "render"
 SEAT = 0  # that the person has at first
-SCRIPTS = (DRAWING / "board.js", DRAWING / "rules.js", FOLDER / "policy.js", FOLDER / "play_page.js")
+SCRIPTS = (page.FOLDER / "board.js", page.FOLDER / "rules.js", FOLDER / "policy.js", FOLDER / "play_page.js")
 
 
 def play_page(layers: Sequence[Layer], encoder: Encoder, name: str, seed: int = 0) -> str:
@@ -24,6 +23,6 @@ def play_page(layers: Sequence[Layer], encoder: Encoder, name: str, seed: int = 
         "widths": widths(layers),
         "weights": packed(layers),
     }
-    data = {"look": look(), "name": name, "seed": str(seed), "seat": SEAT, "policy": policy}
+    data = {"look": page.look(), "name": name, "seed": str(seed), "seat": SEAT, "policy": policy}
     scripts = {path.stem: path.read_text("utf-8") for path in SCRIPTS}
-    return filled(FOLDER / "play_page.html", {"data": embedded(data), **scripts})
+    return page.filled(FOLDER / "play_page.html", {"data": page.embedded(data), **scripts})
