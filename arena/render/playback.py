@@ -6,7 +6,7 @@ A position counts turns and may lie between two: 3.25 is a quarter of the way fr
 import math
 import time
 
-from arena.render.tape import Tape
+from arena.render.timeline import Timeline
 
 TURNS_PER_SECOND = 4.0  # at speed 1: a match takes 50 seconds
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -17,10 +17,10 @@ BEAN, DEATH = "bean", "death"
 
 
 class Playback:
-    """Moves through a tape, which may grow while it does."""
+    """Moves through a timeline, which may grow while it does."""
 
-    def __init__(self, tape: Tape, speed: float = 1.0, paused: bool = False) -> None:
-        self.tape = tape
+    def __init__(self, timeline: Timeline, speed: float = 1.0, paused: bool = False) -> None:
+        self.timeline = timeline
         self.speed = speed
         self.paused = paused
         self.position = 0.0
@@ -44,7 +44,7 @@ class Playback:
     @property
     def ended(self) -> bool:
         """Whether the end of the match is reached."""
-        return self.tape.over and self.position >= len(self.tape.turns) - 1
+        return self.timeline.over and self.position >= len(self.timeline.turns) - 1
 
     def tick(self, seconds: float) -> None:
         """Move on by this much time."""
@@ -61,7 +61,7 @@ class Playback:
     def toggle_pause(self) -> None:
         """Stop where it is, or go on; from the end, from the beginning."""
         self._target = None
-        if self.ended and len(self.tape.turns) > 1:
+        if self.ended and len(self.timeline.turns) > 1:
             self.position, self.paused = 0.0, False
         else:
             self.paused = not self.paused
@@ -71,14 +71,14 @@ class Playback:
         self.paused = True
         here = self.position if self._target is None else self._target
         there = math.floor(here) + 1 if turns > 0 else math.ceil(here) - 1
-        if there > len(self.tape.turns) - 1:
-            self.tape.play()
-        self._target = float(min(max(there, 0), len(self.tape.turns) - 1))
+        if there > len(self.timeline.turns) - 1:
+            self.timeline.play()
+        self._target = float(min(max(there, 0), len(self.timeline.turns) - 1))
 
     def seek(self, position: float) -> None:
         """Go to a position that has been played."""
         self._target = None
-        self.position = min(max(position, 0.0), float(len(self.tape.turns) - 1))
+        self.position = min(max(position, 0.0), float(len(self.timeline.turns) - 1))
 
     def faster(self, steps: int) -> None:
         """Go up (1) or down (-1) in SPEEDS."""
@@ -93,9 +93,9 @@ class Playback:
         here = self.position if self._target is None else self._target
         turn = math.floor(here) + 2 if way > 0 else math.ceil(here)
         while turn > 0:
-            if turn >= len(self.tape.turns) and (self.tape.humans or not self.tape.play()):
+            if turn >= len(self.timeline.turns) and (self.timeline.humans or not self.timeline.play()):
                 return False
-            if self.tape.turns[turn].ate if what == BEAN else self.tape.turns[turn].died:
+            if self.timeline.turns[turn].ate if what == BEAN else self.timeline.turns[turn].died:
                 self.seek(turn - 1)
                 return True
             turn += way
@@ -104,7 +104,7 @@ class Playback:
     def _reach(self, position: float) -> None:
         """Go to a position, playing what is missing as far as the time allows."""
         late = time.perf_counter() + PLAY_SECONDS
-        while position > len(self.tape.turns) - 1:
-            if time.perf_counter() > late or not self.tape.play():
-                position = float(len(self.tape.turns) - 1)
+        while position > len(self.timeline.turns) - 1:
+            if time.perf_counter() > late or not self.timeline.play():
+                position = float(len(self.timeline.turns) - 1)
         self.position = position

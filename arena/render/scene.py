@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arena.render.frame import STEPS
-from arena.render.tape import Tape, Turn
+from arena.render.timeline import Timeline, Turn
 from arena.rules import COLUMNS, ROWS, SNAKES, START_LENGTH
 
 SIZE = np.array((ROWS, COLUMNS), float)
@@ -49,13 +49,13 @@ class Effect(NamedTuple):
     age: float  # 0 to 1
 
 
-def snakes(tape: Tape, position: float, per_cell: int = 8) -> list[Snake]:
+def snakes(timeline: Timeline, position: float, per_cell: int = 8) -> list[Snake]:
     """The snakes at a position, with so many places per cell of their bodies."""
-    index, part = _split(tape, position)
-    before = tape.turns[index]
+    index, part = _split(timeline, position)
+    before = timeline.turns[index]
     if not part:
         return [snake for i in range(SNAKES) for snake in _resting(before, i, per_cell)]
-    after = tape.turns[index + 1]
+    after = timeline.turns[index + 1]
     shown = []
     for i in range(SNAKES):
         if i in after.died:
@@ -74,13 +74,13 @@ def snakes(tape: Tape, position: float, per_cell: int = 8) -> list[Snake]:
     return shown
 
 
-def beans(tape: Tape, position: float) -> list[Bean]:
+def beans(timeline: Timeline, position: float) -> list[Bean]:
     """The beans at a position."""
-    index, part = _split(tape, position)
-    before = {tuple(bean) for bean in tape.turns[index].state["beans"]}
+    index, part = _split(timeline, position)
+    before = {tuple(bean) for bean in timeline.turns[index].state["beans"]}
     if not part:
         return [Bean(bean, 1.0) for bean in sorted(before)]
-    after = {tuple(bean) for bean in tape.turns[index + 1].state["beans"]}
+    after = {tuple(bean) for bean in timeline.turns[index + 1].state["beans"]}
     shown = [Bean(bean, 1.0) for bean in sorted(before & after)]
     if part < GONE:
         shown += [Bean(bean, min(1.0, (GONE - part) / (GONE - EATEN))) for bean in sorted(before - after)]
@@ -89,11 +89,11 @@ def beans(tape: Tape, position: float) -> list[Bean]:
     return shown
 
 
-def effects(tape: Tape, position: float, span: float = 1.0) -> list[Effect]:
+def effects(timeline: Timeline, position: float, span: float = 1.0) -> list[Effect]:
     """What happened in the last `span` turns."""
     found = []
-    for turn in range(max(1, int(position - span)), min(int(position) + 2, len(tape.turns))):
-        before, after = tape.turns[turn - 1], tape.turns[turn]
+    for turn in range(max(1, int(position - span)), min(int(position) + 2, len(timeline.turns))):
+        before, after = timeline.turns[turn - 1], timeline.turns[turn]
         for snake in sorted({*after.ate, *after.died}):
             died = snake in after.died
             age = (position - (turn - 1 + (IMPACT if died else EATEN))) / span
@@ -114,10 +114,10 @@ def nearest_turn(step: np.ndarray) -> np.ndarray:
     return (step + SIZE / 2) % SIZE - SIZE / 2
 
 
-def _split(tape: Tape, position: float) -> tuple[int, float]:
+def _split(timeline: Timeline, position: float) -> tuple[int, float]:
     """The turn and the part of the next one."""
-    index = min(int(position), len(tape.turns) - 1)
-    return index, position - index if index < len(tape.turns) - 1 else 0.0
+    index = min(int(position), len(timeline.turns) - 1)
+    return index, position - index if index < len(timeline.turns) - 1 else 0.0
 
 
 def _resting(turn: Turn, snake: int, per_cell: int, size: float = 1.0) -> list[Snake]:

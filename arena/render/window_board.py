@@ -8,7 +8,7 @@ import pygame
 from arena.render import scene
 from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS, STEPS, TEXT_COLOUR
 from arena.render.playback import Playback
-from arena.render.tape import Thought
+from arena.render.timeline import Thought
 from arena.render.window_sprites import AGES, LEVELS, SIZES, WHITE, Sprites, text
 from arena.rules import COLUMNS, ROWS
 
@@ -46,12 +46,12 @@ class Board:
 
     def draw(self, target: pygame.Surface, playback: Playback, camera: Camera, thoughts: bool) -> None:
         """Draw the position of the playback onto a surface of the board's size."""
-        tape, position = playback.tape, playback.position
+        timeline, position = playback.timeline, playback.position
         sprites, shift = self._sprites, camera.shift
         self._draw_ground(target, shift)
-        for place, size in scene.beans(tape, position):
+        for place, size in scene.beans(timeline, position):
             self._put(target, sprites.bean(_step(size, SIZES)), np.array(place) + shift)
-        snakes = scene.snakes(tape, position, sprites.per_cell)
+        snakes = scene.snakes(timeline, position, sprites.per_cell)
         for snake in snakes:
             self._draw_body(target, snake, shift)
         for snake in snakes:
@@ -59,10 +59,10 @@ class Board:
             self._put(target, head, snake.head + shift)
         if not playback.standing:
             # Seen for a moment at any speed.
-            for effect in scene.effects(tape, position, max(1.0, playback.speed / 2)):
+            for effect in scene.effects(timeline, position, max(1.0, playback.speed / 2)):
                 self._draw_effect(target, effect, shift)
         if thoughts:
-            known = tape.turns[playback.index].thoughts
+            known = timeline.turns[playback.index].thoughts
             for snake in snakes:
                 if snake.number in known and snake.size == 1:
                     self._draw_thought(target, snake, known[snake.number], shift)

@@ -39,17 +39,17 @@ class Panel:
 
     def draw_head(self, target: pygame.Surface, playback: Playback, place: str, followed: int | None) -> None:
         """Names, score, turn and the length of every snake."""
-        layout, tape, index = self._layout, playback.tape, playback.index
+        layout, timeline, index = self._layout, playback.timeline, playback.index
         cell, box = layout.cell, pygame.Rect(layout.head)
-        lengths, teams = tape.lengths(index), tape.team_lengths(index)
+        lengths, teams = timeline.lengths(index), timeline.team_lengths(index)
         edge, middle = round(0.4 * cell), box.top + round(0.62 * cell)
-        turn = text(f"turn {tape.turns[index].state['turn']}", layout.text(0.62), TEXT_COLOUR)
+        turn = text(f"turn {timeline.turns[index].state['turn']}", layout.text(0.62), TEXT_COLOUR)
         area = turn.get_rect(center=(box.centerx, middle))
         target.blit(turn, area)
         if place:
             below = text(place, layout.text(0.36), FAINT)
             target.blit(below, below.get_rect(center=(box.centerx, box.top + round(1.55 * cell))))
-        for team, name in enumerate((tape.red, tape.blue)):
+        for team, name in enumerate((timeline.red, timeline.blue)):
             score = text(str(teams[team] - TEAM * START_LENGTH), layout.text(0.85), TEAM_COLOURS[team])
             words = _fitted(name, layout.text(0.5), area.left - box.left - 3 * edge - score.get_width())
             if team == 0:
@@ -59,7 +59,7 @@ class Panel:
                 spot = score.get_rect(midright=(box.right - edge, middle))
                 target.blit(words, words.get_rect(midright=(spot.left - edge, middle)))
             target.blit(score, spot)
-        self._draw_chips(target, lengths, tape.humans, followed)
+        self._draw_chips(target, lengths, timeline.humans, followed)
         bar = pygame.Rect(box.left, box.bottom - max(3, cell // 7), box.width, max(3, cell // 7))
         share = round(bar.width * teams[0] / max(1, sum(teams)))
         target.fill(TEAM_COLOURS[1], bar)
@@ -95,13 +95,13 @@ class Panel:
 
     def draw_foot(self, target: pygame.Surface, playback: Playback, message: str) -> None:
         """The scrub bar with what happened when, and the line below it."""
-        layout, tape = self._layout, playback.tape
+        layout, timeline = self._layout, playback.timeline
         cell, track = layout.cell, pygame.Rect(layout.scrub)
         line = track.inflate(0, -round(0.22 * cell))
         pygame.draw.rect(target, TRACK, line, border_radius=3)
-        known = pygame.Rect(line.left, line.top, self.along(playback, len(tape.turns) - 1) - line.left, line.height)
+        known = pygame.Rect(line.left, line.top, self.along(playback, len(timeline.turns) - 1) - line.left, line.height)
         pygame.draw.rect(target, PLAYED, known, border_radius=3)
-        for index, turn in enumerate(tape.turns):
+        for index, turn in enumerate(timeline.turns):
             x = self.along(playback, index)
             if turn.ate:
                 target.fill(BEAN_COLOUR, (x, line.centery, 1, line.height // 2))
@@ -126,12 +126,12 @@ class Panel:
     def along(self, playback: Playback, position: float) -> int:
         """Where on the scrub bar a position is."""
         track = self._layout.scrub
-        return track.left + round(track.width * position / max(1, playback.tape.last))
+        return track.left + round(track.width * position / max(1, playback.timeline.last))
 
     def scrubbed(self, playback: Playback, x: int) -> int:
         """The turn that a place on the scrub bar means."""
         track = self._layout.scrub
-        return round((x - track.left) / track.width * playback.tape.last)
+        return round((x - track.left) / track.width * playback.timeline.last)
 
     def _draw_sign(self, target: pygame.Surface, playback: Playback, left: int, middle: int) -> None:
         """The usual signs of a player: a triangle, two bars, a square at the end."""
@@ -147,8 +147,8 @@ class Panel:
 
     def draw_result(self, target: pygame.Surface, playback: Playback) -> None:
         """Who has won, over the board."""
-        layout, tape = self._layout, playback.tape
-        red, blue = (length - TEAM * START_LENGTH for length in tape.team_lengths(playback.index))
+        layout, timeline = self._layout, playback.timeline
+        red, blue = (length - TEAM * START_LENGTH for length in timeline.team_lengths(playback.index))
         winner = "a draw" if red == blue else f"{'red' if red > blue else 'blue'} wins"
         colour = TEXT_COLOUR if red == blue else TEAM_COLOURS[red < blue]
         words = text(f"{winner}  {red} : {blue}", layout.text(0.9), colour)

@@ -17,12 +17,12 @@ CHECKPOINT = re.compile(r"(.+)/checkpoints/episode_(\d+)")
 
 def league_page(table: "Table", pairs: Sequence["Results"]) -> str:
     """The text of the page. `pairs` are the recorded results of all pairs that the table was made of."""
-    films: list[Any] = []
+    matches: list[Any] = []
     shown: dict[tuple[str, str], int] = {}  # (row, column): its match
     for results in pairs:
         for row, column, which in ((results.home, results.away, "best"), (results.away, results.home, "worst")):
-            shown[row, column] = len(films)
-            films.append(results.replays[which])
+            shown[row, column] = len(matches)
+            matches.append(results.replays[which])
     order, points = table.order(), table.points
 
     def cell(i: int, j: int) -> dict[str, Any] | None:
@@ -36,7 +36,7 @@ def league_page(table: "Table", pairs: Sequence["Results"]) -> str:
         "players": [_player(table, i) for i in order],
         "cells": [[cell(i, j) for j in order] for i in order],
     }
-    return page(films, extra=filled(TEMPLATE, {"data": embedded(data)}))
+    return page(matches, extra=filled(TEMPLATE, {"data": embedded(data)}))
 
 
 def _player(table: "Table", i: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from arena.batch import BatchArena
-from arena.render.tape import Programme, Tape, Thought, Turn
+from arena.render.timeline import Playlist, Thought, Timeline, Turn
 from arena.replay import Recorder, write
 from arena.rules import OVER, SNAKES, TEAM, TURNS
 from opponents.players import Player
@@ -19,7 +19,7 @@ KEPT = 20  # matches that one can go back to
 Supply = Callable[[], tuple[Player, str]]
 
 
-class LiveMatch(Tape):
+class LiveMatch(Timeline):
     """One match of the arena. It goes on when it is looked at, and keeps what was."""
 
     def __init__(self, players: Sequence[Player], humans: tuple[int, ...], seed: int, number: int, note: str) -> None:
@@ -94,7 +94,7 @@ class LiveMatch(Tape):
         return found
 
 
-class LiveMatches(Programme):
+class LiveMatches(Playlist):
     """Match after match between two teams, from the first of a seed. The last KEPT of them can be seen again."""
 
     def __init__(self, red: Supply, blue: Supply, humans: tuple[int, ...], seed: int, record: Path | None) -> None:
@@ -107,7 +107,7 @@ class LiveMatches(Programme):
         """The first match that is still there."""
         return min(self._matches, default=0)
 
-    def open(self, number: int) -> Tape:
+    def open(self, number: int) -> Timeline:
         """The match of that number, begun if it is a new one, which ends the one before."""
         if number == self._next:
             self.finish()

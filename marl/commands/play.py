@@ -66,13 +66,13 @@ def run(args: argparse.Namespace) -> int:
         else:
             player = open_player(args.red or "champion", opened, load_player)
             red, players = _always(player), [player, blue]
-        programme = LiveMatches(red, _always(blue), args.human, args.seed, args.record)
-        programme.endless = args.watch is not None
-        programme.warm_up()
+        playlist = LiveMatches(red, _always(blue), args.human, args.seed, args.record)
+        playlist.endless = args.watch is not None
+        playlist.warm_up()
         try:
-            window.show(programme, args.speed, args.fps)
+            window.show(playlist, args.speed, args.fps)
         finally:
-            programme.finish()
+            playlist.finish()
         for player in players:
             for line in player.problems if isinstance(player, Submission) else ():
                 print(line, file=sys.stderr)

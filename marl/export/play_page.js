@@ -18,16 +18,16 @@
   // --- a match
 
   let seed = data.seed, number = "0"; // texts: they may be larger than JavaScript's numbers
-  let seat = data.seat, queue = [], match, film, thoughts, time = 0;
+  let seat = data.seat, queue = [], match, timeline, thoughts, time = 0;
   let playing = false, waiting = false, showThoughts = false;
   let speed = AT_FIRST.playing, lastTick = 0, frame = 0, cell = 0, ratio = 1;
-  const last = () => film.states.length - 1;
+  const last = () => timeline.states.length - 1;
   const ended = () => match.over && time >= last();
 
   function begin(newNumber = number, newSeed = seed) {
     [seed, number] = [String(newSeed), String(newNumber)];
     match = rules.start(seed, number);
-    film = { states: [rules.dictionary(match)], steps: [null] };
+    timeline = { states: [rules.dictionary(match)], steps: [null] };
     thoughts = [think()];
     [time, queue] = [0, []];
     waiting = seat !== null; // for the first move of the person
@@ -47,8 +47,8 @@
     const before = match, played = rules.playTurn(match, moves), numbers = [0, 1, 2, 3, 4, 5];
     match = played.match;
     if (seat !== null && played.died[seat]) queue = [];
-    film.states.push(rules.dictionary(match));
-    film.steps.push({
+    timeline.states.push(rules.dictionary(match));
+    timeline.steps.push({
       moves: played.taken.map((move, snake) => (played.died[snake] ? -1 : move)),
       grew: match.snakes.map((body, snake) => body.length > before.snakes[snake].length),
       ate: numbers.filter((snake) => played.ate[snake]),
@@ -115,9 +115,9 @@
   }
 
   function paint() {
-    const turn = Math.floor(time), state = film.states[Math.min(last(), Math.ceil(time - 0.5))];
+    const turn = Math.floor(time), state = timeline.states[Math.min(last(), Math.ceil(time - 0.5))];
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    board.draw(context, cell, film, time, { follow: seat });
+    board.draw(context, cell, timeline, time, { follow: seat });
     if (showThoughts) drawThoughts(turn);
     TEAMS.forEach((team, i) => {
       const name = $(`.team.${team} h2`), mine = seat !== null && (seat < 3 ? 0 : 1) === i;
@@ -165,7 +165,7 @@
   // Around each head the ways that the policy considers: the surer, the larger and clearer.
   function drawThoughts(turn) {
     thoughts[turn].forEach(({ probabilities }, snake) => {
-      const head = board.headAt(film, snake, time);
+      const head = board.headAt(timeline, snake, time);
       if (!head) return;
       probabilities.forEach((share, move) => {
         if (share < 0.01) return;
@@ -274,8 +274,8 @@
   // For tests, and for whoever opens the console.
   window.snakes = {
     policy,
-    state: (k) => film.states[k],
-    steps: () => film.steps,
+    state: (k) => timeline.states[k],
+    steps: () => timeline.steps,
     thoughts: (k) => thoughts[k],
     shown: () => ({ seed, number, time, last: last(), seat, playing, waiting, speed, queue: [...queue], over: match.over }),
     begin, advance, steer, play, takeSeat,

@@ -13,7 +13,7 @@ from PIL import Image
 from arena.errors import ArenaError
 from arena.render import export
 from arena.render.frame import STRIP_COLOUR, TEAM_COLOURS, frame
-from arena.render.page import film
+from arena.render.page import timeline_data
 
 SHORT = wild_match(12)
 
@@ -168,7 +168,7 @@ def test_html_asks_nobody_for_anything(tmp_path):
 
 def test_a_log_of_the_competition_gives_the_same_film(tmp_path):
     match = long_match()
-    ours, log = film(match), film(log_of(match, tmp_path))
+    ours, log = timeline_data(match), timeline_data(log_of(match, tmp_path))
     assert sum(len(turn.get("died", ())) for turn in ours["turns"]) > 3
     assert ours["start"] == log["start"]
     for turn, (one, other) in enumerate(zip(ours["turns"], log["turns"], strict=True), start=1):

@@ -95,7 +95,7 @@ def test_it_has_every_state_of_every_match(page, states):
 
 @pytest.mark.parametrize("k", [0, 1, 57, 133, 199, 200])
 def test_the_scrub_bar_goes_to_a_turn(k, shown, states):
-    shown.click("#timeline", across=min(max(k / 200, 0.001), 0.999))
+    shown.click("#scrub", across=min(max(k / 200, 0.001), 0.999))
     assert turn(shown) == k
     assert not shown.value("snakes.shown().playing")
     state = states[LONG][k]
@@ -295,7 +295,7 @@ def test_a_phone(chrome, address):
     phone.tap("#play")
     assert not phone.value("snakes.shown().playing")
     phone.tap("#forward")
-    phone.swipe("#timeline", (0.25, 0.5), (0.5, 0.5))
+    phone.swipe("#scrub", (0.25, 0.5), (0.5, 0.5))
     phone.wait("snakes.shown().turn === 100")
     assert phone.value("document.documentElement.scrollWidth") == 390  # nothing sticks out
     small = "[...document.querySelectorAll('button')].filter(e => e.offsetParent && e.offsetHeight < 34)"

@@ -31,7 +31,7 @@ class Turn:
     thoughts: dict[int, Thought] = field(default_factory=dict)  # by snake
 
 
-class Tape:
+class Timeline:
     """The turns of one match. A match that goes on overrides `play`, one with humans in it also `steer`."""
 
     humans: tuple[int, ...] = ()  # the snakes they steer
@@ -63,27 +63,27 @@ class Tape:
         return sum(lengths[:TEAM]), sum(lengths[TEAM:])
 
 
-class Programme:
+class Playlist:
     """The matches that a window shows, by number."""
 
     first = 0  # the first that can be opened
     count: int | None = None  # None: always one more than were opened
     endless = False  # whether the next match follows by itself
 
-    def open(self, number: int) -> Tape:
+    def open(self, number: int) -> Timeline:
         """The match of that number. Only the newest of those opened can go on."""
         raise NotImplementedError
 
 
-class Recordings(Programme):
+class Recordings(Playlist):
     """Matches that were played before."""
 
     def __init__(self, matches: "list[Replay | JidiLog]") -> None:
         self._matches, self.count = matches, len(matches)
 
-    def open(self, number: int) -> Tape:
+    def open(self, number: int) -> Timeline:
         """The recorded match of that number."""
-        return recorded(self._matches[number])
+        return recorded_timeline(self._matches[number])
 
 
 def _shown(name: str) -> str:
@@ -91,8 +91,8 @@ def _shown(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name[-NAME_MAX:])
 
 
-def recorded(match: "Replay | JidiLog") -> Tape:
-    """A match that was played before, as a tape."""
+def recorded_timeline(match: "Replay | JidiLog") -> Timeline:
+    """A match that was played before, as a timeline."""
     states = match.states()
     turns = [Turn(states[0])]
     if hasattr(match, "turns"):
@@ -101,7 +101,7 @@ def recorded(match: "Replay | JidiLog") -> Tape:
     else:  # a competition log, which does not say what happened
         for before, state, actions in zip(states, states[1:], match.actions, strict=False):
             turns.append(Turn(state, actions, *_what_happened(before, state)))
-    return Tape(match.red, match.blue, turns)
+    return Timeline(match.red, match.blue, turns)
 
 
 def _what_happened(before: dict[str, Any], after: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
