@@ -5,11 +5,11 @@ Replay files, recorded games and BatchArena.get_match / set_match all use it.
 """
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from arena.checks import whole_number
 from arena.errors import ArenaError
 from arena.rules import (
     BEAN,
@@ -134,9 +134,7 @@ def _list(value: Any, what: str, count: int | None = None) -> Sequence:
 
 
 def _integer(value: Any, most: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= value <= most:
-        raise ArenaError(f"match: {what} is {value!r}; allowed: 0 to {most}")
-    return int(value)
+    return whole_number(value, f"match: {what}", 0, most, f"0 to {most}")
 
 
 def _cell(place: Any, what: str) -> int:

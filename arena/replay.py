@@ -21,13 +21,14 @@ from typing import Any
 import torch
 
 from arena.batch import BatchArena
+from arena.checks import whole_number
 from arena.errors import ArenaError
 from arena.rules import OVER, RULES_VERSION, SNAKES, START_LENGTH, TEAM
 
 FORMAT = 1
 # Far above any match; keeps a wrong path from filling the memory.
 FILE_BYTES_MAX = 16 * 2**20
-NUMBERS_MAX = {"seed": 2**63 - 1, "match": 2**62}
+SEED_MAX, MATCH_MAX = 2**63 - 1, 2**62
 MESSAGE_MAX = 300
 
 _HEADER_KEYS = {"type", "format", "rules", "seed", "match", "red", "blue"}
@@ -54,6 +55,7 @@ class Replay:
         cls, seed: int, match: int, start: dict[str, Any] | None, actions: Any, *, red: str = "red", blue: str = "blue"
     ) -> "Replay":
         """The replay of actions [T, 6] from a start (None: the one drawn for this match), up to the match's end."""
+        seed, match = _checked_numbers(seed, match)
         arena = _arena_at(seed, match, start)
         state = start = arena.get_match(0)
         turns = []
@@ -248,7 +250,7 @@ def _check_header(header: dict[str, Any], lines: _Lines) -> None:
         )
     lines.check_keys(header, _HEADER_KEYS)
     try:
-        _check_numbers(header["seed"], header["match"])
+        _checked_numbers(header["seed"], header["match"])
     except ArenaError as error:
         raise lines.error(str(error)) from None
     for key in ("red", "blue"):
@@ -265,10 +267,11 @@ def _check_actions(actions: Any, lines: _Lines) -> None:
         raise lines.error(f"actions are {_compact(actions)[:100]}; need six numbers 0-3")
 
 
-def _check_numbers(seed: Any, match: Any) -> None:
-    for what, number in (("seed", seed), ("match", match)):
-        if type(number) is not int or not 0 <= number <= NUMBERS_MAX[what]:
-            raise ArenaError(f"{what} is {number!r}; allowed: 0 to {NUMBERS_MAX[what]}")
+def _checked_numbers(seed: Any, match: Any) -> tuple[int, int]:
+    """Seed and match number as ints; ArenaError if there is no such match."""
+    seed = whole_number(seed, "seed", 0, SEED_MAX, f"0 to {SEED_MAX}")
+    match = whole_number(match, "match", 0, MATCH_MAX, f"0 to {MATCH_MAX}")
+    return seed, match
 
 
 def _rows(actions: Any) -> list[list[int]]:
@@ -286,7 +289,7 @@ def _rows(actions: Any) -> list[list[int]]:
 
 def _arena_at(seed: int, match: int, start: dict[str, Any] | None) -> BatchArena:
     """An arena of this one match, at its start."""
-    _check_numbers(seed, match)
+    seed, match = _checked_numbers(seed, match)
     arena = BatchArena(1, seed=seed, first_match=match)
     arena.start()
     if start is not None:

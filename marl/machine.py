@@ -1,4 +1,4 @@
-"""What this machine is: processor, memory, GPUs and the versions of the packages that decide speed and results."""
+"""Facts about this machine: processor, memory, GPUs and the versions of the packages that decide speed and results."""
 
 import os
 import platform
@@ -56,10 +56,10 @@ def _model() -> str:
 
 
 def _memory_gib() -> float | None:
-    for line in _text("/proc/meminfo").splitlines():
-        if line.startswith("MemTotal:"):
-            return round(int(line.split()[1]) / 2**20, 1)
-    return None
+    try:
+        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
+    except (AttributeError, OSError, ValueError):  # no such call on this system, or no such value
+        return None
 
 
 def _text(path: str) -> str:

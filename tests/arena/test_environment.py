@@ -348,6 +348,14 @@ def test_a_bad_seed_in_reset_changes_nothing():
     assert parallel.seed == 1
 
 
+def test_an_encoder_without_a_loop_for_one_match_is_refused_in_one_line(monkeypatch):
+    monkeypatch.delitem(module.ENCODER_LOOPS, "planes")
+    with pytest.raises(
+        ArenaError, match=r"^observation 'planes' has no loop for a single match .*; allowed: features$"
+    ):
+        module.parallel_env(observation="planes")
+
+
 def test_without_a_display_the_window_is_refused_in_one_line(monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
