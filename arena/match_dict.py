@@ -1,4 +1,4 @@
-"""A match as a dictionary that people and files can read, and back.
+"""Converts a match between its row of bytes (rules.py) and a dictionary that people and files can read.
 
 {"turn": 0.., "snakes": [[[row, column], ...] x 6, head first], "directions": [0-3 x 6], "beans": [[row, column], ...]}
 Replay files, recorded games and BatchArena.get_match / set_match all use it.
@@ -39,7 +39,7 @@ from arena.rules import (
 
 
 def to_dict(match: np.ndarray) -> dict[str, Any]:
-    """The dictionary of a match's row of bytes."""
+    """The dictionary of a match, given as its row of bytes."""
     snakes = []
     for snake in range(SNAKES):
         cell = int(match[TAIL + snake])
@@ -57,11 +57,11 @@ def to_dict(match: np.ndarray) -> dict[str, Any]:
 
 
 def from_dict(source: dict[str, Any]) -> np.ndarray:
-    """The row of bytes of a match given as a dictionary; ArenaError if no match can look like that.
+    """The row of bytes of a match, given as a dictionary; ArenaError if no match can look like that.
 
-    Torn bodies are taken: a respawned snake can have a gap, and recorded cases contain wilder ones. So is a cell shared
-    by two tails, which recorded cases contain too, if both are sure to leave it on the next turn: no bean beside either
-    head. The second tail is kept on a spare place.
+    Bodies with gaps are accepted: a respawned snake can have one, and recorded cases contain more. A cell shared by two
+    tails, which recorded cases also contain, is accepted if both tails are sure to leave it on the next turn: no
+    bean is beside either head. The second tail is then stored on a spare cell.
     """
     if not isinstance(source, dict) or set(source) != {"turn", "snakes", "directions", "beans"}:
         keys = sorted(map(str, source)) if isinstance(source, dict) else type(source).__name__

@@ -375,5 +375,5 @@ function makeBoard(look) {
     drawHead(shape, false);
   }
 
-  return { draw, sample, headAt, nearest, wrap, rgb };
+  return { draw, sample, headAt, nearest, wrap, rgb, STEPS };
 }

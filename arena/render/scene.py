@@ -1,6 +1,6 @@
-"""Where everything is between two turns: bodies, beans and what happens to them. Places are in cells, on the torus.
+"""Positions of bodies, beans and effects at any time, also between two turns. Places are in cells, on the torus.
 
-On a whole turn this is the position itself, as frame.py draws it.
+At a whole turn this is the state of the match, as frame.py draws it.
 """
 
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from arena.rules import COLUMNS, ROWS, SNAKES, START_LENGTH
 
 SIZE = np.array((ROWS, COLUMNS), float)
 
-# Parts of a turn.
-IMPACT = 0.5  # when a snake that dies has hit what kills it
-GONE = 0.85  # when nothing is left of it
-BORN = 0.6  # when what is new begins to show: a respawned snake, a bean
-EATEN = 0.6  # when a head has reached its bean
+# Moments within a turn, 0 to 1.
+IMPACT = 0.5  # a dying snake hits the obstacle
+GONE = 0.85  # the dead snake has disappeared
+BORN = 0.6  # respawned snakes and new beans begin to appear
+EATEN = 0.6  # the head has reached the bean
 
 
 class Snake(NamedTuple):
@@ -25,11 +25,11 @@ class Snake(NamedTuple):
 
     number: int
     places: np.ndarray  # [n, 2] along the body, tail first
-    ways: np.ndarray  # [n] how far from the head: 0 to 1 at the tail
+    ways: np.ndarray  # [n] distance from the head along the body: 0 at the head, 1 at the tail
     marks: np.ndarray  # [m, 2] the middle of every segment but the head
     head: np.ndarray  # [2]
     direction: int
-    size: float  # 1, or less while it comes or goes
+    size: float  # 1; less while the snake appears or disappears
 
 
 class Bean(NamedTuple):
@@ -40,17 +40,17 @@ class Bean(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """Something that happened a moment ago."""
+    """A recent meal or death."""
 
     snake: int
     place: np.ndarray
-    change: int  # of the snake's length
+    change: int  # change of the snake's length
     died: bool
     age: float  # 0 to 1
 
 
 def snakes(timeline: Timeline, position: float, per_cell: int = 8) -> list[Snake]:
-    """The snakes at a position, with so many places per cell of their bodies."""
+    """The snakes at a position of the timeline, with `per_cell` places per cell of their bodies."""
     index, part = _split(timeline, position)
     before = timeline.turns[index]
     if not part:
@@ -69,13 +69,13 @@ def snakes(timeline: Timeline, position: float, per_cell: int = 8) -> list[Snake
                 shown += _resting(after, i, per_cell, (part - BORN) / (1 - BORN))
         elif before.state["snakes"][i]:
             old, new = before.state["snakes"][i], after.state["snakes"][i]
-            end = len(old) + (len(new) - 1 - len(old)) * part  # the tail stays where it is if the snake has eaten
+            end = len(old) + (len(new) - 1 - len(old)) * part  # the tail stays if the snake eats
             shown.append(_snake(i, [new[0], *old], 1 - part, end, after.state["directions"][i], 1.0, per_cell))
     return shown
 
 
 def beans(timeline: Timeline, position: float) -> list[Bean]:
-    """The beans at a position."""
+    """The beans at a position of the timeline."""
     index, part = _split(timeline, position)
     before = {tuple(bean) for bean in timeline.turns[index].state["beans"]}
     if not part:
@@ -90,7 +90,7 @@ def beans(timeline: Timeline, position: float) -> list[Bean]:
 
 
 def effects(timeline: Timeline, position: float, span: float = 1.0) -> list[Effect]:
-    """What happened in the last `span` turns."""
+    """The meals and deaths of the last `span` turns."""
     found = []
     for turn in range(max(1, int(position - span)), min(int(position) + 2, len(timeline.turns))):
         before, after = timeline.turns[turn - 1], timeline.turns[turn]
@@ -110,12 +110,12 @@ def effects(timeline: Timeline, position: float, span: float = 1.0) -> list[Effe
 
 
 def nearest_turn(step: np.ndarray) -> np.ndarray:
-    """A way around the torus, the shorter way."""
+    """A difference of places as the shorter way around the torus."""
     return (step + SIZE / 2) % SIZE - SIZE / 2
 
 
 def _split(timeline: Timeline, position: float) -> tuple[int, float]:
-    """The turn and the part of the next one."""
+    """The index of the turn, and the part of the next turn that has passed."""
     index = min(int(position), len(timeline.turns) - 1)
     return index, position - index if index < len(timeline.turns) - 1 else 0.0
 
@@ -128,15 +128,15 @@ def _resting(turn: Turn, snake: int, per_cell: int, size: float = 1.0) -> list[S
 def _snake(
     number: int, path: list[list[int]], start: float, end: float, direction: int, size: float, per_cell: int
 ) -> Snake:
-    """A snake whose head is `start` cells and whose tail is `end` cells down a path."""
+    """A snake on a path of cells: its head is `start` cells down the path, its tail `end` cells."""
     cells = np.array(path, float)
     steps = nearest_turn(np.diff(cells, axis=0, append=cells[-1:]))
-    torn = np.abs(steps).sum(1) > 1  # after a respawn two segments need not touch: nothing lies between them
+    gaps = np.abs(steps).sum(1) > 1  # the body of a respawned snake can have a gap: nothing is drawn in it
 
     def places(along: np.ndarray) -> np.ndarray:
         whole = along.astype(int)
         part = along - whole
-        part = np.where(torn[whole], part.round(), part)
+        part = np.where(gaps[whole], part.round(), part)
         return (cells[whole] + part[:, None] * steps[whole]) % SIZE
 
     along = np.linspace(end, start, int(np.ceil((end - start) * per_cell)) + 1)
@@ -146,7 +146,7 @@ def _snake(
 
 
 def _last_direction(before: Turn, after: Turn, snake: int) -> int:
-    """Where a snake that died went; of a reversal, which the game replaces by chance, straight on will do."""
+    """The last direction of a snake that died; straight on if it reversed (the game drew that move at random)."""
     stored = before.state["directions"][snake]
     if after.actions is None or after.actions[snake] == stored ^ 1:
         return stored

@@ -25,7 +25,7 @@
       const grew = [...change.moves].map((letter) => letter !== letter.toLowerCase());
       const snakes = before.snakes.map((body, snake) => {
         if (moves[snake] < 0) return change.bodies[snake];
-        const [row, column] = body[0], [down, right] = [[-1, 0], [1, 0], [0, -1], [0, 1]][moves[snake]];
+        const [row, column] = body[0], [right, down] = board.STEPS[moves[snake]];
         const head = [board.wrap(row + down, look.rows), board.wrap(column + right, look.columns)];
         return [head, ...(grew[snake] ? body : body.slice(0, -1))];
       });

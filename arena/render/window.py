@@ -1,8 +1,8 @@
-"""The window: recorded matches, or one that is being played, with full control over time.
+"""The window: recorded matches or a match in progress, with pause, speed, jumps and a scrub bar.
 
     watch([open_match("match.jsonl")])      # returns when the window is closed
 
-Nothing but this file and its window_* neighbours imports pygame.
+Only this file and the other window_*.py files import pygame.
 """
 
 import functools
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # our standard output is ours
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame prints nothing to our standard output
 
 import pygame
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 FPS = 60
 MESSAGE_SECONDS = 4.0
-REST_SECONDS = 3.0  # between two matches that follow by themselves
+REST_SECONDS = 3.0  # pause before the next match starts by itself
 
 ARROWS = {pygame.K_UP: UP, pygame.K_DOWN: DOWN, pygame.K_LEFT: LEFT, pygame.K_RIGHT: RIGHT}
-# By place, not by letter: the four lie together on every keyboard.
+# By position on the keyboard, not by letter: these four keys are neighbours on every keyboard layout.
 WASD = {pygame.KSCAN_W: UP, pygame.KSCAN_S: DOWN, pygame.KSCAN_A: LEFT, pygame.KSCAN_D: RIGHT}
 
 
@@ -46,7 +46,7 @@ def watch(matches: "list[Replay | JidiLog]", speed: float = 1.0, fps: int = FPS)
 
 
 def show(playlist: Playlist, speed: float = 1.0, fps: int = FPS) -> None:
-    """Show the matches of a playlist until the window is closed; ArenaError if there is no display."""
+    """Show a playlist until the window is closed; ArenaError if there is no display."""
     open_display()
     try:
         Window(playlist, speed, fps).run()
@@ -56,7 +56,7 @@ def show(playlist: Playlist, speed: float = 1.0, fps: int = FPS) -> None:
 
 
 class Window:
-    """A window on the matches of a playlist."""
+    """A window that shows the matches of a playlist."""
 
     def __init__(self, playlist: Playlist, speed: float, fps: int) -> None:
         self._playlist, self._fps = playlist, fps
@@ -76,7 +76,7 @@ class Window:
         self._opened(0)
 
     def run(self) -> None:
-        """Until somebody closes the window."""
+        """Handle events and draw until the window is closed."""
         clock = pygame.time.Clock()
         while self._open:
             seconds = min(clock.tick(self._fps) / 1000, 0.1)
@@ -88,7 +88,7 @@ class Window:
     # The matches
 
     def _opened(self, number: int) -> None:
-        """A match is on: start at its beginning."""
+        """Set up the display of a match that was just opened."""
         timeline = self._playback.timeline
         self._number, self._ended_at, self._message = number, None, ""
         if timeline.humans and len(timeline.turns) == 1:
@@ -130,7 +130,7 @@ class Window:
     # The user
 
     def _bound_keys(self) -> dict[int | str, Callable[[], None]]:
-        """What keys do, by the letter they write or by their number."""
+        """Actions of the keys, by the letter they write or by their key code."""
         keys: dict[int | str, Callable[[], None]] = {
             " ": lambda: self._playback.toggle_pause(),
             "x": lambda: self._jump(DEATH, 1),
@@ -173,7 +173,10 @@ class Window:
             self._drawn = ()
 
     def _steer(self, event: pygame.event.Event) -> bool:
-        """Take a human's move, if the key is one; arrows are for the first of two. The first move begins the match."""
+        """Take a move of a human; False if the key is none. Of two humans, the first has the arrow keys.
+
+        The first move starts the match.
+        """
         timeline = self._playback.timeline
         if not timeline.humans or not (event.key in ARROWS or event.scancode in WASD):
             return False
@@ -215,7 +218,7 @@ class Window:
             self._say("no policy plays here that could tell its thoughts")
 
     def _screenshot(self) -> None:
-        """Write what is seen, without the message of the moment, into the folder one is in."""
+        """Write a picture of the window, without the message line, into the working directory."""
         self._paint(message="")
         turn = self._playback.timeline.turns[self._playback.index].state["turn"]
         path, number = Path(f"snakes_turn{turn:03}.png"), 1
@@ -239,14 +242,14 @@ class Window:
     # Pictures
 
     def _lay_out(self) -> None:
-        """Everything for the size that the window has now."""
+        """Make layout, board and panel for the present size of the window."""
         self._layout = Layout(*pygame.display.get_window_size())
         if self._board is None or self._board.cell != self._layout.cell:
             self._board = Board(self._layout.cell)
         self._panel = Panel(self._layout, self._board)
 
     def _draw(self) -> None:
-        """Show the present picture, unless it is there already."""
+        """Draw the present picture, unless it is on the screen already."""
         playback = self._playback
         if self._layout.size != pygame.display.get_window_size():
             self._lay_out()
@@ -278,14 +281,14 @@ class Window:
             self._panel.draw_help(target, bool(playback.timeline.humans))
 
     def _place(self) -> str:
-        """Which match this is, if there are several."""
+        """The number of the match, if there are several."""
         count = self._playlist.count
         if count == 1 or (count is None and self._number == 0):
             return ""
         return f"match {self._number + 1}" + (f" of {count}" if count else "")
 
     def _described(self) -> str:
-        """The title: what one would want to know in a list of windows."""
+        """The title of the window: turn, state, speed and players."""
         playback = self._playback
         state = "over" if playback.ended else "paused" if playback.paused else "playing"
         if playback.paused and not playback.standing:

@@ -1,4 +1,4 @@
-"""Around the window's board: who plays, score and lengths above it, scrub bar and speed below, and help."""
+"""The parts around the board: players, score and lengths above it, scrub bar and speed below it, and the help."""
 
 import pygame
 
@@ -31,11 +31,11 @@ HUMAN_HELP = ("arrows, WASD", "steer your snake; of two, WASD is for the second"
 
 
 class Panel:
-    """Draws around the board, for one layout."""
+    """Draws the parts around the board for one layout."""
 
     def __init__(self, layout: Layout, board: Board) -> None:
         self._layout, self._board = layout, board
-        self.chips: list[pygame.Rect] = []  # where each snake is shown above the board
+        self.chips: list[pygame.Rect] = []  # the field of each snake above the board
 
     def draw_head(self, target: pygame.Surface, playback: Playback, place: str, followed: int | None) -> None:
         """Names, score, turn and the length of every snake."""
@@ -69,7 +69,7 @@ class Panel:
     def _draw_chips(
         self, target: pygame.Surface, lengths: list[int], humans: tuple[int, ...], followed: int | None
     ) -> None:
-        """One per snake: its head, its length, and whether somebody here steers it or it is followed."""
+        """One field per snake: head, length, and whether a human steers it or the camera follows it."""
         box, cell = pygame.Rect(self._layout.head), self._layout.cell
         width, height = round(2.5 * cell), round(1.05 * cell)
         top = box.top + round(1.15 * cell)
@@ -94,7 +94,7 @@ class Panel:
                 target.blit(you, you.get_rect(midleft=(spot.right + round(0.12 * cell), chip.centery)))
 
     def draw_foot(self, target: pygame.Surface, playback: Playback, message: str) -> None:
-        """The scrub bar with what happened when, and the line below it."""
+        """The scrub bar with meals and deaths, and the line below it."""
         layout, timeline = self._layout, playback.timeline
         cell, track = layout.cell, pygame.Rect(layout.scrub)
         line = track.inflate(0, -round(0.22 * cell))
@@ -124,17 +124,17 @@ class Panel:
             target.blit(words, words.get_rect(center=(layout.foot.left + layout.foot.width // 2, middle)))
 
     def along(self, playback: Playback, position: float) -> int:
-        """Where on the scrub bar a position is."""
+        """The x of a position on the scrub bar."""
         track = self._layout.scrub
         return track.left + round(track.width * position / max(1, playback.timeline.last))
 
     def scrubbed(self, playback: Playback, x: int) -> int:
-        """The turn that a place on the scrub bar means."""
+        """The turn at an x on the scrub bar."""
         track = self._layout.scrub
         return round((x - track.left) / track.width * playback.timeline.last)
 
     def _draw_sign(self, target: pygame.Surface, playback: Playback, left: int, middle: int) -> None:
-        """The usual signs of a player: a triangle, two bars, a square at the end."""
+        """The usual symbols: a triangle (playing), two bars (paused), a square (ended)."""
         half = round(0.2 * self._layout.cell)
         if playback.ended:
             target.fill(TEXT_COLOUR, (left, middle - half, 2 * half, 2 * half))
@@ -146,7 +146,7 @@ class Panel:
             pygame.draw.polygon(target, TEXT_COLOUR, [(left, middle - half), (left, middle + half), tip])
 
     def draw_result(self, target: pygame.Surface, playback: Playback) -> None:
-        """Who has won, over the board."""
+        """The winner, on top of the board."""
         layout, timeline = self._layout, playback.timeline
         red, blue = (length - TEAM * START_LENGTH for length in timeline.team_lengths(playback.index))
         winner = "a draw" if red == blue else f"{'red' if red > blue else 'blue'} wins"
@@ -158,7 +158,7 @@ class Panel:
         target.blit(words, spot)
 
     def draw_help(self, target: pygame.Surface, human: bool) -> None:
-        """All keys, over the board."""
+        """All keys, on top of the board."""
         layout = self._layout
         lines = (HUMAN_HELP, *HELP) if human else HELP
         box = pygame.Rect(layout.board).inflate(-layout.cell, -round(0.4 * layout.cell))
@@ -174,7 +174,7 @@ class Panel:
 
 
 def _fitted(words: str, size: int, width: int) -> pygame.Surface:
-    """A line of text that fits; of a long one the end is kept, which tells paths apart."""
+    """A line of text that fits into `width` pixels. Of a long one the end is kept, which tells paths apart."""
     shown = text(words, size, TEXT_COLOUR)
     while shown.get_width() > width and len(words) > 4:
         words = "…" + words[max(2, len(words) // 12) :]

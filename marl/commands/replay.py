@@ -80,14 +80,15 @@ def _watch(matches: list["Match"]) -> None:
 
 def _print_match(match: "Match", turn: int | None, fps: float) -> None:
     """Boards as text: in place at their speed in a terminal, one below the other in a file."""
-    from arena.render.export import plain, state_at
+    from arena.printable import printable
+    from arena.render.export import state_at
     from arena.render.frame import ansi
 
     states = match.states()
     if turn is not None:
         states = [state_at(states, turn)]
     live = sys.stdout.isatty()
-    names = f"{plain(match.red)} (red) against {plain(match.blue)} (blue)"
+    names = f"{printable(match.red)} (red) against {printable(match.blue)} (blue)"
     if not live or len(states) == 1:
         print(names, end="\n\n")
         for state in states:

@@ -6,7 +6,6 @@
   const AT_FIRST = { playing: 4, watching: 6 };
   const PLAY = "M7 4v16l13-8z", PAUSE = "M6 4h4.5v16H6zM13.5 4H18v16h-4.5z";
   const KEYS = { ArrowUp: 0, KeyW: 0, ArrowDown: 1, KeyS: 1, ArrowLeft: 2, KeyA: 2, ArrowRight: 3, KeyD: 3 };
-  const STEPS = [[0, -1], [0, 1], [-1, 0], [1, 0]]; // x, y of up, down, left, right
   const TEAMS = ["red", "blue"], QUEUED = 2, SWIPE = 22; // turns that can be pressed ahead; pixels
   const data = JSON.parse(document.getElementById("data").textContent);
   const look = data.look, board = makeBoard(look), policy = makePolicy(data.policy);
@@ -169,8 +168,9 @@
       if (!head) return;
       probabilities.forEach((share, move) => {
         if (share < 0.01) return;
-        const x = board.wrap(head[0] + 0.95 * STEPS[move][0], look.columns), y = board.wrap(head[1] + 0.95 * STEPS[move][1], look.rows);
-        const size = cell * (0.14 + 0.2 * share), angle = Math.atan2(STEPS[move][1], STEPS[move][0]);
+        const [right, down] = board.STEPS[move];
+        const x = board.wrap(head[0] + 0.95 * right, look.columns), y = board.wrap(head[1] + 0.95 * down, look.rows);
+        const size = cell * (0.14 + 0.2 * share), angle = Math.atan2(down, right);
         context.save();
         context.translate(x * cell, y * cell);
         context.rotate(angle);

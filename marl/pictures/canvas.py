@@ -37,7 +37,3 @@ class Pen:
     def dot(self, at, radius, colour) -> None:
         x, y = at
         self._draw.ellipse([v * SCALE for v in (x - radius, y - radius, x + radius, y + radius)], colour)
-
-
-def between(a: tuple[int, ...], b: tuple[int, ...], share: float) -> tuple[int, ...]:
-    return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))

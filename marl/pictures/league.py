@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from PIL import Image, ImageFont
 
-from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Pen, between
+from arena.render.frame import mix_colours
+from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Pen
 
 if TYPE_CHECKING:
     from opponents.league import Table
@@ -15,7 +16,7 @@ MARGIN, TITLE, CHART, NUMBER = 32, 74, 230, 124
 TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 17, 14, 22
 NAME_MAX = 28  # letters
 
-NOBODY = (246, 246, 244)
+OWN_CELL = (246, 246, 244)  # of a player against itself
 # Told apart by colour-blind people, and both dark enough at the ends for white letters.
 WON, EVEN, LOST = (30, 98, 176), (236, 236, 234), (201, 88, 20)
 
@@ -56,10 +57,10 @@ def draw(table: "Table") -> Image.Image:
 def _cell(pen: Pen, x: float, y: float, points: float, font: ImageFont.FreeTypeFont) -> None:
     corners = (x, y, x + CELL_WIDTH - GAP, y + CELL_HEIGHT - GAP)
     if math.isnan(points):
-        pen.box(corners, NOBODY, 4)
+        pen.box(corners, OWN_CELL, 4)
         return
     strength = abs(2 * points - 1)
-    colour = between(EVEN, WON if points >= 0.5 else LOST, strength)
+    colour = mix_colours(EVEN, WON if points >= 0.5 else LOST, strength)
     pen.box(corners, colour, 4)
     ink = (255, 255, 255) if strength > 0.65 else INK
     pen.text((x + (CELL_WIDTH - GAP) / 2, y + (CELL_HEIGHT - GAP) / 2), f"{100 * points:.1f}", font, ink, "mm")
@@ -85,7 +86,7 @@ def _ratings(pen, table, order, x, top, font, small) -> None:
         rating, margin = float(table.ratings[i]), float(table.margins[i])
         pen.text((x + 52, y), f"{rating:.0f}", font, INK, "rm")
         pen.text((x + 60, y + 1), f"± {margin:.0f}", small, FAINT, "lm")
-        pen.line((place(rating - margin), y, place(rating + margin), y), between(PAPER, WON, 0.45), 6)
+        pen.line((place(rating - margin), y, place(rating + margin), y), mix_colours(PAPER, WON, 0.45), 6)
         pen.dot((place(rating), y), 3.5, WON)
 
 
