@@ -60,8 +60,8 @@ def from_dict(source: dict[str, Any]) -> np.ndarray:
     """The row of bytes of a match, given as a dictionary; ArenaError if no match can look like that.
 
     Bodies with gaps are accepted: a respawned snake can have one, and recorded cases contain more. A cell shared by two
-    tails, which recorded cases also contain, is accepted if both tails are sure to leave it on the next turn: no
-    bean is beside either head. The second tail is then stored on a spare cell.
+    tails, which recorded cases also contain, is accepted if both tails are sure to leave it on the next turn: no bean
+    is beside either head. The second tail is then stored on a spare cell.
     """
     if not isinstance(source, dict) or set(source) != {"turn", "snakes", "directions", "beans"}:
         keys = sorted(map(str, source)) if isinstance(source, dict) else type(source).__name__

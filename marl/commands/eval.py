@@ -1,4 +1,4 @@
-"""snakes eval: matches between two players, and how sure their result is."""
+"""The command `eval`: play matches between two players and report the win rate with its confidence interval."""
 
 import argparse
 import json

@@ -14,7 +14,7 @@ from helpers.command import ROOT, assert_one_line, snakes
 
 from arena.batch import BatchArena, encoder_named
 from arena.replay import Replay, read
-from marl.commands.latest_snapshot import Trainee
+from marl.commands.latest_snapshot import LatestSnapshot
 from marl.commands.live_match import KEPT, LiveMatch, LiveMatches
 from marl.errors import UserError
 from marl.networks.networks import Actor, Shape
@@ -161,7 +161,7 @@ def test_a_human_keeps_going_straight_on_and_cannot_reverse():
 
 
 def test_policies_tell_their_thoughts_and_humans_do_not(tmp_path):
-    player = Trainee(save(tmp_path / "run", 1).parent.parent)()[0]
+    player = LatestSnapshot(save(tmp_path / "run", 1).parent.parent)()[0]
     match = LiveMatch([find("level1"), player], (5,), SEED, 0, "")
     match.play()
     for turn in match.turns:
@@ -193,21 +193,21 @@ def test_the_newest_snapshot_is_taken_not_the_best(tmp_path):
     run.parent.mkdir(parents=True)
     checkpoint.mark_best(run, save(run, 1))
     save(run, 2)
-    trainee = Trainee(tmp_path / "runs")
-    player, note = trainee()
+    latest = LatestSnapshot(tmp_path / "runs")
+    player, note = latest()
     assert (player.name, note) == ("mine episode_2", "")
-    assert trainee() == (player, "")
+    assert latest() == (player, "")
     newest = save(run, 3)
-    player, note = trainee()
+    player, note = latest()
     assert (player.name, note) == ("mine episode_3", "new snapshot: episode_3")
 
     newest = save(run, 4)
     (newest / "weights.safetensors").write_bytes(b"cut off")
-    same, note = trainee()
+    same, note = latest()
     assert same is player
     assert note.startswith("still mine episode_3: ")
 
 
 def test_a_run_without_a_snapshot_is_told(tmp_path):
     with pytest.raises(UserError, match=r"--watch: no run .* or checkpoint"):
-        Trainee(tmp_path)()
+        LatestSnapshot(tmp_path)()
