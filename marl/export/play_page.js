@@ -1,4 +1,4 @@
-// The page in which a person plays one snake with and against a policy, or watches it play itself.
+// The play page: a human plays one snake with and against a policy, or watches the policy play itself.
 "use strict";
 
 (() => {
@@ -6,7 +6,7 @@
   const AT_FIRST = { playing: 4, watching: 6 };
   const PLAY = "M7 4v16l13-8z", PAUSE = "M6 4h4.5v16H6zM13.5 4H18v16h-4.5z";
   const KEYS = { ArrowUp: 0, KeyW: 0, ArrowDown: 1, KeyS: 1, ArrowLeft: 2, KeyA: 2, ArrowRight: 3, KeyD: 3 };
-  const TEAMS = ["red", "blue"], QUEUED = 2, SWIPE = 22; // turns that can be pressed ahead; pixels
+  const TEAMS = ["red", "blue"], QUEUED = 2, SWIPE = 22; // moves in the queue of the human; pixels
   const data = JSON.parse(document.getElementById("data").textContent);
   const look = data.look, board = makeBoard(look), policy = makePolicy(data.policy);
   const $ = (selector) => document.querySelector(selector);
@@ -16,7 +16,7 @@
 
   // --- a match
 
-  let seed = data.seed, number = "0"; // texts: they may be larger than JavaScript's numbers
+  let seed = data.seed, number = "0"; // texts: they may be too large for JavaScript's numbers
   let seat = data.seat, queue = [], match, timeline, thoughts, time = 0;
   let playing = false, waiting = false, showThoughts = false;
   let speed = AT_FIRST.playing, lastTick = 0, frame = 0, cell = 0, ratio = 1;
@@ -29,7 +29,7 @@
     timeline = { states: [rules.dictionary(match)], steps: [null] };
     thoughts = [think()];
     [time, queue] = [0, []];
-    waiting = seat !== null; // for the first move of the person
+    waiting = seat !== null; // for the first move of the human
     playing = !waiting;
     [$("#seed").value, $("#number").value] = [seed, number];
     wake();
@@ -39,7 +39,7 @@
     return match.over ? [] : match.snakes.map((_, snake) => policy.think(match, snake));
   }
 
-  // Play one turn: the person's move, straight on if none was asked for, and the policy's.
+  // Play one turn: the move of the human (straight on if the queue is empty) and the moves of the policy.
   function advance() {
     const moves = thoughts[last()].map((thought) => thought.move);
     if (seat !== null) moves[seat] = queue.length ? queue.shift() : match.directions[seat];
@@ -57,12 +57,12 @@
     thoughts.push(think());
   }
 
-  // --- what the person wants
+  // --- the human
 
   function steer(move) {
     if (seat === null || match.over) return;
     const facing = queue.length ? queue[queue.length - 1] : match.directions[seat];
-    // A reversal is not asked for: the game would go anywhere instead.
+    // A reversal is ignored: the game would replace it by a random move.
     if (move !== (facing ^ 1) && (move !== facing || waiting) && queue.length < QUEUED) queue.push(move);
     if (waiting || !playing) play(true);
   }
@@ -97,7 +97,7 @@
 
   function tick(now) {
     frame = 0;
-    const passed = lastTick ? Math.min(0.1, (now - lastTick) / 1000) : 0; // a hidden page stands still
+    const passed = lastTick ? Math.min(0.1, (now - lastTick) / 1000) : 0; // a hidden page pauses
     lastTick = now;
     if (playing) {
       let left = passed * speed;
@@ -157,11 +157,11 @@
     }
     banner.hidden = !text;
     banner.className = team;
-    banner.style.top = waiting ? (state.snakes[seat][0][0] < look.rows / 2 ? "80%" : "20%") : ""; // off the own snake
+    banner.style.top = waiting ? (state.snakes[seat][0][0] < look.rows / 2 ? "80%" : "20%") : ""; // away from the own snake
     banner.replaceChildren(text, ...(hint ? [Object.assign(document.createElement("small"), { textContent: hint })] : []));
   }
 
-  // Around each head the ways that the policy considers: the surer, the larger and clearer.
+  // Arrows around each head: the more probable a move, the larger and clearer its arrow.
   function drawThoughts(turn) {
     thoughts[turn].forEach(({ probabilities }, snake) => {
       const head = board.headAt(timeline, snake, time);
@@ -210,7 +210,7 @@
     wake();
   }
 
-  // --- keys, fingers, buttons
+  // --- input: keys, touch, buttons
 
   function makeChips() {
     for (let snake = 0; snake < rules.SNAKES; snake++) {
@@ -245,7 +245,7 @@
     if (move !== undefined) { if (!event.repeat) steer(move); } else if (action) ACTIONS[action](); else takeSeat(Number(event.key) - 1);
   }
 
-  let touch = null; // where a finger was put down, and whether it has steered since
+  let touch = null; // the start of a touch, and whether it has steered
   function fingerDown(event) { touch = { x: event.clientX, y: event.clientY, steered: false }; canvas.setPointerCapture(event.pointerId); }
   function fingerMove(event) {
     if (!touch) return;
@@ -271,7 +271,7 @@
   addEventListener("resize", fit);
   document.addEventListener("visibilitychange", () => { if (document.hidden && playing && seat !== null) play(false); });
   document.title = `${data.name} · Snakes 3v3`;
-  // For tests, and for whoever opens the console.
+  // For tests and for users of the browser console.
   window.snakes = {
     policy,
     state: (k) => timeline.states[k],

@@ -1,6 +1,6 @@
-"""A policy as one HTML page in which anybody plays with and against it: no network, no server, no other file.
+"""The play page: a policy as one HTML file in which people play with and against it. No network, no server.
 
-The page holds the rules (arena/render/rules.js), the encoders and the layers (policy.js), and the weights.
+The page contains the rules (arena/render/rules.js), the encoders and layers (policy.js), and the weights.
 """
 
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from pathlib import Path
 
 from arena.encoders.observe import Encoder
 from arena.render import page
-from marl.export.dense_layers import Layer, packed, widths
+from marl.export.dense_layers import DenseLayer, packed, widths
 
 FOLDER = Path(__file__).parent
-SEAT = 0  # that the person has at first
+SEAT = 0  # of the human at the start
 SCRIPTS = (page.FOLDER / "board.js", page.FOLDER / "rules.js", FOLDER / "policy.js", FOLDER / "play_page.js")
 
 
-def play_page(layers: Sequence[Layer], encoder: Encoder, name: str, seed: int = 0) -> str:
-    """The text of a page that plays with the policy of these layers, beginning with match 0 of the seed."""
+def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str, seed: int = 0) -> str:
+    """The text of a page that plays the policy of these layers, starting with match 0 of the seed."""
     policy = {
         "encoder": encoder.name,
-        "frameAt": encoder.frame_at,
+        "orientationAt": encoder.frame_at,
         "widths": widths(layers),
         "weights": packed(layers),
     }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.command import assert_one_line, snakes
-from helpers.exporting import BODIES, actor, games, player, rows, saved_run
+from helpers.exporting import BODIES, CANONICAL, ENCODERS, actor, games, player, rows, saved_run
 from helpers.training import here
 
 from arena.batch import encoder_named
@@ -18,8 +18,6 @@ from marl.export.dense_layers import dense_layers, forward, widths
 from marl.networks.networks import Shape, actor_of
 from marl.networks.policy import DIRECTION_AT, PolicyPlayer
 from marl.storage.snapshot import read
-
-ENCODERS = ("features", "turned", "planes")
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
@@ -60,16 +58,16 @@ def test_the_onnx_model_says_what_torch_says(exported) -> None:
     assert (given.name, given.type) == ("observations", "tensor(uint8)" if encoder == "planes" else "tensor(int8)")
     assert given.shape == ["N", rows(encoder).shape[-1]]
     assert (told.name, told.shape) == ("logits", ["N", 4])
-    seen = some_rows(encoder)
-    expected = actor(encoder)(torch.from_numpy(seen)).numpy()
-    for count in (1, len(seen)):
-        (logits,) = session.run(None, {"observations": seen[:count]})
+    obs = some_rows(encoder)
+    expected = actor(encoder)(torch.from_numpy(obs)).numpy()
+    for count in (1, len(obs)):
+        (logits,) = session.run(None, {"observations": obs[:count]})
         assert np.abs(logits - expected[:count]).max() < 1e-4
     about = {name: json.loads(value) for name, value in session.get_modelmeta().custom_metadata_map.items()}
     assert about == {
         "encoder": encoder, "encoder_version": 1, "body": list(BODIES[encoder]), "rules": 1,
         "moves": ["up", "down", "left", "right"], "direction_at": DIRECTION_AT[encoder],
-        "frame_at": encoder_named(encoder).frame_at, **({"back": BACK.tolist()} if encoder == "turned" else {}),
+        "frame_at": encoder_named(encoder).frame_at, **({"back": BACK.tolist()} if encoder == CANONICAL else {}),
     }  # fmt: skip
 
 
@@ -77,10 +75,10 @@ def test_the_onnx_model_of_a_policy_with_a_value_tells_it() -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     from marl.export.onnx import onnx_model
 
-    who, seen = player("features", value=True), some_rows("features")
+    who, obs = player("features", value=True), some_rows("features")
     session = onnxruntime.InferenceSession(onnx_model(dense_layers(who), who.encoder))
-    logits, value = session.run(["logits", "value"], {"observations": seen})
-    assert np.abs(np.hstack([logits, value]) - who.actor(torch.from_numpy(seen)).numpy()).max() < 1e-4
+    logits, value = session.run(["logits", "value"], {"observations": obs})
+    assert np.abs(np.hstack([logits, value]) - who.actor(torch.from_numpy(obs)).numpy()).max() < 1e-4
 
 
 def test_without_onnx_the_command_says_what_to_install(monkeypatch, tmp_path) -> None:
@@ -93,9 +91,9 @@ def test_without_onnx_the_command_says_what_to_install(monkeypatch, tmp_path) ->
 
 def test_the_safetensors_file_is_a_snapshot_of_the_same_policy(exported) -> None:
     encoder, folder = exported
-    again, seen = read(folder / "it.safetensors"), torch.from_numpy(some_rows(encoder))
+    again, obs = read(folder / "it.safetensors"), torch.from_numpy(some_rows(encoder))
     assert again.encoder.name == encoder
-    assert torch.equal(again.actor(seen), actor(encoder)(seen))
+    assert torch.equal(again.actor(obs), actor(encoder)(obs))
 
 
 # --- layers -----------------------------------------------------------------------------------------------------------
@@ -104,11 +102,11 @@ def test_the_safetensors_file_is_a_snapshot_of_the_same_policy(exported) -> None
 @pytest.mark.parametrize("value", [False, True])
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_layers_compute_what_the_actor_computes(encoder, value) -> None:
-    who, seen = player(encoder, value), some_rows(encoder)
+    who, obs = player(encoder, value), some_rows(encoder)
     layers = dense_layers(who)
-    assert widths(layers) == [seen.shape[-1], *BODIES[encoder], 5 if value else 4]
+    assert widths(layers) == [obs.shape[-1], *BODIES[encoder], 5 if value else 4]
     assert all(part.dtype == np.float32 for layer in layers for part in layer)
-    assert np.abs(forward(layers, seen) - who.actor(torch.from_numpy(seen)).numpy()).max() < 1e-4
+    assert np.abs(forward(layers, obs) - who.actor(torch.from_numpy(obs)).numpy()).max() < 1e-4
 
 
 REFUSED = {
