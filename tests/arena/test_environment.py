@@ -1,4 +1,4 @@
-"""The PettingZoo environments: their own test suite, and that they show the same game as the batch."""
+"""The PettingZoo environments: they pass PettingZoo's tests and play the same game as BatchArena."""
 
 import copy
 import os
@@ -74,7 +74,7 @@ class TestPettingZooAccepts:
         seed_test(partial(module.env, observation=observation), num_cycles=50)
 
     def test_rendering(self, observation, monkeypatch):
-        monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # a window that nobody sees
+        monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # an invisible window
         render_test(partial(module.env, observation=observation))
 
     def test_max_cycles(self):

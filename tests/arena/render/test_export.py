@@ -1,4 +1,4 @@
-"""Files to look at: their pictures are those of the frame renderer, and they are as small as they should be."""
+"""PNG, GIF, MP4 and HTML files: their pictures are those of frame.py, and their sizes are within the limits."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def pictures(gif: bytes) -> list[np.ndarray]:
 
 
 def far(shown: np.ndarray, drawn: np.ndarray) -> float:
-    """Mean difference of a shown picture from what the frame renderer draws, which is its upper part."""
+    """Mean difference between the upper part of a picture and the picture of frame.py."""
     return np.abs(shown[: len(drawn)].astype(int) - drawn).mean()
 
 

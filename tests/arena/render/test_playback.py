@@ -1,4 +1,4 @@
-"""How a viewer moves through a match, without a window."""
+"""The position of a viewer in a match: playing, steps and jumps, without a window."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def turns(count: int) -> list[Turn]:
 
 
 class Growing(Timeline):
-    """A match that goes on until turn `end`."""
+    """A match in progress that ends at turn `end`."""
 
     def __init__(self, end: int, humans: tuple[int, ...] = ()) -> None:
         super().__init__("red", "blue", turns(1), last=end)

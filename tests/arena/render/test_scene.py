@@ -1,4 +1,4 @@
-"""Where things are between two turns, and what the window draws there."""
+"""Positions of snakes, beans and effects between two turns."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from arena.replay import Replay
 SEED = 5
 STATE = {
     "turn": 3,
-    "snakes": [[[4, 19], [4, 18], [4, 17]], [[7, 7], [8, 7], [6, 7]], [], [], [], []],  # snake 1 is torn
+    "snakes": [[[4, 19], [4, 18], [4, 17]], [[7, 7], [8, 7], [6, 7]], [], [], [], []],  # snake 1 has a gap
     "directions": [3, 0, 0, 0, 0, 0],
     "beans": [[4, 0], [9, 9]],
 }
@@ -105,8 +105,8 @@ def test_a_competition_log_tells_the_same_as_its_replay(match, tmp_path):
     assert len(ours.turns) == len(theirs.turns) == 201
     assert sum(len(turn.died) for turn in ours.turns) > 10
     for before, one, other in zip(ours.turns, ours.turns[1:], theirs.turns[1:], strict=False):
-        # Of a snake that ate and died at once a log shows the death only; of one that died and respawned where it
-        # would have gone, nothing.
+        # A log shows only the death of a snake that ate and died on one turn, and nothing of a snake that died and
+        # respawned exactly where it would have moved.
         old, new = before.state["snakes"], one.state["snakes"]
         hidden = {snake for snake in one.died if len(old[snake]) == 3 and new[snake][1:] == old[snake][:2]}
         assert set(other.died) == set(one.died) - hidden, one.state["turn"]

@@ -1,4 +1,4 @@
-"""snakes play, as a user calls it: on a screen, and where there is none; and the matches behind it."""
+"""The command `play`, with and without a screen, and the live matches that it shows."""
 
 import os
 import re
@@ -30,7 +30,7 @@ WASD = {0: "w", 1: "s", 2: "a", 3: "d"}
 
 
 def save(run: Path, episode: int) -> Path:
-    """A checkpoint of a policy that says what it expects."""
+    """A checkpoint of a policy with a value."""
     torch.manual_seed(episode)
     encoder, shape = encoder_named("features"), Shape((16,), 5)
     weights = {f"actor.{name}": tensor for name, tensor in Actor(encoder, shape).state_dict().items()}

@@ -1,4 +1,4 @@
-"""The exported submission.py: sees what its checkpoint sees, chooses what it chooses, needs only numpy, never fails."""
+"""The exported submission.py: same observations and moves as its checkpoint, needs only numpy, never raises."""
 
 import copy
 import importlib.util
@@ -54,7 +54,7 @@ def loaded(path: Path) -> ModuleType:
 
 
 def watched(path: Path) -> tuple[ModuleType, list[np.ndarray]]:
-    """The submission, and the rows that its network is shown."""
+    """The submission, and a list of the observations that its network gets."""
     module, obs = loaded(path), []
     network = module.logits
 

@@ -1,4 +1,4 @@
-"""The page to play in, in a real browser: its rules are the arena's, its policy is torch's, and a person can play."""
+"""The play page in a real browser: rules like the arena's, a policy like torch's, and a human can play."""
 
 import io
 import json
@@ -67,7 +67,7 @@ def opened(chrome: browser.Chromium, file: Path, **size: Any) -> browser.Page:
 
 @pytest.fixture(scope="module")
 def rules_page(chrome, exported):
-    """A page for whoever only wants its rules."""
+    """A page for tests of the rules."""
     page = opened(chrome, exported["features"][1])
     yield page
     page.close()
@@ -75,7 +75,7 @@ def rules_page(chrome, exported):
 
 @pytest.fixture(scope="module", params=ENCODERS)
 def policy_page(request, chrome, exported):
-    """An encoder, its run, and the page with its policy, for whoever only computes."""
+    """An encoder, its run, and the page with its policy, for tests of the computation."""
     page = opened(chrome, exported[request.param][1])
     yield request.param, exported[request.param][0], page
     page.close()
@@ -83,7 +83,7 @@ def policy_page(request, chrome, exported):
 
 @pytest.fixture
 def page(chrome, exported):
-    """A fresh page, on which whatever goes wrong fails the test."""
+    """A new page; every error of the page fails the test."""
     file = exported["features"][1]
     page = opened(chrome, file)
     yield page
