@@ -7,6 +7,7 @@ turns, a full board, no room) is a termination; `max_cycles` below 200 cuts the 
 
 import secrets
 from collections.abc import Iterable, Mapping
+from functools import cache
 from operator import index
 from typing import Any
 
@@ -19,7 +20,9 @@ from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
 from arena import match_dict
 from arena.backends import cpu
-from arena.batch import board_encoder
+from arena.backends.encode import cpu_loop
+from arena.backends.loops import specialise
+from arena.encoders import ENCODERS, board_encoder
 from arena.errors import ArenaError
 from arena.jit import announced, njit
 from arena.render.frame import ansi, frame
@@ -67,21 +70,24 @@ def code_events(state, ate, died, codes):
         codes[snake] = int(state[0, LENGTH + snake]) + 256 * int(ate[0, snake]) + 512 * int(died[0, snake])
 
 
+def encode_seats(state, seats, out):
+    """Stands for an encoder's loop."""
+    raise NotImplementedError
+
+
 # One call of compiled code per turn: every further call costs a Python user a twentieth of the speed.
-@njit
-def turn_features(state, key, moves, ate, died, reward, over, seats, out, codes, play):
+def turn(state, key, actions, ate, died, reward, over, seats, out, codes, play):
     if play:
-        cpu.play_serial(state, key, moves, ate, died, reward, over)
-    cpu.features_serial(state, seats, out)
+        cpu.play_serial(state, key, actions, ate, died, reward, over)
+    encode_seats(state, seats, out)
     code_events(state, ate, died, codes)
 
 
-@njit
-def turn_planes(state, key, moves, ate, died, reward, over, seats, out, codes, play):
-    if play:
-        cpu.play_serial(state, key, moves, ate, died, reward, over)
-    cpu.planes_serial(state, seats, out)
-    code_events(state, ate, died, codes)
+@cache
+def _turn_with(encoder: str) -> Any:
+    """The compiled turn that ends with the observations of an encoder."""
+    loop = cpu_loop(ENCODERS[encoder], in_parallel=False)
+    return njit(specialise(turn, encoder, encode_seats=loop), ENCODERS[encoder].encode)
 
 
 class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
@@ -122,10 +128,9 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         self._codes = np.zeros(SNAKES, np.uint16)
         self._seats = np.arange(SNAKES, dtype=np.int32)
         self._dtype = np.dtype(encoder.dtype)
-        if observation == "features":
-            self._turn, self._out = turn_features, np.zeros((SNAKES, encoder.width // 8), np.uint64)
-        else:
-            self._turn, self._out = turn_planes, np.zeros((SNAKES, encoder.width), np.uint8)
+        self._turn = _turn_with(encoder.name)
+        width, dtype = (encoder.width // 8, np.uint64) if encoder.words else (encoder.width, encoder.dtype)
+        self._out = np.zeros((SNAKES, width), dtype)
         self._compiled = False
         self._window: Any = None  # LiveWindow, once it is needed
         self._choose_seed(secrets.randbelow(2**63) if seed is None else seed)
@@ -278,7 +283,7 @@ def parallel_env(
 ) -> ParallelEnv:
     """The environment in which all six agents act at once.
 
-    Without a seed the matches differ from run to run. observation: "features" or "planes" (observe.py).
+    Without a seed the matches differ from run to run. observation: "features" or "planes" (arena/encoders).
     """
     return SnakesParallelEnv(render_mode, seed, observation, max_cycles)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
 from marl.config.schema import TrainConfig
 
 TRIALS = 12

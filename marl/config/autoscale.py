@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 from arena import batch
+from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.config.schema import MODEL_SIZES, DdpgConfig, PpoConfig, TrainConfig
 from marl.errors import UserError
@@ -12,14 +13,14 @@ from marl.wording import count
 from opponents.scheduler import EPISODES
 
 # What learns best per second: measured on two Neoverse-N1 cores and on one H200.
-CPU = {"encoder": "turned", "body": (128, 128), "matches": 256}
+CPU = {"encoder": "canonical", "body": (128, 128), "matches": 256}
 GPU = {"encoder": "planes", "body": (512, 256), "matches": 4096}
 CPU_DDPG = {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 GPU_DDPG = {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
 CPU_PPO = {"matches": 512, "batch_size": 3072, "lr": 3e-3, "max_episodes": 100_000}
 GPU_PPO = {"batch_size": 65536, "lr": 2e-3, "matches": 8192}
 PPO_TURNS = 16  # between updates
-EVEN = 0.02  # with an encoder that holds the board in a frame
+UNIFORM_KL = 0.02  # with an encoder that turns the board
 # What --max_utilization asks for instead: as wide as memory and cores allow.
 CPU_LARGEST = {"body": (256, 256), "matches": 1024, "batch_size": 4096, "buffer_size": 8_000_000}
 GPU_LARGEST = {"body": (1024, 512), "matches": 16384, "batch_size": 32768, "buffer_size": 30_000_000}
@@ -50,7 +51,7 @@ def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: 
         network=network,
         schedule=replace(config.schedule, max_episodes=episodes),
     )
-    auto |= {"even": 0.0 if batch.encoder_named(network.encoder).frame_at is None else EVEN}
+    auto |= {"uniform_kl": 0.0 if encoder_named(network.encoder).orientation_at is None else UNIFORM_KL}
     if ddpg:
         return replace(config, ddpg=_ddpg(config, auto, device, sharing))
     return replace(config, ppo=_ppo(config, auto, world))
@@ -62,7 +63,7 @@ def _ddpg(config: TrainConfig, auto: dict, device: torch.device, sharing: int) -
         config.ddpg,
         batch_size=config.ddpg.batch_size or auto["batch_size"],
         turns=config.ddpg.turns or auto["turns"],
-        even=auto["even"] if config.ddpg.even is None else config.ddpg.even,
+        uniform_kl=auto["uniform_kl"] if config.ddpg.uniform_kl is None else config.ddpg.uniform_kl,
         updates=config.ddpg.updates or _multiple(auto["updates"], freq),
     )
     if ddpg.updates % freq:
@@ -95,7 +96,7 @@ def _ppo(config: TrainConfig, auto: dict, world: int) -> PpoConfig:
         update_interval=ppo.update_interval or PPO_TURNS * steps,
         batch_size=ppo.batch_size or auto["batch_size"],
         lr=auto["lr"] if ppo.lr is None else ppo.lr,
-        even=auto["even"] if ppo.even is None else ppo.even,
+        uniform_kl=auto["uniform_kl"] if ppo.uniform_kl is None else ppo.uniform_kl,
     )
 
 

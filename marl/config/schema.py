@@ -28,7 +28,7 @@ ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy
 class NetworkConfig:
     """The networks of the team; its three snakes share them."""
 
-    encoder: Literal["features", "turned", "planes"] | None = None
+    encoder: Literal["features", "canonical", "planes"] | None = None
     """What a snake sees: features, a compact vector; turned, the same with the board held so that the snake looks up
     and its nearest bean is not on the left (auto on a CPU); planes, the whole board around its head (auto on a GPU)."""
     kind: Literal["mlp", "cnn"] = "mlp"
@@ -41,7 +41,7 @@ class NetworkConfig:
     """Widths of the dense layers (auto: 128,128 on a CPU, 512,256 on a GPU)."""
     messages: bool = False
     """The three snakes tell each other what they see, behind the first layer of the actor's body."""
-    memory: int = 128
+    lstm_size: int = 128
     """Width of the LSTM behind the body (ppo_lstm only)."""
 
     def __post_init__(self) -> None:
@@ -51,9 +51,9 @@ class NetworkConfig:
                 raise UserError(f"network.{name} is {','.join(map(str, widths))}; allowed: widths from 1, like 128,128")
         if self.body is not None and self.model_size is not None and self.body != MODEL_SIZES[self.model_size]:
             raise UserError("network.body and network.model_size both say how wide the network is; give one of them")
-        if self.kind == "cnn" and self.encoder in ("features", "turned"):
+        if self.kind == "cnn" and self.encoder in ("features", "canonical"):
             raise UserError("network.kind is cnn, which reads a board; allowed with it: network.encoder planes")
-        _check("network", self, ("memory", _from(1)))
+        _check("network", self, ("lstm_size", _from(1)))
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class DdpgConfig:
     """Epsilon falls no lower."""
     entropy: float = 0.01
     """Weight of the actor's entropy: keeps it from settling too early."""
-    even: float | None = None
+    uniform_kl: float | None = None
     """Weight of what holds the actor to an even choice among the legal moves, as with PPO, but to the end (auto: 0.02
     with an encoder that holds the board in a frame, else 0)."""
     critic: Literal["snake", "team"] = "snake"
@@ -163,7 +163,7 @@ class DdpgConfig:
             ("epsilon_speed", _between(0, 1)),
             ("epsilon_min", _between(0, 1)),
             ("entropy", _from(0)),
-            ("even", _from(0)),
+            ("uniform_kl", _from(0)),
             ("max_grad_norm", _from(0)),
         )
 
@@ -193,7 +193,7 @@ class PpoConfig:
     """Weight of the entropy at the start: keeps the policy from settling too early."""
     entropy_end: float = 0.0005
     """Weight of the entropy at the end; it changes in a straight line."""
-    even: float | None = None
+    uniform_kl: float | None = None
     """Weight, at the start, of what holds the policy to an even choice among the legal moves (its cross entropy); it
     falls to 0 in a straight line. Unlike entropy's its pull does not fade for a move that is nearly given up: where the
     board is held in a frame one side is seldom good, and must not be forgotten for it (auto: 0.02 with such an encoder,
@@ -222,7 +222,7 @@ class PpoConfig:
             ("value_weight", _from(0)),
             ("entropy", _from(0)),
             ("entropy_end", _from(0)),
-            ("even", _from(0)),
+            ("uniform_kl", _from(0)),
             ("lr", _from(0)),
             ("lr_end", _between(0, 1)),
             ("max_grad_norm", _from(0)),
@@ -301,6 +301,8 @@ class TrainConfig:
     """Stop after so many minutes of training; 0 for no such limit."""
     max_utilization: bool = False
     """Let `auto` choose the largest that the device holds, not what learns best per second."""
+    fused: bool = True
+    """Compiled loops for PPO's loss, advantages and n-step returns; off: the torch code of marl/learners, to edit."""
     graphs: bool = True
     """On a GPU, run turns and updates as CUDA graphs."""
     log_interval: int = 1_000

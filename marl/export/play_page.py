@@ -6,7 +6,7 @@ The page holds the rules (arena/render/rules.js), the encoders and the layers (p
 from collections.abc import Sequence
 from pathlib import Path
 
-from arena.encoders.observe import Encoder
+from arena.encoders import Encoder
 from arena.render.page import embedded, filled, look
 from marl.export.dense_layers import Layer, packed, widths
 
@@ -20,7 +20,7 @@ def play_page(layers: Sequence[Layer], encoder: Encoder, name: str, seed: int = 
     """The text of a page that plays with the policy of these layers, beginning with match 0 of the seed."""
     policy = {
         "encoder": encoder.name,
-        "frameAt": encoder.frame_at,
+        "frameAt": encoder.orientation_at,
         "widths": widths(layers),
         "weights": packed(layers),
     }

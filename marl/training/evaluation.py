@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from arena.encoders.observe import Encoder
+from arena.encoders import Encoder
 from arena.render.export import gif_bytes
 from arena.replay import Replay
 from marl.config.schema import EvalConfig

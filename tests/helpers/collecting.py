@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from arena.batch import encoder_named
-from arena.encoders.observe import Encoder
+from arena.encoders import encoder_named
+from arena.encoders import Encoder
 from marl.compute.precision import Precision
 from marl.config.schema import RewardConfig
 from marl.learners.replay_buffer import ReplayBuffer

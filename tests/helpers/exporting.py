@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from arena import BatchArena
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
 from arena.encoders.orientation import FORTH
 from arena.jidi import jidi_observation
 from arena.rules import BEANS_MAX, SNAKES, TURNS

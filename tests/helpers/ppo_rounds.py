@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
 from helpers.collecting import CPU
 from marl.compute.precision import Precision
 from marl.config.schema import NetworkConfig, PpoConfig, RewardConfig

@@ -9,7 +9,7 @@ from helpers.run_matches import elsewhere, on_cpu
 
 from arena import BatchArena
 from arena.backends import cpu
-from arena.encoders.observe import ENCODERS
+from arena.encoders import ENCODERS
 
 SEED = 5
 

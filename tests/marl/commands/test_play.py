@@ -12,7 +12,8 @@ import torch
 from helpers import display
 from helpers.command import ROOT, assert_one_line, snakes
 
-from arena.batch import BatchArena, encoder_named
+from arena.batch import BatchArena
+from arena.encoders import encoder_named
 from arena.replay import Replay, read
 from marl.commands.latest_snapshot import Trainee
 from marl.commands.live_match import KEPT, LiveMatch, LiveMatches

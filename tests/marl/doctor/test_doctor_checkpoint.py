@@ -10,7 +10,7 @@ import pytest
 import torch
 from helpers.training import TINY, here, the_run
 
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
 from marl.networks import policy
 from marl.networks.networks import Actor, Shape
 from marl.storage import checkpoint

@@ -10,7 +10,7 @@ from helpers.command import assert_one_line, snakes
 from helpers.exporting import BODIES, actor, games, player, rows, saved_run
 from helpers.training import here
 
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
 from arena.encoders.orientation import BACK
 from arena.rules import TURNS
 from marl.errors import UserError

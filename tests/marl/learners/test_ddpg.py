@@ -9,7 +9,7 @@ import pytest
 import torch
 from helpers.collecting import CPU, WholeNumbers, a_buffer, a_rollout
 
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.compute.overlap import Branch
 from marl.compute.precision import Precision

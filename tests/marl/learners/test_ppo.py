@@ -15,7 +15,7 @@ from helpers.command import assert_one_line
 from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, same_weights, weights_of
 from helpers.training import SMOKE, here, logged, manifest, the_run
 
-from arena.encoders.observe import F_DIRECTION, F_TURNS_LEFT
+from arena.encoders.features import F_DIRECTION, F_TURNS_LEFT
 from arena.rules import TEAM, TURNS
 from marl.compute.precision import Precision
 from marl.config.autoscale import resolve

@@ -9,8 +9,8 @@ from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, batches_of, begin, play
 
 from arena import BatchArena
-from arena.batch import encoder_named
-from arena.encoders.observe import F_BEANS, F_DIRECTION, F_MATES
+from arena.encoders import encoder_named
+from arena.encoders.features import F_BEANS, F_DIRECTION, F_MATES
 from arena.rules import SNAKES, TEAM, TURN, TURNS
 from marl.config.schema import RewardConfig
 from marl.networks.networks import MOVES, RecurrentActor, Shape, actor_of

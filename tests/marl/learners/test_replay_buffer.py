@@ -5,7 +5,7 @@ import torch
 from helpers.collecting import CPU, a_buffer
 
 from arena import BatchArena
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.learners.replay_buffer import ReplayBuffer
 

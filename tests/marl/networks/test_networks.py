@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from arena import BatchArena
-from arena.batch import encoder_named
-from arena.encoders.observe import PLANES
+from arena.encoders import encoder_named
+from arena.encoders.planes import PLANES
 from arena.encoders.orientation import FORTH
 from arena.rules import COLUMNS, DIRECTION, ROWS, SNAKES
 from marl.networks.networks import (

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena import BatchArena
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
 from arena.encoders.orientation import FORTH
 from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
 from marl.config.schema import RewardConfig

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from arena import BatchArena
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
 from arena.rules import SNAKES
 from marl.errors import UserError
 from marl.networks.networks import Shape, actor_of
