@@ -8,10 +8,9 @@ version is raised whenever a number changes its meaning; snapshots carry name an
 plays blind.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
 from arena.encoders.distances import bean_distances, near_heads, wrapped
 from arena.encoders.orientation import FRAMES, MIRRORED, back, forth, seen, unseen
@@ -46,6 +45,9 @@ from arena.rules import (
     turns_until_free,
 )
 
+if TYPE_CHECKING:
+    import torch
+
 WAIT_MAX = 8  # turns until a cell is free, capped: further ahead than this the body will have moved elsewhere
 
 
@@ -64,7 +66,7 @@ class Encoder(NamedTuple):
     def width(self) -> int:
         return len(self.low)
 
-    def frames(self, rows: torch.Tensor) -> torch.Tensor:
+    def frames(self, rows: "torch.Tensor") -> "torch.Tensor":
         """The frames of rows [N, W], there where they stand in the rows; 0 if none are noted."""
         return rows.new_zeros(len(rows)) if self.frame_at is None else rows[:, self.frame_at]
 

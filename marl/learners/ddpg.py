@@ -22,7 +22,8 @@ from torch.optim import Optimizer
 from arena.rules import TEAM
 from marl.compute.overlap import Branch
 from marl.compute.precision import Precision
-from marl.config.schema import DdpgConfig, NetworkConfig
+from marl.config.learner_configs import DdpgConfig
+from marl.config.network_config import NetworkConfig
 from marl.learners.replay_buffer import Batch, ReplayBuffer
 from marl.networks.networks import MOVES, Critics, actor_of, lowest, value_of
 from marl.networks.policy import BARRED, legal, shape_of
@@ -172,9 +173,9 @@ class Ddpg:
         value = lowest(value_of(self._values_for_actor(values, rows, shares), shares)).mean()
         entropy = -(shares * log_shares).sum(-1).mean()
         loss = -value - self.config.entropy * entropy
-        if self.config.even:
+        if self.config.uniform_kl:
             allowed = log_shares > BARRED / 2
-            loss = loss - self.config.even * (log_shares * allowed).sum() / allowed.sum()
+            loss = loss - self.config.uniform_kl * (log_shares * allowed).sum() / allowed.sum()
         return loss, entropy, value, self._descend(self.actor_optimizer, loss, step)
 
     def _values_for_actor(self, values: torch.Tensor, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:

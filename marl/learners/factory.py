@@ -7,7 +7,7 @@ from arena.rng import NUMBER_BATCHES, match_key
 from arena.rules import TEAM
 from marl.compute.precision import Precision
 from marl.config.autoscale import free_memory
-from marl.config.schema import TrainConfig
+from marl.config.train_config import TrainConfig
 from marl.learners.ddpg import Ddpg
 from marl.learners.ppo import Ppo
 from marl.learners.replay_buffer import ReplayBuffer

@@ -20,7 +20,8 @@ from torch import nn
 from arena.rules import TEAM
 from marl.compute.overlap import Branch
 from marl.compute.precision import Precision
-from marl.config.schema import NetworkConfig, PpoConfig
+from marl.config.learner_configs import PpoConfig
+from marl.config.network_config import NetworkConfig
 from marl.errors import UserError
 from marl.learners.rollout_buffer import Trajectories
 from marl.networks.networks import MOVES, actor_of
@@ -74,7 +75,7 @@ class Ppo:
         self.rows = items // self.batches * of_item // TEAM  # turns of teams in a batch
         self._estimate = memory.estimator(config.gamma, config.gae_lambda)
         self._dealer = memory.dealer(items)
-        self._even = config.even or 0.0
+        self._even = config.uniform_kl or 0.0
         self.spreads = torch.tensor((config.entropy, self._even), device=device)  # weights of what keeps moves alive
         self.moments = torch.zeros(2, device=device)  # mean of the advantages, and 1 / their deviation
         self._stopped = torch.zeros((), device=device)  # 1 once the policy has moved too far in this round

@@ -11,7 +11,7 @@ from arena.batch import encoder_named
 from arena.encoders.observe import F_DIRECTION, P_SCALARS, Encoder
 from arena.encoders.orientation import FORTH
 from arena.rules import SNAKES, TURN
-from marl.config.schema import NetworkConfig
+from marl.config.network_config import NetworkConfig
 from marl.errors import UserError
 from marl.networks.networks import MOVES, Shape, actor_of
 
@@ -72,7 +72,7 @@ class PolicyPlayer:
 def shape_of(network: NetworkConfig, outputs: int, recurrent: bool = False) -> Shape:
     """The shape of the actor that a configuration asks for."""
     channels = network.channels if network.kind == "cnn" else ()
-    return Shape(network.body, outputs, channels, network.messages, network.memory if recurrent else 0)
+    return Shape(network.body, outputs, channels, network.messages, network.lstm_size if recurrent else 0)
 
 
 def about(encoder: Encoder, shape: Shape) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import torch
 from arena.batch import encoder_named
 from arena.encoders.observe import Encoder
 from marl.compute.precision import Precision
-from marl.config.schema import RewardConfig
+from marl.config.reward_config import RewardConfig
 from marl.learners.replay_buffer import ReplayBuffer
 from marl.rollout.assignment import LineUp
 from marl.rollout.frozen_seats import Place

@@ -16,7 +16,7 @@ import torch
 
 from helpers.collecting import WholeNumbers
 from helpers.ppo_rounds import a_ppo, batches_of, means
-from marl.config.schema import RewardConfig
+from marl.config.reward_config import RewardConfig
 from marl.networks.networks import MOVES
 from marl.rollout.ppo_loops import ENTROPY, KL, POLICY, VALUE
 

@@ -12,7 +12,7 @@ from arena import BatchArena
 from arena.batch import encoder_named
 from arena.encoders.observe import F_BEANS, F_DIRECTION, F_MATES
 from arena.rules import SNAKES, TEAM, TURN, TURNS
-from marl.config.schema import RewardConfig
+from marl.config.reward_config import RewardConfig
 from marl.networks.networks import MOVES, RecurrentActor, Shape, actor_of
 from marl.networks.policy import PolicyPlayer
 from marl.rollout.ppo_loops import KL
