@@ -74,8 +74,8 @@ class Schema:
         self.sections: dict[str, type] = {"": cls}
         self._add(cls, "", MISSING)
         self.aliases = {as_key(alias): self.options[path] for alias, path in aliases.items()}
-        self.retired = {path: Option(path, type(only), only, None, cls) for path, (only, _) in old.retired.items()}
-        self._old = {path: self.options[today] for path, today in old.paths.items()} | self.retired
+        retired = {path: Option(path, type(only), only, None, cls) for path, (only, _) in old.retired.items()}
+        self._old = {path: self.options[today] for path, today in old.paths.items()} | retired
         self._old_values = old.values
 
     def _add(self, cls: type, prefix: str, defaults: Any) -> None:
