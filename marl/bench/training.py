@@ -18,7 +18,7 @@ from marl.bench.command import WINDOWS, best_rate
 from marl.compute.cuda_graphs import WARM_UPS, Captured
 from marl.compute.onednn import choose_onednn
 from marl.config import autoscale, reader
-from marl.config.schema import read_config
+from marl.config.train_config import read_config
 from marl.errors import UserError
 from marl.ranks import distributed
 from marl.rollout.turn_kernels import NONE

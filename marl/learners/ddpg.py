@@ -21,7 +21,9 @@ from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
-from marl.config.schema import DdpgConfig, NetworkConfig, TrainConfig
+from marl.config.learner_configs import DdpgConfig
+from marl.config.network_config import NetworkConfig
+from marl.config.train_config import TrainConfig
 from marl.learners.learner import Learner
 from marl.learners.replay_buffer import Batch, ReplayBuffer
 from marl.networks.actors import make_actor

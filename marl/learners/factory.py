@@ -3,7 +3,7 @@
 from arena.rng import NUMBER_BATCHES, match_key
 from marl import registry
 from marl.compute.precision import Precision
-from marl.config.schema import TrainConfig
+from marl.config.train_config import TrainConfig
 from marl.learners.learner import Learner
 from marl.ranks.distributed import Ranks, Solo
 from marl.rollout.assignment import MatchAssignment, assign_matches

@@ -20,7 +20,9 @@ from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
-from marl.config.schema import NetworkConfig, PpoConfig, TrainConfig
+from marl.config.learner_configs import PpoConfig
+from marl.config.network_config import NetworkConfig
+from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.learner import Learner
 from marl.learners.ppo_kernels import KL, STATS, Coefs, Minibatch, loss_gradients, record_steps

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from marl.config.schema import NetworkConfig
+from marl.config.network_config import NetworkConfig
 
 ACTIONS = 4
 FORMER_NAMES = {"memory": "lstm_size"}  # in snapshots and checkpoints written before the renaming

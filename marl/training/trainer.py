@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from arena.encoders import encoder_named
+from arena.rules import TURNS
 from marl.compute.cuda_graphs import DDP_WARM_UPS, WARM_UPS, Captured
 from marl.compute.precision import Precision
-from marl.config.schema import TrainConfig
+from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.factory import make_assignment, make_learner
 from marl.networks import policy
@@ -220,9 +221,7 @@ class Trainer:
         progress.env_steps += self.learner.turns * self.rollout.all_matches
         turns = progress.turns - self._first.turns
         progress.episodes = self._first.episodes + self.rollout.episodes(turns)
-        progress.next_match = self._first.next_match + self.rollout.all_matches * (
-            turns // config.episode_length + SPARE_MATCHES
-        )
+        progress.next_match = self._first.next_match + self.rollout.all_matches * (turns // TURNS + SPARE_MATCHES)
         if learn:
             factor = lr_factor(config.ddp.lr_scaling, group.world) * warmup(progress.updates, config.ddp.lr_warmup)
             self.learner.anneal(factor, self.share_done)

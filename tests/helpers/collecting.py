@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import torch
 
-from arena.encoders import encoder_named
-from arena.encoders import Encoder
+from arena.encoders import Encoder, encoder_named
 from marl.compute.precision import Precision
-from marl.config.schema import RewardConfig
+from marl.config.reward_config import RewardConfig
 from marl.learners.replay_buffer import ReplayBuffer
 from marl.rollout.assignment import LineUp
 from marl.rollout.frozen_seats import Place

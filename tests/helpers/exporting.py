@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from marl.networks.networks import Actor, Shape
 
 from arena import BatchArena
 from arena.encoders import encoder_named
@@ -16,7 +17,6 @@ from arena.encoders.orientation import FORTH
 from arena.jidi import jidi_observation
 from arena.rules import BEANS_MAX, SNAKES, TURNS
 from helpers.command import ROOT
-from marl.networks.networks import Actor, Shape
 from marl.networks.policy import PolicyPlayer, about, legal
 from marl.storage import checkpoint
 

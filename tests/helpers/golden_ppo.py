@@ -13,12 +13,12 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from marl.networks.networks import MOVES
+from marl.rollout.ppo_loops import ENTROPY, KL, POLICY, VALUE
 
 from helpers.collecting import WholeNumbers
 from helpers.ppo_rounds import a_ppo, batches_of, means
-from marl.config.schema import RewardConfig
-from marl.networks.networks import MOVES
-from marl.rollout.ppo_loops import ENTROPY, KL, POLICY, VALUE
+from marl.config.reward_config import RewardConfig
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "golden_ppo.json"
 ALGOS = ("ppo", "ppo_lstm")

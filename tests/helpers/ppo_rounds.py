@@ -7,7 +7,9 @@ import torch
 from arena.encoders import encoder_named
 from helpers.collecting import CPU
 from marl.compute.precision import Precision
-from marl.config.schema import NetworkConfig, PpoConfig, RewardConfig
+from marl.config.learner_configs import PpoConfig
+from marl.config.network_config import NetworkConfig
+from marl.config.reward_config import RewardConfig
 from marl.learners.ppo import Ppo
 from marl.learners.rollout_buffer import Trajectories
 from marl.ranks.distributed import Ranks, Solo
@@ -42,7 +44,7 @@ def a_ppo(
     group, mix = group or Solo(CPU), mix or MIX
     key = 99 + group.rank
     memory = Trajectories(turns, line_up.teams, encoder_named("features"), CPU, key)
-    network = NetworkConfig(encoder="features", body=body, messages=messages, memory=body[-1])
+    network = NetworkConfig(encoder="features", body=body, messages=messages, lstm_size=body[-1])
     precision = Precision(precision, CPU) if isinstance(precision, str) else precision
     config = PpoConfig(**({"batch_size": 10**9, "epochs": 1, "max_grad_norm": 0.0, "lr": 2e-3} | options))
     learner = Ppo(config, network, memory, group, precision, sync_freq, seed, recurrent)

@@ -10,7 +10,8 @@ import torch
 
 from helpers.collecting import CPU, a_rollout
 from marl.compute.precision import Precision
-from marl.config.schema import DdpgConfig, NetworkConfig
+from marl.config.learner_configs import DdpgConfig
+from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg
 from marl.ranks.distributed import Solo
 

@@ -100,7 +100,7 @@ def test_shares_add_up_to_the_whole(watch, words, without_gpu, monkeypatch):
 
 @pytest.mark.parametrize(
     ("watch", "words"),
-    [("clock", []), ("events", LEAGUE), ("events", PPO), ("clock", [*PPO, "--algo", "ppo_lstm", "--memory", "8"])],
+    [("clock", []), ("events", LEAGUE), ("events", PPO), ("clock", [*PPO, "--algo", "ppo_lstm", "--lstm_size", "8"])],
     ids=["ddpg-clock", "ddpg-events", "ppo-events", "ppo_lstm-clock"],
 )
 def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, words, without_gpu):

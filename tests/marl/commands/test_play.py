@@ -11,6 +11,7 @@ import pytest
 import torch
 from helpers import display
 from helpers.command import ROOT, assert_one_line, snakes
+from marl.networks.networks import Actor, Shape
 
 from arena.batch import BatchArena
 from arena.encoders import encoder_named
@@ -18,7 +19,6 @@ from arena.replay import Replay, read
 from marl.commands.latest_snapshot import Trainee
 from marl.commands.live_match import KEPT, LiveMatch, LiveMatches
 from marl.errors import UserError
-from marl.networks.networks import Actor, Shape
 from marl.networks.policy import about
 from marl.storage import checkpoint
 from opponents.match import play

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.training import TINY, here, the_run
+from marl.networks.networks import Actor, Shape
 
 from arena.encoders import encoder_named
 from marl.networks import policy
-from marl.networks.networks import Actor, Shape
 from marl.storage import checkpoint
 from marl.storage.checkpoint import MANIFEST, WEIGHTS
 

@@ -9,13 +9,13 @@ import torch
 from helpers.command import assert_one_line, snakes
 from helpers.exporting import BODIES, actor, games, player, rows, saved_run
 from helpers.training import here
+from marl.networks.networks import Shape, actor_of
 
 from arena.encoders import encoder_named
 from arena.encoders.orientation import BACK
 from arena.rules import TURNS
 from marl.errors import UserError
 from marl.export.dense_layers import dense_layers, forward, widths
-from marl.networks.networks import Shape, actor_of
 from marl.networks.policy import DIRECTION_AT, PolicyPlayer
 from marl.storage.snapshot import read
 

@@ -13,7 +13,8 @@ from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.compute.overlap import Branch
 from marl.compute.precision import Precision
-from marl.config.schema import DdpgConfig, NetworkConfig
+from marl.config.learner_configs import DdpgConfig
+from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg, turns_of
 from marl.learners.replay_buffer import Batch, ReplayBuffer
 from marl.ranks.distributed import Solo
@@ -188,7 +189,7 @@ def slow_update(made: Ddpg, batch: Batch) -> SimpleNamespace:
             mean_value, entropy = mean_value + value / count, entropy + spread / count
             legal = [torch.log(share) for share in shares[s] if share > 0]
             evenness = evenness + sum(legal) / len(legal) / count
-    actor_loss = -mean_value - made.config.entropy * entropy - (made.config.even or 0) * evenness
+    actor_loss = -mean_value - made.config.entropy * entropy - (made.config.uniform_kl or 0) * evenness
     return SimpleNamespace(
         targets=targets,
         losses=[x.item() for x in (critic_loss, actor_loss, entropy, mean_value)],
@@ -202,12 +203,12 @@ def assert_all_close(found, expected, **options) -> None:
         torch.testing.assert_close(a, b, **({"rtol": 1e-4, "atol": 1e-5} | options))
 
 
-@pytest.mark.parametrize("even", [None, 0.3])
+@pytest.mark.parametrize("uniform_kl", [None, 0.3])
 @every_form
-def test_an_update_is_what_the_slow_formulas_say(form, even, buffer) -> None:
+def test_an_update_is_what_the_slow_formulas_say(form, uniform_kl, buffer) -> None:
     """Losses, targets and both gradients: so the actor's loss moves no critic, and the critic's no actor."""
     precision = Watched()
-    made = learner(buffer, precision, even=even, **form)
+    made = learner(buffer, precision, uniform_kl=uniform_kl, **form)
     for _ in range(2):
         batch = drawn(buffer, made)
         assert 0 < int((batch.discounts == 0).sum()) < len(batch.discounts)

@@ -15,7 +15,9 @@ from helpers import HELPERS
 from helpers.collecting import CPU, a_rollout
 
 from marl.compute.precision import Precision
-from marl.config.schema import DdpgConfig, EvalConfig, NetworkConfig
+from marl.config.evaluation_config import EvalConfig
+from marl.config.learner_configs import DdpgConfig
+from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg
 from marl.ranks.distributed import Solo
 from marl.training.evaluation import evaluate

@@ -14,17 +14,18 @@ from helpers import golden_ppo
 from helpers.command import assert_one_line
 from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, same_weights, weights_of
 from helpers.training import SMOKE, here, logged, manifest, the_run
+from marl.networks.networks import MOVES
+from marl.rollout.ppo_loops import KL
 
 from arena.encoders.features import F_DIRECTION, F_TURNS_LEFT
 from arena.rules import TEAM, TURNS
 from marl.compute.precision import Precision
 from marl.config.autoscale import resolve
-from marl.config.schema import PpoConfig, TrainConfig
+from marl.config.learner_configs import PpoConfig
+from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.ppo import Ppo
-from marl.networks.networks import MOVES
 from marl.rollout.assignment import LineUp
-from marl.rollout.ppo_loops import KL
 from marl.rollout.rollout import Rollout
 
 SEED = 23
@@ -327,7 +328,7 @@ def test_gradients_do_not_leak_into_the_next_step() -> None:
     [(1.0, 0.0, 2e-3, 0.04), (1.0, 0.5, 1.2e-3, 0.03), (1.0, 1.0, 4e-4, 0.02), (0.5, 1.0, 2e-4, 0.02)],
 )
 def test_learning_rate_and_entropy_fall_in_a_straight_line(factor, share, rate, entropy) -> None:
-    learner, _ = a_ppo(2, 1, lr=2e-3, lr_end=0.2, entropy=0.04, entropy_end=0.02, even=0.08)
+    learner, _ = a_ppo(2, 1, lr=2e-3, lr_end=0.2, entropy=0.04, entropy_end=0.02, uniform_kl=0.08)
     learner.follow(factor, share)
     assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
     assert learner.spreads.tolist() == pytest.approx([entropy, 0.08 * (1 - share)])
@@ -588,7 +589,7 @@ def test_the_losses_of_twenty_updates_are_the_golden_ones(algo) -> None:
 
 
 @pytest.mark.parametrize(
-    ("algo", "words", "episodes"), [("ppo", [], 64), ("ppo_lstm", ["--memory", "16", "--max_episodes", "32"], 32)]
+    ("algo", "words", "episodes"), [("ppo", [], 64), ("ppo_lstm", ["--lstm_size", "16", "--max_episodes", "32"], 32)]
 )
 def test_smoke_trains_and_eval_plays_its_checkpoint(algo, words, episodes, tmp_path) -> None:
     done = here("train", "--config", SMOKE, "--algo", algo, "--runs_dir", tmp_path, *words)

@@ -10,7 +10,7 @@ import torch
 from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, begin, play
 
-from marl.config.schema import EvalConfig
+from marl.config.evaluation_config import EvalConfig
 from marl.rollout.assignment import deal
 from marl.training.evaluation import evaluate
 from opponents.match import Results

@@ -7,15 +7,15 @@ import pytest
 import torch
 from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, batches_of, begin, play
+from marl.networks.networks import MOVES, RecurrentActor, Shape, actor_of
+from marl.rollout.ppo_loops import KL
 
 from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.encoders.features import F_BEANS, F_DIRECTION, F_MATES
 from arena.rules import SNAKES, TEAM, TURN, TURNS
-from marl.config.schema import RewardConfig
-from marl.networks.networks import MOVES, RecurrentActor, Shape, actor_of
+from marl.config.reward_config import RewardConfig
 from marl.networks.policy import PolicyPlayer
-from marl.rollout.ppo_loops import KL
 
 SEED = 17
 pytestmark = pytest.mark.usefixtures("one_thread")

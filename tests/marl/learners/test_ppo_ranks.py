@@ -15,7 +15,9 @@ from helpers.resumed import assert_equal, measured, saved
 from helpers.training import LIMIT, TINY, as_ranks, assert_goes_on, logged, manifest, the_run, without_ranks
 
 from marl.compute.precision import Precision
-from marl.config.schema import NetworkConfig, PpoConfig, TrainConfig
+from marl.config.learner_configs import PpoConfig
+from marl.config.network_config import NetworkConfig
+from marl.config.train_config import TrainConfig
 from marl.learners.factory import learner_of
 from marl.learners.ppo import Ppo
 from marl.ranks.distributed import Solo
@@ -175,7 +177,7 @@ STEADY = ["--lr_end", "1", "--entropy_end", "0.005", "--entropy", "0.005"]
 PPO = [*TINY[: TINY.index("--turns")], *TINY[TINY.index("--max_episodes") :], *SMALL]
 STOPS = {
     "term": (1, ["--algo", "ppo", "--target_kl", "0.02"], ["@0:term:14"]),
-    "lstm_late": (1, ["--algo", "ppo_lstm", "--memory", "8", *STEADY], ["@0:late:13", "--max_minutes", "60"]),
+    "lstm_late": (1, ["--algo", "ppo_lstm", "--lstm_size", "8", *STEADY], ["@0:late:13", "--max_minutes", "60"]),
     "two_term": (2, ["--algo", "ppo", "--matches", "4", "--check_sync", "1", "--sync_freq", "2"], ["@1:term:14"]),
 }
 

@@ -4,14 +4,6 @@ import json
 
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional as F
-
-from arena import BatchArena
-from arena.encoders import encoder_named
-from arena.encoders.planes import PLANES
-from arena.encoders.orientation import FORTH
-from arena.rules import COLUMNS, DIRECTION, ROWS, SNAKES
 from marl.networks.networks import (
     Actor,
     Critic,
@@ -23,6 +15,14 @@ from marl.networks.networks import (
     actor_of,
     value_of,
 )
+from torch import nn
+from torch.nn import functional as F
+
+from arena import BatchArena
+from arena.encoders import encoder_named
+from arena.encoders.orientation import FORTH
+from arena.encoders.planes import PLANES
+from arena.rules import COLUMNS, DIRECTION, ROWS, SNAKES
 from marl.networks.policy import BARRED, PolicyPlayer, about, actor_from, legal
 from opponents.match import play
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marl.config.autoscale import resolve
-from marl.config.schema import read_config
+from marl.config.train_config import read_config
 from marl.learners.factory import line_up_of
 from marl.rollout.assignment import LineUp, deal
 from marl.rollout.frozen_seats import PLACES

@@ -14,7 +14,7 @@ from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.encoders.orientation import FORTH
 from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
-from marl.config.schema import RewardConfig
+from marl.config.reward_config import RewardConfig
 from marl.rollout import turn_loops
 from marl.rollout.assignment import LineUp, deal
 from marl.rollout.rollout import Rollout

@@ -17,7 +17,7 @@ from arena import BatchArena
 from arena.encoders.orientation import BACK, FORTH, FRAMES
 from arena.rng import match_key
 from arena.rules import DIRECTION, LENGTH, MATCH_BYTES, OVER, SNAKES, TEAM, TURN
-from marl.config.schema import RewardConfig
+from marl.config.reward_config import RewardConfig
 from marl.rollout import turn_loops as loops
 from opponents.scheduler import LADDER, ScheduleConfig, Scheduler, choose
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 import torch
+from marl.networks.networks import Shape, actor_of
 from safetensors.torch import save_file
 
 from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.rules import SNAKES
 from marl.errors import UserError
-from marl.networks.networks import Shape, actor_of
 from marl.networks.policy import PolicyPlayer, about
 from marl.storage import snapshot
 from marl.storage.saved_player import load_player

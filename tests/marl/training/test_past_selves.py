@@ -12,7 +12,7 @@ from helpers.training import TINY, here, logged, the_run
 
 from arena.rules import DIRECTION, SNAKES
 from marl.config.autoscale import resolve
-from marl.config.schema import read_config
+from marl.config.train_config import read_config
 from marl.errors import UserError
 from marl.learners import factory
 from marl.ranks.distributed import Solo
@@ -232,7 +232,7 @@ def test_where_the_team_learns_on_one_side_the_other_plays_as_well(tmp_path) -> 
 
 def test_what_players_remember_of_their_matches_goes_on(tmp_path) -> None:
     """Past selves, and the team itself where it does not learn: a network with a memory is in the middle of a match."""
-    words = ["--algo", "ppo_lstm", "--memory", "8", *LEAGUE, "--self_play", "0.25", "--no-learn_both_sides"]
+    words = ["--algo", "ppo_lstm", "--lstm_size", "8", *LEAGUE, "--self_play", "0.25", "--no-learn_both_sides"]
     first, second = (a_trainer(tmp_path, *words) for _ in range(2))
     first.rollout.arena.start()
     for _ in range(4):
@@ -261,7 +261,8 @@ ALGOS = {
     "ppo_lstm": (
         1,
         [
-            *("--algo", "ppo_lstm", "--memory", "8", "--messages", "--update_interval", "160", "--batch_size", "1000"),
+            *("--algo", "ppo_lstm", "--lstm_size", "8", "--messages"),
+            *("--update_interval", "160", "--batch_size", "1000"),
             *(
                 "--epochs",
                 "1",
