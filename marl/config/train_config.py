@@ -65,8 +65,8 @@ class TrainConfig:
     max_utilization: bool = False
     """`auto` chooses the largest sizes that the device can hold, not those that learn best per second."""
     fused: bool = True
-    """Compiled loops for PPO's loss, for advantages and for n-step returns. Off: the same in plain torch (ppo_loss.py and
-    returns.py in marl/learners), slower and easy to change."""
+    """Compiled loops for PPO's loss, for advantages and for n-step returns. Off: the same in plain torch, slower and
+    easy to change (ppo_loss.py and returns.py in marl/learners)."""
     graphs: bool = True
     """On a GPU, run turns and updates as CUDA graphs."""
     log_interval: int = 1_000
