@@ -16,9 +16,9 @@ import torch
 
 from arena import match_dict
 from arena.backends import cpu
-from arena.backends.tensors import Events, Memory
+from arena.backends.tensors import BatchState, Events
 from arena.checks import whole_number
-from arena.encoders.observe import ENCODERS, Encoder
+from arena.encoders import encoder_named
 from arena.errors import ArenaError
 from arena.jit import announced
 from arena.rules import MATCH_BYTES, OVER, SNAKES
@@ -48,13 +48,13 @@ class BatchArena:
         self.device = _checked_device(device)
         self._check_memory()
         if self.device.type == "cuda":
-            from arena.backends.cuda import CudaLoops
+            from arena.backends.cuda import CudaBackend
 
-            self._loops: Any = CudaLoops(self.device)
+            self._backend: Any = CudaBackend(self.device)
         else:
-            self._loops = cpu.CpuLoops()
+            self._backend = cpu.CpuBackend()
 
-        allocate = self._loops.allocate
+        allocate = self._backend.allocate
         self.events = Events(
             allocate((matches, SNAKES), torch.bool),
             allocate((matches, SNAKES), torch.bool),
@@ -65,11 +65,11 @@ class BatchArena:
         self.state[:, OVER] = 1  # nothing has been started
         self.numbers = torch.arange(first_match, first_match + matches, device=self.device) - self.stride
         self.keys = torch.zeros(matches, dtype=torch.int64, device=self.device)
-        self._moves = allocate((matches, SNAKES), torch.int8)
+        self._actions = allocate((matches, SNAKES), torch.int8)
         self._everyone = torch.ones(matches, dtype=torch.bool, device=self.device)
         self._all_seats = torch.arange(matches * SNAKES, dtype=torch.int32, device=self.device)
-        memory = Memory(self.state, self.keys, self.numbers, self._moves, self.events)
-        self._loops.bind(memory, self.seed, self.stride)
+        batch = BatchState(self.state, self.keys, self.numbers, self._actions, self.events)
+        self._backend.bind(batch, self.seed, self.stride)
         self._called: set[str] = set()
         self._checked_out: tuple = ()
 
@@ -79,7 +79,7 @@ class BatchArena:
             mask = self._everyone
         elif _kind(mask) != (torch.bool, self.device) or mask.shape != (self.matches,):
             raise ArenaError(f"mask is {_described(mask)}; need bool [{self.matches}] on {self.device}")
-        self._run("start", self._loops.start, mask)
+        self._run("start", self._backend.start, mask)
 
     def play_turn(self, actions: torch.Tensor) -> Events:
         """Play one turn of every match. actions [B, 6]: any integer type, 0 up, 1 down, 2 left, 3 right.
@@ -96,8 +96,8 @@ class BatchArena:
             actions = actions.clamp(max=4)
         elif actions.dtype != torch.int8:
             actions = actions.clamp(-1, 4)  # so that 256 does not become 0
-        self._moves.copy_(actions)
-        self._run("play_turn", self._loops.play)
+        self._actions.copy_(actions)
+        self._run("play_turn", self._backend.play)
         return self.events
 
     def observe(
@@ -108,7 +108,8 @@ class BatchArena:
         Written into `out` if given, else into a new tensor. Seats of one match that stand together are encoded faster.
         """
         if out is not None and seats is None and self._checked_out[:2] == (encoder, id(out)):
-            self._loops.encode(encoder, self._all_seats, out)  # as in the call before, so nothing has to be checked
+            # As in the call before, so nothing has to be checked.
+            self._backend.encode(self._checked_out[4], self._all_seats, out)
             return self._checked_out[3]
         description = encoder_named(encoder)
         dtype = torch.int8 if description.dtype is np.int8 else torch.uint8
@@ -120,16 +121,16 @@ class BatchArena:
             raise ArenaError(
                 f"out is {_described(out)}; need contiguous {dtype} {list(shape)} on {self.device}, 8-byte aligned"
             )
-        self._run(encoder, self._loops.encode, encoder, rows, out)
+        self._run(description.name, self._backend.encode, description, rows, out)
         if seats is not None:
             return out.view(shape)
         by_match = out.view(self.matches, SNAKES, description.width)
-        self._checked_out = (encoder, id(out), out, by_match)
+        self._checked_out = (encoder, id(out), out, by_match, description)
         return by_match
 
     def check(self) -> None:
         """Raise if a GPU turn was given actions outside 0-3 (waits for the device)."""
-        if self._loops.faults():
+        if self._backend.faults():
             raise ArenaError("actions outside 0-3 were given; the matches that got them did not move")
 
     def get_match(self, i: int) -> dict[str, Any]:
@@ -173,23 +174,6 @@ class BatchArena:
                 f"{free / 2**30:.1f} GiB are free: "
                 f"at most {free // (need // self.matches)} fit"
             )
-
-
-def encoder_named(name: str) -> Encoder:
-    """The description of an encoder."""
-    if not isinstance(name, str) or name not in ENCODERS:
-        raise ArenaError(f"unknown encoder {name!r}; known: {', '.join(sorted(ENCODERS))}")
-    return ENCODERS[name]
-
-
-def board_encoder(name: str) -> Encoder:
-    """The description of an encoder for policies that know nothing of frames: their moves are those of the board."""
-    allowed = {each: encoder for each, encoder in ENCODERS.items() if encoder.frame_at is None}
-    if isinstance(name, str) and name in allowed:
-        return allowed[name]
-    framed = isinstance(name, str) and name in ENCODERS
-    why = f"observation {name!r} counts moves in the snake's own frame" if framed else f"unknown observation {name!r}"
-    raise ArenaError(f"{why}; allowed: {', '.join(sorted(allowed))}")
 
 
 def _checked_device(device: str | torch.device) -> torch.device:

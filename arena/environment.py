@@ -6,10 +6,9 @@ rules (200 turns, a full board, no room to respawn) is a termination; `max_cycle
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from operator import index
-from types import FunctionType
 from typing import Any
 
 import gymnasium
@@ -21,8 +20,10 @@ from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
 from arena import match_dict
 from arena.backends import cpu
-from arena.batch import board_encoder
+from arena.backends.encode import cpu_loop
+from arena.backends.loops import specialise
 from arena.checks import whole_number
+from arena.encoders import ENCODERS, board_encoder
 from arena.errors import ArenaError
 from arena.jit import announced, njit
 from arena.render.frame import ansi, frame
@@ -71,30 +72,25 @@ def code_events(state, ate, died, codes):
         codes[snake] = int(state[0, LENGTH + snake]) + 256 * int(ate[0, snake]) + 512 * int(died[0, snake])
 
 
-# The loop that encodes all snakes of a match, and the words in which it writes a row.
-ENCODER_LOOPS: dict[str, tuple[Callable, type]] = {
-    "features": (cpu.features_serial, np.uint64),
-    "planes": (cpu.planes_serial, np.uint8),
-}
+def encode_seats(state, seats, out):
+    """Placeholder for the loop of an encoder."""
+    raise NotImplementedError
 
 
 # One call of compiled code per turn: every further call costs a Python user a twentieth of the speed.
-def turn(state, key, moves, ate, died, reward, over, seats, out, codes, play):
-    """Play a turn (if `play`), encode all six snakes and code the events. `encode` is put in for every encoder."""
+def turn(state, key, actions, ate, died, reward, over, seats, out, codes, play):
+    """Play a turn (if `play`), encode all six snakes and code the events."""
     if play:
-        cpu.play_serial(state, key, moves, ate, died, reward, over)
-    encode(state, seats, out)  # noqa: F821 - see turn_loop
+        cpu.play_serial(state, key, actions, ate, died, reward, over)
+    encode_seats(state, seats, out)
     code_events(state, ate, died, codes)
 
 
 @cache
-def turn_loop(observation: str) -> Callable:
+def _turn_with(encoder: str) -> Any:
     """`turn` compiled for one encoder."""
-    encode, _ = ENCODER_LOOPS[observation]
-    copy = FunctionType(turn.__code__, {**globals(), "encode": encode}, turn.__name__)
-    copy.__qualname__ = f"turn_{observation}"  # Numba stores compiled code under this name
-    copy.__module__ = __name__
-    return njit(copy, encode)
+    loop = cpu_loop(ENCODERS[encoder], in_parallel=False)
+    return njit(specialise(turn, encoder, encode_seats=loop), ENCODERS[encoder].encode)
 
 
 class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
@@ -113,11 +109,6 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         whole_matches = f"a whole number from 1 ({TURNS} = whole matches)"
         self.max_cycles = whole_number(max_cycles, "max_cycles", 1, None, whole_matches)
         encoder = board_encoder(observation)
-        if observation not in ENCODER_LOOPS:
-            raise ArenaError(
-                f"observation {observation!r} has no loop for a single match (ENCODER_LOOPS in arena/environment.py); "
-                f"allowed: {', '.join(sorted(ENCODER_LOOPS))}"
-            )
         self.render_mode = render_mode
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []
@@ -139,9 +130,9 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         self._codes = np.zeros(SNAKES, np.uint16)
         self._seats = np.arange(SNAKES, dtype=np.int32)
         self._dtype = np.dtype(encoder.dtype)
-        self._turn = turn_loop(observation)
-        word = np.dtype(ENCODER_LOOPS[observation][1])
-        self._out = np.zeros((SNAKES, encoder.width * self._dtype.itemsize // word.itemsize), word)
+        self._turn = _turn_with(encoder.name)
+        width, dtype = (encoder.width // 8, np.uint64) if encoder.words else (encoder.width, encoder.dtype)
+        self._out = np.zeros((SNAKES, width), dtype)
         self._compiled = False
         self._window: Any = None  # LiveWindow, once it is needed
         self._choose_seed(secrets.randbelow(2**63) if seed is None else seed)

@@ -6,14 +6,13 @@ function under that name. (Not a closure: Numba keeps no compiled code of closur
 
 from collections.abc import Callable
 from functools import cache, partial
-from types import FunctionType
 from typing import Any
 
 import torch
 from numba import prange
 
 from arena import BatchArena
-from arena.backends.cpu import pays_to_share
+from arena.backends.loops import launch, runs_parallel, specialise
 from arena.jit import announced, njit, njit_parallel
 from arena.rng import SLOT_NOISE, draw
 from arena.rules import SNAKES, TURN
@@ -65,25 +64,18 @@ def kernel(state, keys, seats, which, mine, noise, moves):
             moves[b, snake] = decide(state[b], shared, int(keys[b]), snake)
 
 
-def _copy(template: FunctionType, name: str, **names: Any) -> FunctionType:
-    copied = FunctionType(template.__code__, {**globals(), **names}, template.__name__)
-    copied.__qualname__ = f"{name}_{template.__name__}"  # Numba files compiled code under this name
-    copied.__module__ = __name__
-    return copied
-
-
 @cache
 def _cpu_loops(function: Callable[..., int]) -> tuple[Callable, Callable]:
     name = function.__name__
-    one = njit(_copy(serial, name, decide=function), function)
-    return one, njit_parallel(_copy(parallel, name, serial=one), function)
+    one = njit(specialise(serial, name, decide=function), function)
+    return one, njit_parallel(specialise(parallel, name, serial=one), function)
 
 
 @cache
 def _cuda_kernel(function: Callable[..., int]) -> Any:
     from arena.backends.numba_cuda import cuda, cuda_kernel
 
-    return cuda_kernel(_copy(kernel, function.__name__, decide=function, cuda=cuda), function)
+    return cuda_kernel(specialise(kernel, function.__name__, decide=function, cuda=cuda), function)
 
 
 _called: set[tuple[Callable, str]] = set()
@@ -107,11 +99,9 @@ def bind(
         which = torch.full((arena.matches,), mine, dtype=torch.uint8, device=arena.device)
     arrays: tuple = (arena.state, arena.keys, seats, which)
     if arena.device.type == "cuda":
-        from arena.backends.cuda import launch
-
         loop = partial(launch, _cuda_kernel(function), len(seats), arena.device)
     else:
-        loop = _cpu_loops(function)[pays_to_share(len(seats) // SNAKES)]
+        loop = _cpu_loops(function)[runs_parallel(len(seats) // SNAKES)]
         arrays, moves = tuple(tensor.numpy() for tensor in arrays), moves.numpy()
     return partial(loop, *arrays, mine, int(noise * NOISE_ONE), moves)
 

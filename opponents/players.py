@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from arena import BatchArena
-from arena.batch import board_encoder
+from arena.encoders import board_encoder
 from arena.errors import ArenaError
 from arena.jidi import jidi_observation
 from arena.match_dict import to_dict

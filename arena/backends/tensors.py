@@ -14,11 +14,11 @@ class Events(NamedTuple):
     over: torch.Tensor  # [B] bool
 
 
-class Memory(NamedTuple):
-    """Everything a batch keeps, allocated once."""
+class BatchState(NamedTuple):
+    """Everything that a batch keeps, allocated once."""
 
-    state: torch.Tensor  # [B, MATCH_BYTES] uint8: rules.py says what lies where
-    keys: torch.Tensor  # [B] int64: where the match's random numbers come from
-    numbers: torch.Tensor  # [B] int64: which match of the run it is
-    moves: torch.Tensor  # [B, 6] int8: of the turn being played
+    state: torch.Tensor  # [B, MATCH_BYTES] uint8: the layout is that of rules.py
+    keys: torch.Tensor  # [B] int64: keys of the matches' random numbers
+    numbers: torch.Tensor  # [B] int64: numbers of the matches in the run
+    actions: torch.Tensor  # [B, 6] int8: of the turn being played
     events: Events

@@ -1,0 +1,36 @@
+"""Encoders: what one snake sees, as small integers written straight into a row that the caller owns.
+
+All are seat-relative: everything is measured from the own head around the torus, and the others are "mates" and "foes",
+never red and blue. Snakes 0 and 4 in like places see the same numbers, so one network plays every seat. An encoder is a
+compiled function and a line in ENCODERS (docs/extend.md). This package reads matches; it may import rules, rng and jit,
+and knows neither loops over batches nor learning.
+"""
+
+from arena.encoders.encoder import Encoder
+from arena.encoders.features import CANONICAL, FEATURES
+from arena.encoders.planes import PLANES_ENCODER
+from arena.errors import ArenaError
+
+__all__ = ["ENCODERS", "Encoder", "board_encoder", "encoder_named"]
+
+ENCODERS = {encoder.name: encoder for encoder in (FEATURES, CANONICAL, PLANES_ENCODER)}
+FORMER_NAMES = {"turned": "canonical"}  # snapshots and configurations may still hold them
+
+
+def encoder_named(name: str) -> Encoder:
+    """An encoder by its name."""
+    if isinstance(name, str):
+        name = FORMER_NAMES.get(name, name)
+    if not isinstance(name, str) or name not in ENCODERS:
+        raise ArenaError(f"unknown encoder {name!r}; known: {', '.join(sorted(ENCODERS))}")
+    return ENCODERS[name]
+
+
+def board_encoder(name: str) -> Encoder:
+    """An encoder for policies that know nothing of orientations: their actions are those of the board."""
+    allowed = {each: encoder for each, encoder in ENCODERS.items() if encoder.orientation_at is None}
+    if isinstance(name, str) and name in allowed:
+        return allowed[name]
+    oriented = isinstance(name, str) and FORMER_NAMES.get(name, name) in ENCODERS
+    why = "counts actions in the snake's own orientation" if oriented else "is unknown"
+    raise ArenaError(f"observation {name!r} {why}; allowed: {', '.join(sorted(allowed))}")

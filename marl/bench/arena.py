@@ -11,8 +11,8 @@ import torch
 
 import arena
 from arena import rules
-from arena.backends import cpu
-from arena.encoders.observe import ENCODERS
+from arena.backends.loops import PARALLEL_FROM
+from arena.encoders import ENCODERS
 from marl.bench.command import Row, best_rate
 from marl.errors import UserError
 
@@ -49,7 +49,7 @@ class ArenaBench:
         for matches in self._matches or CPU_MATCHES:
             batch = _staggered(matches, "cpu")
             # Smaller batches stay on one core whatever is allowed.
-            for threads in self._threads if matches >= cpu.PARALLEL_FROM else (1,):
+            for threads in self._threads if matches >= PARALLEL_FROM else (1,):
                 before = numba.get_num_threads()
                 numba.set_num_threads(threads)
                 try:

@@ -18,10 +18,10 @@ from marl.bench.command import WINDOWS, best_rate
 from marl.compute.cuda_graphs import WARM_UPS, Captured
 from marl.compute.onednn import choose_onednn
 from marl.config import autoscale, reader
-from marl.config.schema import read_config
+from marl.config.train_config import read_config
 from marl.errors import UserError
 from marl.ranks import distributed
-from marl.rollout.turn_loops import NOBODY
+from marl.rollout.turn_kernels import NONE
 from marl.training.console import Quiet
 from marl.training.metrics import Silent
 from marl.training.trainer import Trainer
@@ -37,7 +37,8 @@ PARTS = {
     "update": "gradients, steps, targets; PPO's batches",
     "rest": "the loop around them",
 }
-TURN, UPDATE = "turn", "update"  # what the time of a part is told per
+TURN, UPDATE = "turn", "update"  # what the time of a part is divided by
+PART_OF = {"batches": ("buffer", UPDATE), "update": ("update", UPDATE)}  # all other parts belong to a turn
 FASTEST_CLOCK = 3e9  # of any GPU: ticks that last at least a second
 
 
@@ -80,8 +81,8 @@ class TrainBench:
             "opponents": self._mix,
             "turns": trainer.learner.turns,
             "updates": trainer.learner.updates,
-            "transitions_per_batch": TEAM * trainer.learner.rows,
-            "learning_teams": rollout.line_up.teams,
+            "transitions_per_batch": TEAM * trainer.learner.batch_turns,
+            "learning_teams": rollout.assignment.teams,
             "buffer_bytes": trainer.buffer.bytes,
             "buffer_on": str(trainer.buffer.storage),
         }
@@ -93,11 +94,12 @@ class TrainBench:
         rollout.start()
         numbers = torch.tensor([rollout.opponents.index(name) for name in self._mix], dtype=torch.uint8)
         mixed = numbers[torch.arange(rollout.matches) // 2 % len(numbers)].to(self._device)  # // 2: as red and as blue
-        rollout.which.copy_(torch.where(rollout.fixed == NOBODY, mixed, rollout.fixed.to(torch.uint8)))
+        preset = rollout.preset_opponent
+        rollout.opponent_id.copy_(torch.where(preset == NONE, mixed, preset.to(torch.uint8)))
         trainer._fill_buffer()
         written = min(trainer.progress.turns, buffer.turns)
         if written:
-            for tensor in (buffer.observations, buffer.moves, buffer.rewards, buffer.over):
+            for tensor in (buffer.obs, *buffer.turn_rows[1:]):
                 for begin in range(written, buffer.turns, written):  # the same turns again: nobody looks at the order
                     tensor[begin : begin + written] = tensor[: min(written, buffer.turns - begin)]
             buffer.counts[0] = buffer.turns
@@ -115,19 +117,19 @@ class TrainBench:
             self._wait()
 
         rate = best_rate(cycles, 1, self._seconds)
-        learner, teams = self._trainer.learner, self._trainer.rollout.line_up.teams
+        learner, teams = self._trainer.learner, self._trainer.rollout.assignment.teams
         return {
             "env_steps_per_second": rate * learner.turns * self._config.matches,
             "snake_transitions_per_second": rate * learner.turns * TEAM * teams,
             "updates_per_second": rate * learner.updates,
-            "transitions_trained_per_second": rate * learner.updates * TEAM * learner.rows,
+            "transitions_trained_per_second": rate * learner.updates * TEAM * learner.batch_turns,
             "seconds_per_cycle": 1 / rate,
         }
 
     def _split(self, count: int) -> dict[str, Any]:
         """Where the time of `count` cycles goes, in the fastest of several windows."""
         watch = _Events(self._device, self._graphs) if self._device.type == "cuda" else _Clock()
-        self._put_behind(watch)
+        self._instrument(watch)
         for _ in range(WARM_UPS + 2):
             self._trainer._cycle()
         spent = min((watch.measure(self._trainer._cycle, count) for _ in range(WINDOWS)), key=lambda s: sum(s.values()))
@@ -144,49 +146,17 @@ class TrainBench:
             }
         return {"how": watch.how, "seconds_per_cycle": total / count, "parts": parts}
 
-    def _put_behind(self, watch: "_Clock | _Events") -> None:
-        """Every part of the trainer's own loops behind the watch, for good."""
+    def _instrument(self, watch: "_Clock | _Events") -> None:
+        """Put every part of a cycle behind the watch, for good."""
         trainer, rollout, learner = self._trainer, self._trainer.rollout, self._trainer.learner
-        arena, buffer, answers = rollout.arena, rollout.buffer, rollout.answers
-        act, scripted = learner.act, rollout._answers
-        for part, owner, names in (
-            ("arena", arena, ("play_turn", "start")),
-            ("encode", arena, ("observe",)),
-            ("opponents", rollout, ("_meet",)),
-            ("policy", rollout, ("_draw",)),
-            ("buffer", rollout, ("_finish",)),
-            ("buffer", buffer, ("write_observations", "advance")),
-            ("buffer", learner, ("note",) if learner.note else ()),
-        ):
-            for name in names:
-                setattr(owner, name, watch.part((part, TURN), getattr(owner, name)))
-        # Put where the rollout wants them, which then has nothing left to copy.
-        learner.act = watch.part(("policy", TURN), lambda rows: answers.copy_(act(rows)))
-        if self._graphs:  # which hold every opponent anyway: one piece, and not one start for each
-            scripted = [lambda calls=scripted: [answer() for answer in calls]]
-        rollout._answers = [watch.part(("opponents", TURN), answer) for answer in scripted]
-        rollout.others = [watch.part(("opponents", TURN), play) for play in rollout.others]
-        trainer._play = trainer._play_turns
-        if self._config.algo == "ddpg":
-            trainer._learn = self._updates_behind(watch)
-        else:
-            trainer._learn = watch.part(("update", UPDATE), learner.learn)
 
-    def _updates_behind(self, watch: "_Clock | _Events") -> Callable[[], None]:
-        """DDPG's updates, batches apart from what is learned from them."""
-        learner, sampler = self._trainer.learner, self._trainer.learner.sampler
-        draw, update = watch.part(("buffer", UPDATE), sampler.draw), learner.update
-        sampler.draw = lambda: sampler.batch  # drawn before, under its own name
-        together = self._config.ddp.sync_freq  # only so many updates end where they began: accumulating, then a step
-        learn = watch.part(("update", UPDATE), lambda: [update() for _ in range(together)])
+        def wrap(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+            part, per = PART_OF.get(part, (part, TURN))
+            return watch.part((part, per), function)
 
-        def updates() -> None:
-            for _ in range(learner.updates // together):
-                for _ in range(together):
-                    draw()
-                learn()
-
-        return updates
+        rollout.instrument(wrap)
+        learner.instrument(wrap, rollout.outputs)
+        trainer._play, trainer._learn = trainer._play_turns, learner.learn
 
     def _wait(self) -> None:
         if self._device.type == "cuda":

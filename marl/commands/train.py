@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
 from marl.config import reader
-from marl.config.schema import ALIASES, TrainConfig, read_config
+from marl.config.help import help_text
+from marl.config.train_config import ALIASES, PREFER, TrainConfig, read_config
 from marl.errors import UserError
 from marl.storage import relaunch, run_folder
 
@@ -48,7 +49,7 @@ SAME_SIGNAL = 1.0  # seconds within which a second signal is the first one once 
 def run_words(words: Sequence[str]) -> int:
     """Train as the words of the command line say."""
     if any(word in ("-h", "--help") for word in words):
-        print(HELP + "\n" + reader.help_text(TrainConfig, ALIASES))
+        print(HELP + "\n" + help_text(TrainConfig, ALIASES, PREFER))
         return 0
     try:
         asked, words = _split(words)

@@ -1,18 +1,18 @@
-"""Work on a GPU, recorded once and replayed: a cycle of hundreds of small kernels then costs one launch."""
+"""CUDA graphs: work is recorded once and replayed, so that hundreds of small kernels cost one launch."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
-# Before it is recorded, work must have run: kernels are compiled, optimiser states allocated.
+# Calls before the recording: kernels are compiled, optimizer states allocated.
 WARM_UPS = 3
-DDP_WARM_UPS = 11  # backwards that DDP must have seen
+DDP_WARM_UPS = 11  # backward passes that DDP needs before a recording
 
 
 @contextmanager
-def beside_default(device: torch.device) -> Iterator[None]:
-    """On a GPU, a stream of its own: what is tied to the default one for good, like DDP's hooks, can't be recorded."""
+def side_stream(device: torch.device) -> Iterator[None]:
+    """On a GPU, a stream of its own: work that is tied to the default stream, like DDP's hooks, can't be recorded."""
     if device.type != "cuda":
         yield
         return
@@ -24,7 +24,7 @@ def beside_default(device: torch.device) -> Iterator[None]:
 
 
 class Captured:
-    """A function without arguments whose work can be replayed: as it is at first, as a graph from then on."""
+    """A function without arguments: called as it is at first, recorded as a CUDA graph and replayed from then on."""
 
     def __init__(
         self, function: Callable[[], None], device: torch.device, enabled: bool, warm_ups: int = WARM_UPS
@@ -41,7 +41,7 @@ class Captured:
             self._function()
         elif self._calls < self._warm_ups:
             self._calls += 1
-            with beside_default(self._device):  # as recording will
+            with side_stream(self._device):  # as the recording will
                 self._function()
         else:
             graph = torch.cuda.CUDAGraph()

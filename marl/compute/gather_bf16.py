@@ -1,28 +1,28 @@
-"""Rows of an encoder's bytes gathered and turned into bf16 in one pass, on a GPU.
+"""Gather rows of bytes and convert them to bf16 in one pass, on a GPU.
 
-torch does it in two, and its conversion from bytes is several times slower than memory allows: it was a quarter of
-PPO's time.
+torch needs two passes, and its conversion from bytes is several times slower than the memory allows: it was a quarter
+of PPO's time.
 """
 
 import torch
 from numba import int8, int32, int64, uint8
 from numba.cuda import libdevice
 
-from arena.backends.cuda import launch
+from arena.backends.loops import launch
 from arena.backends.numba_cuda import cuda, cuda_kernel
 
 BYTES = 8  # of a word
-HALF = 4
+HALF = 4  # bytes that become one 64-bit word of bf16
 
 
 @cuda_kernel
-def narrow_kernel(words, here, signed, out):
+def gather_kernel(words, idx, signed, out):
     i = cuda.grid(1)
     per_row = words.shape[1]
-    if i < here.shape[0] * per_row:
+    if i < idx.shape[0] * per_row:
         row = i // per_row
         at = i % per_row
-        word = words[here[row], at]
+        word = words[idx[row], at]
         for part in range(2):
             packed = int64(0)
             for k in range(HALF):
@@ -33,10 +33,10 @@ def narrow_kernel(words, here, signed, out):
             out[row, 2 * at + part] = packed
 
 
-def narrow(words: torch.Tensor, here: torch.Tensor, signed: bool) -> torch.Tensor:
-    """bf16 [M, bytes of a row] from words [N, bytes / 8] int64, of the rows that `here` [M] names."""
-    rows, width = len(here), words.shape[1] * BYTES
+def gather_bf16(words: torch.Tensor, idx: torch.Tensor, signed: bool) -> torch.Tensor:
+    """bf16 [M, W] from the rows idx [M] of words [N, W / 8] int64, which hold signed or unsigned bytes."""
+    rows, width = len(idx), words.shape[1] * BYTES
     out = torch.empty(rows, width, dtype=torch.bfloat16, device=words.device)
-    arguments = (words, here, signed, out.view(torch.int64))
-    launch(narrow_kernel, rows * words.shape[1], words.device, *arguments)
+    arguments = (words, idx, signed, out.view(torch.int64))
+    launch(gather_kernel, rows * words.shape[1], words.device, *arguments)
     return out

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from arena.batch import encoder_named
-from marl.config.schema import TrainConfig
+from arena.encoders import encoder_named
+from marl.config.train_config import TrainConfig
 
 TRIALS = 12
 CLEARLY = 1.5  # a smaller gain is not worth different rounding from one start to the next

@@ -1,15 +1,15 @@
-"""Work that runs beside the rest: on a stream of its own on a GPU, in a thread of its own on a CPU."""
+"""Work that overlaps with the caller's: on a stream of its own on a GPU, in a thread of its own on a CPU."""
 
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import torch
 
 
-class Branch:
-    """Does one piece of work after the other, beside the caller. Not enabled, everything is done in its place.
+class Overlap:
+    """Runs pieces of work one after the other, beside the caller. If it is not enabled, in the caller's place.
 
     Until a piece is done keep alive every tensor that it shares with the caller.
     """
@@ -18,15 +18,17 @@ class Branch:
         on_gpu = device.type == "cuda"
         self._device = device
         self._stream = torch.cuda.Stream(device) if enabled and on_gpu else None
-        self._worker = ThreadPoolExecutor(1, "branch") if enabled and not on_gpu and _halve_threads() else None
+        self._worker = ThreadPoolExecutor(1, "overlap") if enabled and not on_gpu and _halve_threads() else None
+        if self._worker is not None:
+            weakref.finalize(self, _restore_threads)
 
     @property
-    def halves(self) -> bool:
-        """Whether work on a CPU is done in two halves at once."""
+    def splits(self) -> bool:
+        """Whether work on a CPU is split into two halves that run at once."""
         return self._worker is not None
 
     def run(self, work: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-        """Begin with a piece of work, on what the caller has asked for so far; the answer waits for its result."""
+        """Begin a piece of work, after all that the caller has asked the device for; the returned call waits for it."""
         if self._worker is not None:
             return self._worker.submit(work, *arguments).result
         if self._stream is None:
@@ -43,23 +45,37 @@ class Branch:
 
         return wait
 
-    def in_halves(self, work: Callable[[torch.Tensor], torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
-        """work(rows), where each row is for itself: half of them here, half in the thread if there is one."""
+    def split_batch(self, work: Callable[[torch.Tensor], torch.Tensor], batch: torch.Tensor) -> torch.Tensor:
+        """work(batch), for work that treats each row alone: half of the rows in the thread, if there is one."""
         if self._worker is None:
-            return work(rows)
-        half = len(rows) // 2
-        second = self.run(work, rows[half:])
-        return torch.cat((work(rows[:half]), second()))
+            return work(batch)
+        half = len(batch) // 2
+        second = self.run(work, batch[half:])
+        return torch.cat((work(batch[:half]), second()))
 
 
-@cache
+_users = 0  # overlaps with a thread
+_threads = 0  # of torch, before they were halved
+
+
 def _halve_threads() -> bool:
-    """Give each side half of torch's threads, once; whether there are two halves.
+    """Give each side half of torch's threads while any overlap lives; whether there are two halves.
 
     Two halves are faster than all threads on one small matrix product after the other, and much faster when something
     else runs on the machine: threads of one product wait for the slowest of them.
     """
-    threads = torch.get_num_threads()
-    if threads > 1:
-        torch.set_num_threads(threads // 2)
-    return threads > 1
+    global _users, _threads
+    if _users == 0:
+        _threads = torch.get_num_threads()
+    if _threads < 2:
+        return False
+    _users += 1
+    torch.set_num_threads(_threads // 2)
+    return True
+
+
+def _restore_threads() -> None:
+    global _users
+    _users -= 1
+    if _users == 0:
+        torch.set_num_threads(_threads)

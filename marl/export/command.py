@@ -55,11 +55,11 @@ def run(args: argparse.Namespace) -> int:
 
         _write(args.onnx, onnx_model(layers, encoder))
     if args.safetensors:
-        from marl.networks.policy import about
+        from marl.networks.policy import describe_actor
         from marl.storage import snapshot
 
         with _writing(args.safetensors):
-            snapshot.write(args.safetensors, player.actor.state_dict(), about(encoder, player.actor.shape))
+            snapshot.write(args.safetensors, player.actor.state_dict(), describe_actor(encoder, player.actor.spec))
     if args.html:
         from marl.export.play_page import play_page
 

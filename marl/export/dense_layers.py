@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from marl.errors import UserError
-from marl.networks.networks import MOVES
 from marl.networks.policy import PolicyPlayer
+from marl.networks.spec import ACTIONS
 
 _BODY = re.compile(r"first\.(weight|bias)|tail\.layers\.\d+\.(weight|bias)|tail\.head\.(weight|bias)")
 _TRIALS = 64
@@ -41,7 +41,7 @@ def dense_layers(player: PolicyPlayer) -> list[DenseLayer]:
         weight = weights[f"{name}.weight"]
         weight = weight * scale if name == "first" else weight
         layers.append(DenseLayer(np.ascontiguousarray(weight.numpy()), weights[f"{name}.bias"].numpy()))
-    if len(layers[-1].bias) not in (MOVES, MOVES + 1):
+    if len(layers[-1].bias) not in (ACTIONS, ACTIONS + 1):
         raise _refused(player, f"it gives {len(layers[-1].bias)} numbers")
     _check(player, layers)
     return layers

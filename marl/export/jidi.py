@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from arena.encoders.observe import Encoder
+from arena.encoders import Encoder
 from arena.rules import RULES_VERSION
 from marl.export.dense_layers import DenseLayer, packed, widths
-from marl.networks.networks import MOVES
+from marl.networks.spec import ACTIONS
 
 TEMPLATE = Path(__file__).with_name("submission_template.py")
 _MARK = "# --- the trained policy: "
@@ -16,7 +16,7 @@ _LINE = 116  # characters of base64 per line, a multiple of four
 
 def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str) -> str:
     """The text of a submission.py that plays like the policy."""
-    layers = [*layers[:-1], DenseLayer(layers[-1].weight[:MOVES], layers[-1].bias[:MOVES])]  # without the value
+    layers = [*layers[:-1], DenseLayer(layers[-1].weight[:ACTIONS], layers[-1].bias[:ACTIONS])]  # without the value
     code, mark, rest = TEMPLATE.read_text().partition(_MARK)
     assert mark, f"{TEMPLATE} has no line that starts with {_MARK!r}"
     sizes = widths(layers)

@@ -7,12 +7,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from arena.encoders.observe import Encoder
-from arena.encoders.orientation import BACK
+from arena.encoders import Encoder
+from arena.encoders.orientation import BOARD_ACTIONS
 from arena.rules import RULES_VERSION
 from marl.export.dense_layers import DenseLayer, widths
-from marl.networks.networks import MOVES
-from marl.networks.policy import DIRECTION_AT
+from marl.networks.spec import ACTIONS
 
 # Old versions on purpose: these operators have not changed since, and old runtimes can read them.
 OPSET, IR_VERSION = 13, 8
@@ -40,11 +39,11 @@ def onnx_model(layers: Sequence[DenseLayer], encoder: Encoder) -> bytes:
         if i < len(layers) - 1:
             nodes.append(helper.make_node("Relu", [hidden], [f"relu{i}"]))
             hidden = f"relu{i}"
-    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", MOVES])]
-    if sizes[-1] == MOVES:
+    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", ACTIONS])]
+    if sizes[-1] == ACTIONS:
         nodes.append(helper.make_node("Identity", [hidden], ["logits"]))
     else:
-        constants.append(numpy_helper.from_array(np.array([MOVES, 1]), "parts"))
+        constants.append(numpy_helper.from_array(np.array([ACTIONS, 1]), "parts"))
         nodes.append(helper.make_node("Split", [hidden, "parts"], ["logits", "value"], axis=1))
         outputs.append(helper.make_tensor_value_info("value", TensorProto.FLOAT, ["N", 1]))
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(encoder.dtype))
@@ -57,11 +56,11 @@ def onnx_model(layers: Sequence[DenseLayer], encoder: Encoder) -> bytes:
         "body": sizes[1:-1],
         "rules": RULES_VERSION,
         "moves": ["up", "down", "left", "right"],
-        "direction_at": DIRECTION_AT[encoder.name],
-        "frame_at": encoder.frame_at,
+        "direction_at": encoder.direction_at,
+        "frame_at": encoder.orientation_at,
     }
-    if encoder.frame_at is not None:
-        about["back"] = BACK.tolist()
+    if encoder.orientation_at is not None:
+        about["back"] = BOARD_ACTIONS.tolist()
     helper.set_model_props(model, {name: json.dumps(value) for name, value in about.items()})
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString()

@@ -6,7 +6,7 @@ The page contains the rules (arena/render/rules.js), the encoders and layers (po
 from collections.abc import Sequence
 from pathlib import Path
 
-from arena.encoders.observe import Encoder
+from arena.encoders import Encoder
 from arena.render import page
 from marl.export.dense_layers import DenseLayer, packed, widths
 
@@ -19,7 +19,7 @@ def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str, seed: i
     """The text of a page that plays the policy of these layers, starting with match 0 of the seed."""
     policy = {
         "encoder": encoder.name,
-        "orientationAt": encoder.frame_at,
+        "orientationAt": encoder.orientation_at,
         "widths": widths(layers),
         "weights": packed(layers),
     }

@@ -1,17 +1,15 @@
-"""DDPG for discrete moves: a softmax actor, a critic over observation and moves, and slow copies of both as targets.
+"""DDPG for discrete actions: a softmax actor, a critic of observations and actions, and slow copies of both as targets.
 
 M = turns in a batch, 3 = the team's snakes. One update:
 
-    target  = n-step return + discount * target critic(next observation, target actor's shares)
-    critic <- (critic(observation, move) - target)^2
-    actor  <- - critic(observation, actor's shares) - entropy
+    target  = n-step return + discount * Q_target(next obs, target actor's probs)
+    critic <- (Q(obs, action) - target)^2
+    actor  <- - Q(obs, actor's probs) - entropy
     targets <- a little of actor and critic
-
-Nothing here waits for the device, so a whole update can be one CUDA graph.
 """
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -19,34 +17,38 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
+from arena.encoders import encoder_named
 from arena.rules import TEAM
-from marl.compute.overlap import Branch
+from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
-from marl.config.schema import DdpgConfig, NetworkConfig
+from marl.config.learner_configs import DdpgConfig
+from marl.config.network_config import NetworkConfig
+from marl.config.train_config import TrainConfig
+from marl.learners.learner import Learner
 from marl.learners.replay_buffer import Batch, ReplayBuffer
-from marl.networks.networks import MOVES, Critics, actor_of, lowest, value_of
-from marl.networks.policy import BARRED, legal, shape_of
+from marl.networks.actors import make_actor
+from marl.networks.critics import Critics, expected_q, min_over_critics
+from marl.networks.policy import MASKED_LOGIT, mask_reversal
+from marl.networks.spec import ACTIONS, spec_from_config
 from marl.ranks.distributed import Ranks, Solo
-from marl.rollout.rollout import Rollout
+from marl.rollout.rollout import Wrap
 
-ALIGNED = 8
+ALIGNED = 8  # turns: matrix units like multiples of eight rows
 
 
-def turns_of(batch_size: int) -> int:
-    """Turns that a batch of so many snake transitions takes: whole ones, in eights, as matrix units like it."""
+def batch_turns_of(batch_size: int) -> int:
+    """Whole turns of three snakes for a batch of this many snake transitions, in eights."""
     return ALIGNED * -(-batch_size // (ALIGNED * TEAM))
 
 
-class Ddpg:
-    """Actor, critics, their targets and optimisers."""
+class Ddpg(Learner):
+    """Actor, critics, their targets and optimizers."""
 
     LOGGED = (
         "losses/critic", "losses/actor", "losses/entropy", "losses/value", "losses/actor_grad", "losses/critic_grad",
         "losses/skipped",
     )  # fmt: skip
-    SHOWN: ClassVar = {"critic": "losses/critic", "actor": "losses/actor"}  # label -> what is logged
-    answers = MOVES
-    note = None  # of a turn nothing more is kept than what every buffer keeps
+    SHOWN: ClassVar = {"critic": "losses/critic", "actor": "losses/actor"}
 
     def __init__(
         self,
@@ -57,217 +59,218 @@ class Ddpg:
         precision: Precision,
         sync_freq: int = 1,
         seed: int = 1,
-        masked: bool = True,
+        masks_reversal: bool = True,
+        fused: bool = True,
     ) -> None:
-        self.config, self.buffer, self.encoder, self._masked = config, buffer, buffer.encoder, masked
-        self._group, self._precision, self._sync_freq = group, precision, sync_freq
-        device = buffer.device
-        torch.manual_seed(seed)  # first weights only: everything else that is random is drawn by number
-        self.shape = shape_of(network, MOVES)
-        critics = Critics(1 + config.twin, self.encoder, self.shape, config.critic_form, config.critic == "team")
-        self.raw_actor, self.raw_critics = actor_of(self.encoder, self.shape).to(device), critics.to(device)
-        self.actor, self.critics = group.wrap(self.raw_actor), group.wrap(self.raw_critics)
-        # Copies of what all ranks agree on after wrapping.
+        super().__init__(buffer, group, precision, sync_freq)
+        self.config, self._masks_reversal, device = config, masks_reversal, buffer.device
+        torch.manual_seed(seed)  # initial weights only: everything else that is random is drawn by number
+        self.spec = spec_from_config(network, ACTIONS)
+        critics = Critics(1 + config.twin, self.encoder, self.spec, config.critic_form, config.critic == "team")
+        self.actor, self.critics = make_actor(self.encoder, self.spec).to(device), critics.to(device)
+        self.ddp_actor, self.ddp_critics = group.wrap(self.actor), group.wrap(self.critics)
+        # Copied after wrapping, which gives all ranks the same weights.
         self.target_actor, self.target_critics = (
-            copy.deepcopy(net).requires_grad_(False) for net in (self.raw_actor, self.raw_critics)
+            copy.deepcopy(net).requires_grad_(False) for net in (self.actor, self.critics)
         )
-        self.actor_optimizer = precision.optimizer(self.raw_actor.parameters(), config.a_lr)
-        self.critic_optimizer = precision.optimizer(self.raw_critics.parameters(), config.c_lr)
-        self.sampler = buffer.sampler(turns_of(config.batch_size), config.n_step, config.gamma)
-        self.turns, self.updates, self.rows = config.turns, config.updates, turns_of(config.batch_size)
-        self.sums = torch.zeros(1 + len(self.LOGGED), device=device)  # batches of this rank, and sums over them
-        self._in_a_row = torch.zeros((), device=device)  # steps that were skipped, up to now
-        self._online = [*self.raw_actor.parameters(), *self.raw_critics.parameters()]
+        self.actor_optimizer = precision.optimizer(self.actor.parameters(), config.a_lr)
+        self.critic_optimizer = precision.optimizer(self.critics.parameters(), config.c_lr)
+        self.batch_turns = batch_turns_of(config.batch_size)
+        self.sampler = buffer.sampler(self.batch_turns, config.n_step, config.gamma, fused)
+        self.turns, self.updates = config.turns, config.updates
+        self.warmup_turns = max(config.warmup_turns, config.n_step + 1)
+        self._online = [*self.actor.parameters(), *self.critics.parameters()]
         self._targets = [*self.target_actor.parameters(), *self.target_critics.parameters()]
-        self._micro = 0
-        # Not under DDP, whose exchanges must come in the same order on all ranks; and a joined critic is read by the
-        # actor's part while its own changes it.
-        self._beside = Branch(device, group.world == 1 and group.backend is None and config.critic_form == "heads")
+        self._accumulated = 0  # batches since the last step
+        # Not under DDP, whose collectives must come in the same order on all ranks; and not with a joined critic, which
+        # the actor's part reads while its own part changes it.
+        alone = group.world == 1 and group.backend is None
+        self._overlap = Overlap(device, alone and config.critic_form == "heads")
 
-    def attach(self, rollout: Rollout) -> None:
-        """Any matches will do: nothing is remembered of them but what the buffer holds."""
+    @classmethod
+    def from_config(
+        cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, key: int
+    ) -> "Ddpg":
+        """The learner of a configuration, with a buffer for this many teams. key: of the draws of batches."""
+        encoder = encoder_named(config.network.encoder)
+        buffer = ReplayBuffer.sized(config.ddpg.buffer_size, teams, encoder, group.device, key)
+        rest = (group, precision, config.ddp.sync_freq, config.seed, config.mask_reversal, config.fused)
+        return cls(config.ddpg, config.network, buffer, *rest)
 
-    def act(self, rows: torch.Tensor) -> torch.Tensor:
-        """Logits of the moves for what snakes see."""
-        return self._beside.in_halves(self._act, rows)
-
-    def _act(self, rows: torch.Tensor) -> torch.Tensor:
-        return self._precision.step_of(self.raw_actor, rows, None, None)[0]
+    def act(self, obs: torch.Tensor) -> torch.Tensor:
+        """Logits of the local actions."""
+        return self._overlap.split_batch(lambda half: self._precision.act(self.actor, half, None, None)[0], obs)
 
     def learn(self) -> None:
-        """One round of updates."""
         for _ in range(self.updates):
             self.update()
 
     def update(self) -> None:
-        """Learn from one batch; with sync_freq, step and exchange gradients at every so many."""
-        self._micro = (self._micro + 1) % self._sync_freq
+        """Learn from one batch; with sync_freq, exchange gradients and step after every sync_freq batches."""
+        self._accumulated = (self._accumulated + 1) % self._sync_freq
         batch = self.sampler.draw()
-        if self._micro == 0:
+        if self._accumulated == 0:
             self._learn(batch, step=True)
             with torch.no_grad():
                 torch._foreach_lerp_(self._targets, self._online, self.config.tau)
         else:
-            with self._group.no_sync(self.actor, self.critics):
+            with self._group.no_sync(self.ddp_actor, self.ddp_critics):
                 self._learn(batch, step=False)
 
     def _learn(self, batch: Batch, step: bool) -> None:
-        """Gradients of both networks from a batch, and a step along them. The actors work beside the critics."""
-        precision, moves, beside = self._precision, batch.moves, self._beside
-        rows, next_rows = precision.narrow(batch.observations), precision.narrow(batch.next_observations)
-        next_shares = beside.run(self._next_shares, next_rows)
-        logits = beside.run(self._logits, rows)
-        with precision.cast():
-            values = self.critics(rows, moves)
-        values = values.float()
-        actor_part = beside.run(self._learn_actor, logits, values, rows, step)
-        target = self._target(batch, next_rows, next_shares())
-        first, *more = (F.mse_loss(each, target) for each in value_of(values, moves))
-        critic_loss = sum(more, first)
+        """Gradients of both networks from a batch, and a step along them. Actors overlap with critics."""
+        precision, overlap, actions = self._precision, self._overlap, batch.rows.actions
+        obs, next_obs = precision.to_float(batch.obs), precision.to_float(batch.next_obs)
+        next_probs = overlap.run(self._next_probs, next_obs)
+        logits = overlap.run(self._logits, obs)
+        with precision.autocast():
+            q_values = self.ddp_critics(obs, actions)
+        q_values = q_values.float()
+        actor_part = overlap.run(self._learn_actor, logits, q_values, obs, step)
+        critic_loss = self._critic_loss(q_values, actions, self._target(batch, next_obs, next_probs()))
         critic_norm = self._descend(self.critic_optimizer, critic_loss, step)
         actor_loss, entropy, value, actor_norm = actor_part()
-        both = actor_norm + critic_norm
-        skipped = (both - both).ne(0).float()  # 1 if one of them is not finite
-        if step:
-            self._in_a_row.add_(1).mul_(skipped)
-        logged = (torch.ones_like(skipped), critic_loss, actor_loss, entropy, value, actor_norm, critic_norm, skipped)
-        self.sums += torch.stack([number.detach() for number in logged]).nan_to_num(0.0, 0.0, 0.0)
+        stats = (critic_loss, actor_loss, entropy, value, actor_norm, critic_norm)
+        self._add_stats(torch.stack([each.detach() for each in stats]), actor_norm + critic_norm, step)
+
+    # --- the losses
+
+    @torch.no_grad()
+    def _next_probs(self, next_obs: torch.Tensor) -> torch.Tensor:
+        with self._precision.autocast():
+            logits = self.target_actor(next_obs)
+        return self._masked(logits, next_obs).softmax(-1)
+
+    @torch.no_grad()
+    def _target(self, batch: Batch, next_obs: torch.Tensor, next_probs: torch.Tensor) -> torch.Tensor:
+        """n-step return + discount * Q_target, of twin critics the lower one."""
+        with self._precision.autocast():
+            q_values = self.target_critics(next_obs, next_probs)
+        next_value = min_over_critics(expected_q(q_values.float(), next_probs))
+        return batch.rows.returns + batch.rows.discounts[:, None] * next_value
+
+    def _critic_loss(self, q_values: torch.Tensor, actions: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Mean squared TD error, summed over twin critics."""
+        first, *more = (F.mse_loss(each, target) for each in expected_q(q_values, actions))
+        return sum(more, first)
+
+    def _actor_loss(
+        self, probs: torch.Tensor, log_probs: torch.Tensor, q_values: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Loss, entropy and value of the actor's probabilities; gradients reach the actor alone."""
+        value = min_over_critics(expected_q(q_values, probs)).mean()
+        entropy = -(probs * log_probs).sum(-1).mean()
+        loss = -value - self.config.entropy * entropy
+        if self.config.uniform_kl:
+            legal = log_probs > MASKED_LOGIT / 2
+            loss = loss - self.config.uniform_kl * (log_probs * legal).sum() / legal.sum()
+        return loss, entropy, value
+
+    def _learn_actor(
+        self, logits: Callable[[], torch.Tensor], q_values: torch.Tensor, obs: torch.Tensor, step: bool
+    ) -> tuple[torch.Tensor, ...]:
+        """Loss, entropy, value and the norm of the gradients."""
+        log_probs = self._masked(logits(), obs).log_softmax(-1)
+        probs = log_probs.exp()
+        loss, entropy, value = self._actor_loss(probs, log_probs, self._q_for_actor(q_values, obs, probs))
+        return loss, entropy, value, self._descend(self.actor_optimizer, loss, step)
+
+    def _q_for_actor(self, q_values: torch.Tensor, obs: torch.Tensor, probs: torch.Tensor) -> torch.Tensor:
+        """Q-values through which gradients reach the actor and nothing else.
+
+        Heads have given the value of each action already. A joined critic is called again with the actor's
+        probabilities: unwrapped, since ranks must not exchange its gradients here, and frozen.
+        """
+        if self.config.critic_form == "heads":
+            return q_values.detach()
+        self.critics.requires_grad_(False)
+        with self._precision.autocast():
+            q_values = self.critics(obs, probs).float()
+        self.critics.requires_grad_(True)
+        return q_values
+
+    def _logits(self, obs: torch.Tensor) -> torch.Tensor:
+        with self._precision.autocast():
+            return self.ddp_actor(obs)
+
+    def _masked(self, logits: torch.Tensor, obs: torch.Tensor) -> torch.Tensor:
+        return mask_reversal(logits, obs, self.encoder) if self._masks_reversal else logits.float()
 
     def _descend(self, optimizer: Optimizer, loss: torch.Tensor, step: bool) -> torch.Tensor:
-        """Add the loss's gradients, and if asked step; the norm of the gradients, 0 without a step.
+        """Accumulate the loss's gradients, and step if asked; the norm of the gradients, 0 without a step.
 
-        Times sync_freq, so that the mean over all batches is the mean norm of a step.
+        The norm is multiplied by sync_freq, so that its mean over all batches is the mean norm of a step.
         """
         self._precision.backward(optimizer, loss if self._sync_freq == 1 else loss / self._sync_freq)
         if not step:
             return torch.zeros_like(loss)
-        return self._precision.step(optimizer, self.config.max_grad_norm) * self._sync_freq
+        return self._precision.optimizer_step(optimizer, self.config.max_grad_norm) * self._sync_freq
 
-    @torch.no_grad()
-    def _next_shares(self, next_rows: torch.Tensor) -> torch.Tensor:
-        with self._precision.cast():
-            logits = self.target_actor(next_rows)
-        return self._legal(logits, next_rows).softmax(-1)
-
-    @torch.no_grad()
-    def _target(self, batch: Batch, next_rows: torch.Tensor, next_shares: torch.Tensor) -> torch.Tensor:
-        with self._precision.cast():
-            values = self.target_critics(next_rows, next_shares)
-        value = lowest(value_of(values.float(), next_shares))
-        return batch.returns + batch.discounts[:, None] * value
-
-    def _legal(self, logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        return legal(logits, rows, self.encoder) if self._masked else logits.float()
-
-    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
-        with self._precision.cast():
-            return self.actor(rows)
-
-    def _learn_actor(
-        self, logits: Callable[[], torch.Tensor], values: torch.Tensor, rows: torch.Tensor, step: bool
-    ) -> tuple[torch.Tensor, ...]:
-        """Loss, entropy, value and norm of the gradients."""
-        log_shares = self._legal(logits(), rows).log_softmax(-1)
-        shares = log_shares.exp()
-        value = lowest(value_of(self._values_for_actor(values, rows, shares), shares)).mean()
-        entropy = -(shares * log_shares).sum(-1).mean()
-        loss = -value - self.config.entropy * entropy
-        if self.config.even:
-            allowed = log_shares > BARRED / 2
-            loss = loss - self.config.even * (log_shares * allowed).sum() / allowed.sum()
-        return loss, entropy, value, self._descend(self.actor_optimizer, loss, step)
-
-    def _values_for_actor(self, values: torch.Tensor, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-        """The critics' answer to the actor's shares, through which gradients reach the actor and nothing else.
-
-        Heads have said already what each move is worth. A joined critic must be asked again: unwrapped, since ranks
-        must not exchange its gradients here, and frozen.
-        """
-        if self.config.critic_form == "heads":
-            return values.detach()
-        self.raw_critics.requires_grad_(False)
-        with self._precision.cast():
-            values = self.raw_critics(rows, shares).float()
-        self.raw_critics.requires_grad_(True)
-        return values
+    # --- what the trainer asks
 
     def epsilon(self, episodes: int) -> float:
-        """Share of random moves after so many episodes."""
         config = self.config
         return max(config.epsilon_min, config.epsilon * config.epsilon_speed**episodes)
 
-    @property
-    def warmup_turns(self) -> int:
-        """Turns before the first update."""
-        return max(self.config.warmup_turns, self.config.n_step + 1)
-
-    def follow(self, lr_factor: float, share_done: float) -> None:
-        """Learning rates at this point of the run."""
+    def anneal(self, lr_factor: float, share_done: float) -> None:
         factor = lr_factor * (1 - (1 - self.config.lr_end) * share_done)
-        for optimizer, rate in ((self.actor_optimizer, self.config.a_lr), (self.critic_optimizer, self.config.c_lr)):
-            self._precision.set_lr(optimizer, rate * factor)
+        for optimizer, lr in ((self.actor_optimizer, self.config.a_lr), (self.critic_optimizer, self.config.c_lr)):
+            self._precision.set_lr(optimizer, lr * factor)
 
-    def logged(self) -> torch.Tensor:
-        """Batches, sums of LOGGED over them since the last call, and the steps just skipped in a row; on the device."""
-        sums = torch.cat((self.sums, self._in_a_row[None]))
-        self.sums.zero_()
-        return sums
+    def instrument(self, wrap: Wrap, outputs: torch.Tensor) -> None:
+        """Batches are measured apart from what is learned from them."""
+        super().instrument(wrap, outputs)
+        sampler, draw, update = self.sampler, self.sampler.draw, self.update
+        sampler.draw = lambda: sampler.batch  # drawn before, as a part of its own
+        draw = wrap("batches", draw)
+        # Only sync_freq updates end where they began: accumulating, then a step.
+        learn = wrap("update", lambda: [update() for _ in range(self._sync_freq)])
+
+        def updates() -> None:
+            for _ in range(self.updates // self._sync_freq):
+                for _ in range(self._sync_freq):
+                    draw()
+                learn()
+
+        self.learn = updates
 
     def last_batch(self) -> dict[str, torch.Tensor]:
-        """What the last update was made of."""
-        return vars(self.sampler.batch)
+        batch = self.sampler.batch
+        return {**batch.rows._asdict(), "obs": batch.obs, "next_obs": batch.next_obs}
 
-    def rates(self) -> str:
-        """Learning rates as configured."""
+    def lr_text(self) -> str:
         return f"{self.config.a_lr:g}, {self.config.c_lr:g}"
 
-    def lower_rates(self) -> str:
-        """Flags that make the next attempt more careful."""
+    def lower_lr_flags(self) -> str:
         return f"--a_lr {self.config.a_lr / 3:.1g} --c_lr {self.config.c_lr / 3:.1g}"
 
     def networks(self) -> dict[str, nn.Module]:
-        """All that has weights, by name."""
         return {
-            "actor": self.raw_actor,
-            "critic": self.raw_critics,
+            "actor": self.actor,
+            "critic": self.critics,
             "target_actor": self.target_actor,
             "target_critic": self.target_critics,
         }
 
-    def named_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
-        for name, net in self.networks().items():
-            yield from ((f"{name}.{key}", tensor) for key, tensor in net.state_dict().items())
-
-    def load_weights(self, weights: dict[str, torch.Tensor]) -> None:
-        """Take over the weights of a checkpoint."""
-        for name, net in self.networks().items():
-            own = {
-                key.removeprefix(f"{name}."): tensor for key, tensor in weights.items() if key.startswith(f"{name}.")
-            }
-            net.load_state_dict(own)
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything beside the weights that an update depends on; the same on all ranks."""
         return {
             "actor_optimizer": self._precision.state_dict(self.actor_optimizer),
             "critic_optimizer": self._precision.state_dict(self.critic_optimizer),
-            "in_a_row": self._in_a_row,
+            "in_a_row": self._skipped_in_a_row,
             "batches": self.buffer.counts[1:],  # they are drawn by number: none is drawn twice
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._precision.load_state_dict(self.actor_optimizer, state["actor_optimizer"])
         self._precision.load_state_dict(self.critic_optimizer, state["critic_optimizer"])
-        self._in_a_row.copy_(state["in_a_row"])
+        self._skipped_in_a_row.copy_(state["in_a_row"])
         self.buffer.counts[1:] = state["batches"]
 
     @property
-    def bytes(self) -> int:
-        """Of what rank_state holds."""
+    def rank_state_bytes(self) -> int:
         return self.buffer.bytes
 
     def rank_state(self) -> dict[str, Any]:
-        """What this rank alone knows, beside its matches."""
         return {"buffer": self.buffer.state_dict(), "sums": self.sums}
 
     def load_rank_state(self, state: dict[str, Any]) -> None:

@@ -1,311 +1,287 @@
-"""PPO: the policy that just played is improved by what it played, a little at a time; with or without a memory.
+"""PPO: the policy that just played is improved by what it played, a little at a time.
 
-M = rows (turns of a team) in a batch, 3 = its snakes. One round of updates, after T turns:
+M = rows (turns of a team) in a minibatch, 3 = its snakes. One round of updates, after T turns:
 
-    advantages <- rewards and the values that the network gave when it played, looked at from the end
-    in shuffled batches, `epochs` times over all that was played:
-        answer = network(observation)              four logits and a value
-        network <- gradient of PPO's loss by the answer (ppo_loops.gradient)
+    advantages <- rewards and values, from the last turn back (returns.py)
+    in shuffled minibatches, `epochs` times over all that was played:
+        outputs = network(obs)                     four logits and a value
+        network <- gradient of the loss (ppo_loss.py)
 
-Nothing here waits for a GPU, so a whole round can be one CUDA graph: where the policy has moved too far, the steps that
-are left of the round are made and change nothing.
+Nothing here waits for a GPU, so a whole round can be one CUDA graph: once the policy has moved too far (target_kl), the
+remaining steps of the round are computed and change nothing.
 """
 
-from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import nn
 
+from arena.encoders import encoder_named
 from arena.rules import TEAM
-from marl.compute.overlap import Branch
+from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
-from marl.config.schema import NetworkConfig, PpoConfig
+from marl.config.learner_configs import PpoConfig
+from marl.config.network_config import NetworkConfig
+from marl.config.train_config import TrainConfig
 from marl.errors import UserError
-from marl.learners.rollout_buffer import Trajectories
-from marl.networks.networks import MOVES, actor_of
-from marl.networks.policy import shape_of
+from marl.learners.learner import Learner
+from marl.learners.ppo_kernels import KL, STATS, Coefs, Minibatch, loss_gradients, record_steps
+from marl.learners.ppo_loss import PpoBatch, ppo_loss
+from marl.learners.rollout_buffer import RolloutBuffer
+from marl.networks.actors import make_actor
+from marl.networks.spec import ACTIONS, spec_from_config
 from marl.ranks.distributed import Ranks, Solo
-from marl.rollout import device_loops
-from marl.rollout.ppo_loops import CLIPPED, KL
 from marl.rollout.rollout import Rollout
 
-NUMBERS = CLIPPED + 1
-ANSWERS = MOVES + 1  # logits and a value
+OUTPUTS = ACTIONS + 1  # logits and a value
 
 
-class Ppo:
-    """A network that plays and values, and its optimiser."""
+class Minibatches(NamedTuple):
+    """How a round is cut: shuffled items (turns of a team, or whole teams) into equal minibatches."""
+
+    items: int  # in a round
+    turns_per_item: int
+    count: int  # minibatches in an epoch
+
+    @property
+    def each(self) -> int:
+        """Items of a minibatch."""
+        return self.items // self.count
+
+    @classmethod
+    def cut(cls, items: int, turns_per_item: int, batch_size: int, sync_freq: int) -> "Minibatches":
+        """Minibatches of about batch_size snake turns; their number is a multiple of sync_freq."""
+        if sync_freq > items:
+            raise UserError(f"ddp.sync_freq is {sync_freq}; allowed: up to {items}, what a round can be cut into")
+        count = min(items, max(1, round(items * turns_per_item * TEAM / batch_size)))
+        return cls(items, turns_per_item, max(sync_freq, count // sync_freq * sync_freq))
+
+
+class Ppo(Learner):
+    """A network that plays and values, and its optimizer."""
 
     LOGGED = (
         "losses/policy", "losses/value", "losses/entropy", "losses/kl", "losses/clipped", "losses/grad",
         "losses/skipped",
     )  # fmt: skip
-    SHOWN: ClassVar = {"policy": "losses/policy", "value": "losses/value", "kl": "losses/kl"}  # label -> what is logged
-    answers = ANSWERS
+    SHOWN: ClassVar = {"policy": "losses/policy", "value": "losses/value", "kl": "losses/kl"}
+    outputs = OUTPUTS
+    recurrent: ClassVar[bool] = False
 
     def __init__(
         self,
         config: PpoConfig,
         network: NetworkConfig,
-        memory: Trajectories,
+        buffer: RolloutBuffer,
         group: Solo | Ranks,
         precision: Precision,
         sync_freq: int = 1,
         seed: int = 1,
-        recurrent: bool = False,
+        fused: bool = True,
     ) -> None:
-        self.config, self.buffer, self.encoder = config, memory, memory.encoder
-        self._group, self._precision, self._sync_freq, self.recurrent = group, precision, sync_freq, recurrent
-        device = memory.device
-        torch.manual_seed(seed)  # first weights only: everything else that is random is drawn by number
-        self.shape = shape_of(network, ANSWERS, recurrent)
-        self.raw_actor = actor_of(self.encoder, self.shape).to(device)
-        self.actor = group.wrap(self.raw_actor)
-        self.optimizer = precision.optimizer(self.raw_actor.parameters(), config.lr)
-        self.turns = memory.turns
-        items = memory.teams * (1 if recurrent else memory.turns)  # what is dealt out: teams, or turns of teams
-        of_item = TEAM * (memory.turns if recurrent else 1)  # snake turns in it
-        if sync_freq > items:
-            raise UserError(f"ddp.sync_freq is {sync_freq}; allowed: up to {items}, what a round can be cut into")
-        self.batches = min(items, max(1, round(items * of_item / config.batch_size)))
-        self.batches = max(sync_freq, self.batches // sync_freq * sync_freq)
-        self.updates = config.epochs * self.batches
-        self.rows = items // self.batches * of_item // TEAM  # turns of teams in a batch
-        self._estimate = memory.estimator(config.gamma, config.gae_lambda)
-        self._dealer = memory.dealer(items)
-        self._even = config.even or 0.0
-        self.spreads = torch.tensor((config.entropy, self._even), device=device)  # weights of what keeps moves alive
-        self.moments = torch.zeros(2, device=device)  # mean of the advantages, and 1 / their deviation
+        super().__init__(buffer, group, precision, sync_freq)
+        self.config, device = config, buffer.device
+        torch.manual_seed(seed)  # initial weights only: everything else that is random is drawn by number
+        self.spec = spec_from_config(network, OUTPUTS, self.recurrent)
+        self.actor = make_actor(self.encoder, self.spec).to(device)
+        self.ddp_actor = group.wrap(self.actor)
+        self.optimizer = precision.optimizer(self.actor.parameters(), config.lr)
+        self.turns = buffer.turns
+        self.minibatches = Minibatches.cut(*self._items(), config.batch_size, sync_freq)
+        self.updates = config.epochs * self.minibatches.count
+        self.batch_turns = self.minibatches.each * self.minibatches.turns_per_item
+        self._estimate_advantages = buffer.estimator(config.gamma, config.gae_lambda, fused)
+        self._shuffler = buffer.shuffler(self.minibatches.items)
+        uniform_kl = config.uniform_kl or 0.0
+        self.coefs = Coefs(
+            torch.zeros(2, device=device),
+            torch.tensor((config.entropy, uniform_kl), device=device),
+            config.clip,
+            config.value_clip,
+            config.value_weight,
+        )
         self._stopped = torch.zeros((), device=device)  # 1 once the policy has moved too far in this round
-        self._kl = torch.zeros((), device=device)  # how far, added up over the batches since the last step
-        self._in_a_row = torch.zeros((), device=device)  # steps that were skipped, up to now
-        self.sums = torch.zeros(1 + len(self.LOGGED), device=device)  # batches, and sums over them
-        self._memory = self.raw_actor.remember(memory.teams * TEAM, device)  # of the matches that go on
-        self._first_memory = None if self._memory is None else self._memory.clone()  # when the round was begun
-        self._noted = 0  # turns, in Python: a graph holds a whole round
-        # Not under DDP, whose exchanges must come in the same order on all ranks, nor where batches add up: the sum of
-        # more than two depends on their order. And a GPU is full with one part.
-        threads = device.type == "cpu" and group.backend is None and sync_freq == 1 and items // self.batches > 1
-        self._beside = Branch(device, threads)
-        each = items // self.batches
-        shares = [each - each // 2, each // 2] if self._beside.halves else [each]  # of a batch's items
-        self._parts = [_Part(self, share, share / each, of_item // TEAM) for share in shares]
+        self._kl = torch.zeros((), device=device)  # sum over the minibatches since the last step
+        # Not under DDP, whose collectives must come in the same order on all ranks, nor where minibatches accumulate:
+        # the sum of more than two gradients depends on their order. And one part fills a GPU.
+        alone = device.type == "cpu" and group.backend is None
+        self._overlap = Overlap(device, alone and sync_freq == 1 and self.minibatches.each > 1)
+        each = self.minibatches.each
+        sizes = [each - each // 2, each // 2] if self._overlap.splits else [each]
+        self._parts = [_Part(self, size, size / each, fused) for size in sizes]
+
+    @classmethod
+    def from_config(cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, key: int) -> "Ppo":
+        """The learner of a configuration, with a buffer for this many teams. key: of the shuffling."""
+        turns = max(1, round(config.ppo.update_interval / (config.matches * group.world)))
+        buffer = RolloutBuffer(turns, teams, encoder_named(config.network.encoder), group.device, key)
+        rest = (group, precision, config.ddp.sync_freq, config.seed, config.fused)
+        return cls(config.ppo, config.network, buffer, *rest)
+
+    def _items(self) -> tuple[int, int]:
+        """What is shuffled, turns of teams: how many, and the turns in each."""
+        return self.buffer.teams * self.buffer.turns, 1
 
     # --- playing
 
     def attach(self, rollout: Rollout) -> None:
-        """Play in these matches."""
-        self._rollout, memory = rollout, self.buffer
-        turn = (rollout.arena.state, rollout.seats, rollout.frames, rollout.answers, rollout.moves)
-        self._note = device_loops.bind(
-            "note_all", len(rollout.seats), memory.device, *turn, memory.counts, rollout.masked, memory.barred,
-            memory.log_chances, memory.values,
-        )  # fmt: skip
+        self._rollout = rollout
+        turn = (rollout.arena.state, rollout.learning_seats, rollout.board_actions, rollout.masks_reversal)
+        self._record_step = record_steps.bind(len(rollout.seats), self.buffer.device, *turn, self.buffer.policy_rows)
 
-    def act(self, rows: torch.Tensor) -> torch.Tensor:
-        """Answers to what the snakes of all teams see, who from then on remember it."""
-        if self.recurrent and self._noted % self.turns == 0:
-            self._first_memory.copy_(self._memory)
-        if not self.recurrent:
-            return self._beside.in_halves(lambda half: self._step(half)[0], rows)
-        answers, memory = self._step(rows)
-        self._memory.copy_(memory)
-        return answers
+    def act(self, obs: torch.Tensor) -> torch.Tensor:
+        return self._overlap.split_batch(self._forward, obs)
 
-    def _step(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        begins = self._begins().repeat_interleave(TEAM) if self.recurrent else None
-        return self._precision.step_of(self.raw_actor, rows, begins, self._memory)
+    def _forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Outputs without gradients; hidden states stay as they are."""
+        return self._precision.act(self.actor, obs, None, None)[0]
 
-    def _begins(self) -> torch.Tensor:
-        return self._rollout.begins()[self._rollout.slot.long()]
-
-    def note(self) -> None:
-        """Keep what was thought of the moves that are about to be played."""
-        self._note()
-        self._noted += 1
-        if self.recurrent:
-            at = self.buffer.counts[:1] % self.buffer.turns
-            self.buffer.begins.index_copy_(0, at, self._begins()[None])
+    def record_step(self) -> None:
+        """Store log-probability and value of the actions that are about to be played."""
+        self._record_step()
 
     # --- learning
 
     def learn(self) -> None:
-        """One round of updates from what was just played."""
-        memory = self.buffer
-        memory.values[-1] = self._step(self._rollout.look())[0][:, MOVES].float().view(-1, TEAM)
-        self._estimate()
+        buffer = self.buffer
+        buffer.values[-1] = self._forward(self._rollout.observe())[:, ACTIONS].float().view(-1, TEAM)
+        self._estimate_advantages()
         self._measure_advantages()
         self._stopped.zero_()
         for epoch in range(self.config.epochs):
-            order = self._dealer.shuffle()
-            if self._round(order):
-                memory.counts[1:] += self.config.epochs - 1 - epoch  # as if they had been: a GPU makes them
+            order = self._shuffler.shuffle()
+            if self._learn_epoch(order):
+                # Epochs are counted as if all had been made, as they are on a GPU.
+                buffer.counts[1:] += self.config.epochs - 1 - epoch
                 break
 
     def _measure_advantages(self) -> None:
-        """Over all ranks: what is good compared with all that was played, not with one rank's luck."""
+        """Mean and deviation over all ranks, by which advantages are normalised."""
         values = self.buffer.advantages.double()
         sums = torch.stack((values.sum(), values.square().sum(), torch.full_like(values[0, 0, 0], values.numel())))
         total, squares, count = self._group.sum_(sums)
         mean = total / count
-        self.moments[0] = mean
-        self.moments[1] = (squares / count - mean.square()).clamp(min=1e-16).rsqrt()
+        self.coefs.adv_stats[0] = mean
+        self.coefs.adv_stats[1] = (squares / count - mean.square()).clamp(min=1e-16).rsqrt()
 
-    def _round(self, order: torch.Tensor) -> bool:
-        """All batches once; whether the rest of the updates can be spared (a GPU is not asked)."""
-        each = len(order) // self.batches
-        for number in range(self.batches):
+    def _learn_epoch(self, order: torch.Tensor) -> bool:
+        """All minibatches once; whether the rest of the round can be left out (a GPU is not asked)."""
+        each = self.minibatches.each
+        for number in range(self.minibatches.count):
             step = (number + 1) % self._sync_freq == 0
             items = order[number * each : (number + 1) * each]
             if step:
-                self._learn(items, step=True)
+                self._learn_minibatch(items, step=True)
             else:
-                with self._group.no_sync(self.actor):
-                    self._learn(items, step=False)
+                with self._group.no_sync(self.ddp_actor):
+                    self._learn_minibatch(items, step=False)
             if self.config.target_kl and self.buffer.device.type == "cpu" and self._stopped:
                 return True
         return False
 
-    def _learn(self, items: torch.Tensor, step: bool) -> None:
-        """The gradient of one batch, and a step along it."""
+    def _learn_minibatch(self, items: torch.Tensor, step: bool) -> None:
+        """The gradient of one minibatch, and a step along it."""
         first, *rest = self._parts
-        done = [self._beside.run(part.backward, items[first.items :]) for part in rest]
-        first.backward(items[: first.items])
-        for wait in done:
-            wait()
-        numbers = sum((part.weight * part.numbers.mean(0) for part in rest), first.weight * first.numbers.mean(0))
-        norm = torch.zeros_like(self._in_a_row)
-        self._kl += numbers[KL]
+        running = [self._overlap.run(part.backward, items[first.items :]) for part in rest]
+        stats = first.weight * first.backward(items[: first.items])
+        for part, wait in zip(rest, running, strict=True):
+            stats = stats + part.weight * wait()
+        norm = torch.zeros_like(self._skipped_in_a_row)
+        self._kl += stats[KL]
         if step:
             if self.config.target_kl:
                 kl = self._group.mean_(self._kl / self._sync_freq)
                 torch.maximum(self._stopped, (kl > self.config.target_kl).float(), out=self._stopped)
             self._kl.zero_()
-            norm = self._precision.step(self.optimizer, self.config.max_grad_norm, self._stopped) * self._sync_freq
-        skipped = (norm - norm).ne(0).float()  # 1 if it is not finite
-        if step:
-            self._in_a_row.add_(1).mul_(skipped)
-        batch = torch.ones_like(norm)
-        self.sums += torch.cat((batch[None], numbers, torch.stack((norm, skipped)))).nan_to_num(0.0, 0.0, 0.0)
+            norm = self._precision.optimizer_step(self.optimizer, self.config.max_grad_norm, self._stopped)
+            norm = norm * self._sync_freq
+        self._add_stats(torch.cat((stats, norm[None])), norm, step)
 
-    def answers_to(self, items: torch.Tensor, here: torch.Tensor) -> torch.Tensor:
-        """The network's answers to items of a batch; `here` gets the rows of the memory that they are."""
-        memory, turns = self.buffer, self.turns
-        if not self.recurrent:
-            here.copy_(items)
-            rows = self._precision.take(memory.observations.flatten(0, 1), here)
-            with self._precision.cast():
-                return self.actor(rows)
-        when = torch.arange(turns, device=items.device)[:, None] * memory.teams
-        here.copy_((when + items).flatten())
-        rows = self._precision.take(memory.observations.flatten(0, 1), here).view(turns, -1, self.encoder.width)
-        begins = memory.begins[:, items].repeat_interleave(TEAM, 1)
-        first = self._first_memory.view(2, memory.teams, TEAM, -1)[:, items].flatten(1, 2)
-        with self._precision.cast():
-            return self.actor(rows, begins, first)
+    def outputs_for(self, items: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
+        """The network's outputs [M, 3, 5] for items of a minibatch; idx [M] gets their rows in the buffer."""
+        idx.copy_(items)
+        obs = self._precision.gather(self.buffer.obs.flatten(0, 1), idx)
+        with self._precision.autocast():
+            return self.ddp_actor(obs)
 
-    def backward(self, answers: torch.Tensor, gradients: torch.Tensor, weight: float) -> None:
-        """Add the gradients of a part of a batch, which counts by its weight, to the network's."""
+    def backward(self, tensor: torch.Tensor, weight: float, gradient: torch.Tensor | None = None) -> None:
+        """Accumulate the gradients of a part of a minibatch, which counts by its weight."""
         weight /= self._sync_freq
-        gradients = gradients.view(answers.shape)
-        gradients = gradients if weight == 1 else gradients * weight
-        self._precision.backward(self.optimizer, answers, gradients.to(answers.dtype))
+        if gradient is None:
+            self._precision.backward(self.optimizer, tensor if weight == 1 else tensor * weight)
+            return
+        gradient = gradient.view(tensor.shape)
+        gradient = gradient if weight == 1 else gradient * weight
+        self._precision.backward(self.optimizer, tensor, gradient.to(tensor.dtype))
 
     # --- what the trainer asks
 
-    def epsilon(self, episodes: int) -> float:
-        """Moves are drawn from the policy alone."""
-        return 0.0
-
-    @property
-    def warmup_turns(self) -> int:
-        """Turns before the first update."""
-        return 0
-
-    def follow(self, lr_factor: float, share_done: float) -> None:
-        """Learning rate and the weights that keep moves alive, at this point of the run."""
+    def anneal(self, lr_factor: float, share_done: float) -> None:
         config = self.config
         self._precision.set_lr(self.optimizer, config.lr * lr_factor * (1 - (1 - config.lr_end) * share_done))
-        self.spreads[0] = config.entropy + (config.entropy_end - config.entropy) * share_done
-        self.spreads[1] = self._even * (1 - share_done)
-
-    def logged(self) -> torch.Tensor:
-        """Batches, sums of LOGGED over them since the last call, and the steps just skipped in a row; on the device."""
-        sums = torch.cat((self.sums, self._in_a_row[None]))
-        self.sums.zero_()
-        return sums
+        self.coefs.regularisers[0] = config.entropy + (config.entropy_end - config.entropy) * share_done
+        self.coefs.regularisers[1] = (config.uniform_kl or 0.0) * (1 - share_done)
 
     def last_batch(self) -> dict[str, torch.Tensor]:
-        """What the last update was made of."""
-        names = ("here", "answers", "gradients", "numbers")
-        return {name: torch.cat([getattr(part, name) for part in self._parts]) for name in names}
+        names = Minibatch._fields
+        return {name: torch.cat([getattr(part.batch, name) for part in self._parts]) for name in names}
 
-    def rates(self) -> str:
-        """Learning rate as configured."""
+    def lr_text(self) -> str:
         return f"{self.config.lr:g}"
 
-    def lower_rates(self) -> str:
-        """Flags that make the next attempt more careful."""
+    def lower_lr_flags(self) -> str:
         return f"--lr {self.config.lr / 3:.1g}"
 
     def networks(self) -> dict[str, nn.Module]:
-        """All that has weights, by name."""
-        return {"actor": self.raw_actor}
-
-    def named_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
-        return ((f"actor.{key}", tensor) for key, tensor in self.raw_actor.state_dict().items())
-
-    def load_weights(self, weights: dict[str, torch.Tensor]) -> None:
-        """Take over the weights of a checkpoint."""
-        self.raw_actor.load_state_dict({key.removeprefix("actor."): tensor for key, tensor in weights.items()})
+        return {"actor": self.actor}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything beside the weights that an update depends on; the same on all ranks."""
-        state = {"optimizer": self._precision.state_dict(self.optimizer), "in_a_row": self._in_a_row}
+        state = {"optimizer": self._precision.state_dict(self.optimizer), "in_a_row": self._skipped_in_a_row}
         return {**state, "epochs": self.buffer.counts[1:]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._precision.load_state_dict(self.optimizer, state["optimizer"])
-        self._in_a_row.copy_(state["in_a_row"])
+        self._skipped_in_a_row.copy_(state["in_a_row"])
         self.buffer.counts[1:] = state["epochs"]
 
     @property
-    def bytes(self) -> int:
-        """Of what rank_state holds: next to nothing, since what was played has been learned from."""
-        return 0 if self._memory is None else self._memory.numel() * self._memory.element_size()
+    def rank_state_bytes(self) -> int:
+        """Next to nothing: what was played has been learned from."""
+        return 0
 
     def rank_state(self) -> dict[str, Any]:
-        """What this rank alone knows, beside its matches."""
-        return {"sums": self.sums} | ({} if self._memory is None else {"memory": self._memory})
+        return {"sums": self.sums}
 
     def load_rank_state(self, state: dict[str, Any]) -> None:
         self.sums.copy_(state["sums"])
-        if self._memory is not None:
-            self._memory.copy_(state["memory"])
 
 
 class _Part:
-    """A part of every batch, with tensors of its own: on a CPU there are two, beside each other."""
+    """A part of every minibatch, with tensors of its own: on a CPU there are two, which run at once."""
 
-    def __init__(self, learner: Ppo, items: int, weight: float, rows_of_item: int) -> None:
-        memory, config = learner.buffer, learner.config
-        device, rows = memory.device, items * rows_of_item
-        self.items, self.weight, self._learner = items, weight, learner
-        self.here = torch.zeros(rows, dtype=torch.int64, device=device)
-        self.answers = torch.zeros(rows, TEAM, ANSWERS, device=device)
-        self.gradients = torch.zeros_like(self.answers)
-        self.numbers = torch.zeros(rows * TEAM, NUMBERS, device=device)
-        played = (memory.moves, memory.barred, memory.log_chances, memory.values, memory.advantages, memory.returns)
-        limits = (config.clip, config.value_clip, config.value_weight)
-        self._gradient = device_loops.bind(
-            "gradients_all", len(self.numbers), device, self.here, self.answers, *played, learner.moments,
-            learner.spreads, *limits, self.gradients, self.numbers,
-        )  # fmt: skip
+    def __init__(self, learner: Ppo, items: int, weight: float, fused: bool) -> None:
+        buffer = learner.buffer
+        device, rows = buffer.device, items * learner.minibatches.turns_per_item
+        self.items, self.weight, self._learner, self._fused = items, weight, learner, fused
+        outputs = torch.zeros(rows, TEAM, OUTPUTS, device=device)
+        self.batch = Minibatch(
+            torch.zeros(rows, dtype=torch.int64, device=device),
+            outputs,
+            torch.zeros_like(outputs),
+            torch.zeros(rows * TEAM, STATS, device=device),
+        )
+        self._loss_gradient = loss_gradients.bind(rows * TEAM, device, self.batch, buffer.targets, learner.coefs)
 
-    def backward(self, items: torch.Tensor) -> None:
-        """The gradient of these items."""
-        answers = self._learner.answers_to(items, self.here)
-        self.answers.copy_(answers.detach().view(self.answers.shape))
-        self._gradient()
-        self._learner.backward(answers, self.gradients, self.weight)
+    def backward(self, items: torch.Tensor) -> torch.Tensor:
+        """Accumulate the gradients of these items; returns the means of the statistics."""
+        batch, learner = self.batch, self._learner
+        outputs = learner.outputs_for(items, batch.idx)
+        if not self._fused:
+            targets = (tensor[: learner.turns].flatten(0, 1)[batch.idx] for tensor in learner.buffer.targets)
+            loss, stats = ppo_loss(outputs.view(batch.outputs.shape), PpoBatch(*targets), learner.coefs)
+            learner.backward(loss, self.weight)
+            return stats
+        batch.outputs.copy_(outputs.detach().view(batch.outputs.shape))
+        self._loss_gradient()
+        learner.backward(outputs, self.weight, batch.gradients)
+        return batch.stats.mean(0)

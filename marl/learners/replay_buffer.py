@@ -1,71 +1,138 @@
-"""DDPG's memory: the turns that were written, and batches of them with n-step returns. M = rows of a batch."""
+"""DDPG's replay buffer: turns of all teams, and uniform batches of them with n-step returns. M = rows of a batch."""
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
-from arena.encoders.observe import Encoder
+from arena.backends.loops import item_loop
+from arena.encoders import Encoder
+from arena.jit import njit
+from arena.rng import SLOT_BATCH, draw_below
 from arena.rules import TEAM
-from marl.rollout import device_loops
+from marl.config.autoscale import free_memory
+from marl.learners.returns import n_step_returns
 from marl.rollout.turn_buffer import TurnBuffer
-from marl.rollout.turn_loops import MOVES
+from marl.rollout.turn_kernels import ACTIONS, TurnRows
+
+
+class BatchRows(NamedTuple):
+    """What is drawn for a batch."""
+
+    idx: torch.Tensor  # [M] int64: turn * teams + team
+    next_idx: torch.Tensor  # [M] int64: of the turn n later
+    returns: torch.Tensor  # [M, 3]: n-step
+    discounts: torch.Tensor  # [M]: of the value n turns later; 0 if the match ended before
+    actions: torch.Tensor  # [M, 3, 4]: local, one-hot
+
+
+@njit
+def sample_turn(i, key, rows, n_step):
+    """A random turn and team of the buffer, for row i of the next batch: uniform over turns with n successors."""
+    turns = rows.rewards.shape[0]
+    written = int(rows.counts[0])
+    update = int(rows.counts[1])
+    held = min(written, turns)
+    turn = (written - held + draw_below(key, update, SLOT_BATCH + 2 * i, held - n_step)) % turns
+    return turn, draw_below(key, update, SLOT_BATCH + 2 * i + 1, rows.rewards.shape[1])
+
+
+@njit
+def sample_transition(i, key, rows, n_step, gamma, batch):
+    """Row i of a batch: a random turn, its n-step returns, and the index of the turn n later.
+
+    A match that ends within the n turns ends the return; the row at next_idx then counts with discount 0.
+    """
+    turns = rows.rewards.shape[0]
+    teams = rows.rewards.shape[1]
+    turn, team = sample_turn(i, key, rows, n_step)
+    for k in range(TEAM):
+        batch.returns[i, k] = 0.0
+        for action in range(ACTIONS):
+            batch.actions[i, k, action] = 0.0
+        batch.actions[i, k, int(rows.actions[turn, team, k])] = 1.0
+    discount = 1.0
+    at = turn
+    for _ in range(n_step):
+        for k in range(TEAM):
+            batch.returns[i, k] += discount * rows.rewards[at, team, k]
+        discount *= gamma
+        if rows.terminated[at, team]:
+            discount = 0.0
+        at = at + 1 if at + 1 < turns else 0
+    batch.discounts[i] = discount
+    batch.idx[i] = turn * teams + team
+    batch.next_idx[i] = at * teams + team
+
+
+sample_transitions = item_loop(sample_transition)
 
 
 class Batch:
-    """Rows drawn from the buffer; M of them, the same tensors every time."""
+    """M rows drawn from the buffer, always in the same tensors."""
 
     def __init__(self, rows: int, encoder: Encoder, dtype: torch.dtype, device: torch.device) -> None:
         def empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        self.here = empty(rows, dtype=torch.int64)
-        self.there = empty(rows, dtype=torch.int64)
-        self.returns = empty(rows, TEAM)  # n-step
-        self.discounts = empty(rows)  # of the value n turns later; 0 if the match ended before
-        self.moves = empty(rows, TEAM, MOVES)  # one-hot
-        self.observations = empty(rows, TEAM, encoder.width, dtype=dtype)
-        self.next_observations = empty(rows, TEAM, encoder.width, dtype=dtype)
+        self.rows = BatchRows(
+            empty(rows, dtype=torch.int64),
+            empty(rows, dtype=torch.int64),
+            empty(rows, TEAM),
+            empty(rows),
+            empty(rows, TEAM, ACTIONS),
+        )
+        self.obs = empty(rows, TEAM, encoder.width, dtype=dtype)
+        self.next_obs = empty(rows, TEAM, encoder.width, dtype=dtype)
 
 
 class ReplayBuffer(TurnBuffer):
-    """DDPG's: what a turn leads to is the row n turns later."""
+    """The last turns of all teams; the successor of a turn is the row n turns later."""
 
-    def sampler(self, rows: int, steps: int, gamma: float) -> "Sampler":
-        return Sampler(self, rows, steps, gamma)
+    @classmethod
+    def sized(cls, transitions: int, teams: int, encoder: Encoder, device: torch.device, key: int) -> "ReplayBuffer":
+        """A buffer for this many snake transitions; a GPU's is kept on the host if it would not fit."""
+        turns = transitions // (TEAM * teams)
+        need = turns * teams * TEAM * encoder.width
+        on_host = device.type == "cuda" and need > 0.8 * free_memory(device)
+        return cls(turns, teams, encoder, device, key, torch.device("cpu") if on_host else device)
+
+    def sampler(self, rows: int, n_step: int, gamma: float, fused: bool = True) -> "Sampler":
+        return Sampler(self, rows, n_step, gamma, fused)
 
 
 class Sampler:
     """Draws batches of M rows with n-step returns, always into the same tensors."""
 
-    def __init__(self, buffer: ReplayBuffer, rows: int, steps: int, gamma: float) -> None:
+    def __init__(self, buffer: ReplayBuffer, rows: int, n_step: int, gamma: float, fused: bool = True) -> None:
         self.batch = Batch(rows, buffer.encoder, buffer.dtype, buffer.device)
-        self._buffer = buffer
-        batch = self.batch
-        self._draw = device_loops.bind(
-            "sample_all",
-            rows,
-            buffer.device,
-            buffer.key,
-            buffer.counts,
-            buffer.rewards,
-            buffer.over,
-            buffer.moves,
-            steps,
-            gamma,
-            batch.here,
-            batch.there,
-            batch.returns,
-            batch.discounts,
-            batch.moves,
+        self._buffer, self._n_step, self._gamma, self._fused = buffer, n_step, gamma, fused
+        self._draw: Callable[[], None] = sample_transitions.bind(
+            rows, buffer.device, buffer.key, buffer.turn_rows, n_step, gamma, self.batch.rows
         )
 
     def draw(self) -> Batch:
-        """The next batch: uniform over all turns whose n followers are in the buffer."""
+        """The next batch: uniform over all turns whose n successors are in the buffer."""
         batch, buffer = self.batch, self._buffer
         self._draw()
+        if not self._fused:
+            self._compute_returns(buffer.turn_rows, batch.rows)
         buffer.counts[1:] += 1
-        for rows, where in ((batch.observations, batch.here), (batch.next_observations, batch.there)):
-            words = rows.view(len(where), -1).view(torch.int64)
+        for obs, idx in ((batch.obs, batch.rows.idx), (batch.next_obs, batch.rows.next_idx)):
+            words = obs.view(len(idx), -1).view(torch.int64)
             if buffer.storage == buffer.device:
-                torch.index_select(buffer.words, 0, where, out=words)
+                torch.index_select(buffer.words, 0, idx, out=words)
             else:
-                words.copy_(torch.index_select(buffer.words, 0, where.to(buffer.storage)))
+                words.copy_(torch.index_select(buffer.words, 0, idx.to(buffer.storage)))
         return batch
+
+    def _compute_returns(self, rows: TurnRows, batch: BatchRows) -> None:
+        """The same returns and discounts in torch: what to edit for other targets."""
+        turns, teams = rows.terminated.shape
+        turn, team = batch.idx // teams, batch.idx % teams
+        following = (turn + torch.arange(self._n_step, device=turn.device)[:, None]) % turns
+        returns, discounts = n_step_returns(
+            rows.rewards[following, team], rows.terminated[following, team], self._gamma
+        )
+        batch.returns.copy_(returns)
+        batch.discounts.copy_(discounts)

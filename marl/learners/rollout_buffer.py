@@ -1,57 +1,69 @@
-"""PPO's memory: the turns since the last updates, with what the policy thought when it played them.
+"""PPO's rollout buffer: the turns since the last updates, with what the policy computed when it played them.
 
-T = turns, G = teams. What was played is learned from in shuffled batches and then written over.
+T = turns, G = teams. What was played is learned from in shuffled minibatches and then written over.
 """
 
 import torch
 
-from arena.encoders.observe import Encoder
+from arena.encoders import Encoder
 from arena.rules import TEAM
-from marl.rollout import device_loops
+from marl.learners.ppo_kernels import PolicyRows, Targets, estimate_advantages, shuffle_items
+from marl.learners.returns import generalized_advantages
 from marl.rollout.turn_buffer import TurnBuffer
 
 
-class Trajectories(TurnBuffer):
+class RolloutBuffer(TurnBuffer):
     """T turns of G teams: all of them belong to one round of updates."""
 
     def __init__(self, turns: int, teams: int, encoder: Encoder, device: torch.device, key: int) -> None:
         super().__init__(turns, teams, encoder, device, key)
         shape = (turns, teams, TEAM)
-        self.barred = torch.zeros(shape, dtype=torch.int8, device=device)  # move that was masked, -1 for none
-        self.log_chances = torch.zeros(shape, device=device)  # of the moves that were played
-        self.values = torch.zeros(turns + 1, teams, TEAM, device=device)  # the last: what is expected after it all
-        self.begins = torch.zeros(turns, teams, dtype=torch.bool, device=device)  # a match's first turn
+        self.masked = torch.zeros(shape, dtype=torch.int8, device=device)  # masked action, -1 for none
+        self.log_probs = torch.zeros(shape, device=device)  # of the actions that were played
+        self.values = torch.zeros(turns + 1, teams, TEAM, device=device)  # the last: after the last turn
+        self.is_first = torch.zeros(turns, teams, dtype=torch.bool, device=device)  # a match's first turn
         self.advantages = torch.zeros(shape, device=device)
         self.returns = torch.zeros(shape, device=device)
+        self.policy_rows = PolicyRows(self.counts, self.masked, self.log_probs, self.values)
+        self.targets = Targets(self.actions, self.masked, self.log_probs, self.values, self.advantages, self.returns)
 
-    def estimator(self, gamma: float, decay: float) -> "Estimator":
-        return Estimator(self, gamma, decay)
+    def estimator(self, gamma: float, gae_lambda: float, fused: bool = True) -> "Estimator":
+        return Estimator(self, gamma, gae_lambda, fused)
 
-    def dealer(self, items: int) -> "Dealer":
-        return Dealer(self, items)
+    def shuffler(self, items: int) -> "Shuffler":
+        return Shuffler(self, items)
 
 
 class Estimator:
     """Fills in advantages and returns from rewards and values."""
 
-    def __init__(self, memory: Trajectories, gamma: float, decay: float) -> None:
-        played = (memory.rewards, memory.over, memory.values)
-        seats = memory.teams * TEAM
-        self._estimate = device_loops.bind(
-            "advantages_all", seats, memory.device, *played, gamma, decay, memory.advantages, memory.returns
+    def __init__(self, buffer: RolloutBuffer, gamma: float, gae_lambda: float, fused: bool) -> None:
+        self._buffer, self._gamma, self._gae_lambda, self._fused = buffer, gamma, gae_lambda, fused
+        played = (buffer.rewards, buffer.terminated, buffer.values)
+        snakes = buffer.teams * TEAM
+        self._estimate = estimate_advantages.bind(
+            snakes, buffer.device, *played, gamma, gae_lambda, buffer.advantages, buffer.returns
         )
 
     def __call__(self) -> None:
-        self._estimate()
+        if self._fused:
+            self._estimate()
+            return
+        buffer = self._buffer
+        advantages, returns = generalized_advantages(
+            buffer.rewards, buffer.terminated, buffer.values, self._gamma, self._gae_lambda
+        )
+        buffer.advantages.copy_(advantages)
+        buffer.returns.copy_(returns)
 
 
-class Dealer:
-    """Shuffles items anew for every epoch: always into the same tensor, without sorting, by number and not by state."""
+class Shuffler:
+    """Permutes items anew for every epoch, into the same tensor: by number, without state and without sorting."""
 
-    def __init__(self, memory: Trajectories, items: int) -> None:
-        self.order = torch.zeros(items, dtype=torch.int64, device=memory.device)
-        self._counts = memory.counts
-        self._shuffle = device_loops.bind("shuffle_all", items, memory.device, memory.key, memory.counts, self.order)
+    def __init__(self, buffer: RolloutBuffer, items: int) -> None:
+        self.order = torch.zeros(items, dtype=torch.int64, device=buffer.device)
+        self._counts = buffer.counts
+        self._shuffle = shuffle_items.bind(items, buffer.device, buffer.key, buffer.counts, self.order)
 
     def shuffle(self) -> torch.Tensor:
         """The next order of the items."""

@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from arena.errors import ArenaError
-from marl.compute.cuda_graphs import beside_default
+from marl.compute.cuda_graphs import side_stream
 from marl.errors import UserError
 from marl.ranks.roll_call import GO_ON, RollCall, end
 from marl.ranks.store import LostRank, Meeting
@@ -195,7 +195,7 @@ class Ranks:
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """The module in DistributedDataParallel: rank 0's parameters everywhere, gradients averaged in backward."""
-        with self._talking("wrap a network"), beside_default(self.device), warnings.catch_warnings():
+        with self._talking("wrap a network"), side_stream(self.device), warnings.catch_warnings():
             # torch 2.13 wants another name for broadcast_buffers, which older ones do not know.
             warnings.simplefilter("ignore", FutureWarning)
             wrapped = DistributedDataParallel(

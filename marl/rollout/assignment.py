@@ -1,41 +1,43 @@
-"""Who sits where: in which matches of a rank the team meets itself, a past self, or an opponent of the schedule.
+"""Which matches of a rank are self-play, which are played against past selves, and which against the schedule.
 
-It stays the same for a whole run, so that every network is always asked about the same number of snakes, which a CUDA
-graph needs. Matches are dealt in pairs, one as red and one as blue, evenly over the slots: twice the matches are the
-same deal twice, so that two ranks play what one with twice the matches plays, if the shares come out even.
+The assignment stays the same for a whole run, so that every network always plays the same number of snakes, which a
+CUDA graph needs. Matches are assigned in pairs, one as red and one as blue, evenly over the slots: twice the matches
+give the same assignment twice, so that two ranks play what one with twice the matches plays, if the shares divide.
 """
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class LineUp:
-    """Slots of a rank's matches; those that are named nowhere meet the opponents of the schedule."""
+class MatchAssignment:
+    """Match slots of a rank by opponent; slots that are named nowhere meet the opponents of the schedule."""
 
     matches: int
-    both: tuple[int, ...] = ()  # the team meets itself, and learns on both sides
-    alone: tuple[int, ...] = ()  # the team meets itself, and learns on one side
-    past: tuple[tuple[int, ...], ...] = ()  # for each place of a past self, where it plays
+    self_play_both: tuple[int, ...] = ()  # the team meets itself, and both sides are learned from
+    self_play_one: tuple[int, ...] = ()  # the team meets itself, and one side is learned from
+    past_selves: tuple[tuple[int, ...], ...] = ()  # slots of each past self that plays
 
     @property
     def teams(self) -> int:
         """Teams that learn."""
-        return self.matches + len(self.both)
+        return self.matches + len(self.self_play_both)
 
 
-def deal(matches: int, both: float = 0.0, alone: float = 0.0, past: float = 0.0, places: int = 1) -> LineUp:
-    """A line-up with about these shares of the matches, that of past selves over so many places."""
+def assign_matches(
+    matches: int, self_play_both: float = 0.0, self_play_one: float = 0.0, past_selves: float = 0.0, seats: int = 1
+) -> MatchAssignment:
+    """An assignment with about these shares of the matches; that of past selves is split over `seats` of them."""
     pairs = left = matches // 2
     counts = []
-    for share in (both, alone, past):
+    for share in (self_play_both, self_play_one, past_selves):
         counts.append(min(round(share * pairs), left))
         left -= counts[-1]
     of_past = counts.pop()
-    counts += [of_past // places + (place < of_past % places) for place in range(places)]
+    counts += [of_past // seats + (seat < of_past % seats) for seat in range(seats)]
     counts.append(left)
     order = sorted(((k + 0.5) / n, role) for role, n in enumerate(counts) for k in range(n))
     slots: list[list[int]] = [[] for _ in counts]
     for pair, (_, role) in enumerate(order):
         slots[role] += [2 * pair, 2 * pair + 1]
     taken = [tuple(role) for role in slots[:-1]]
-    return LineUp(matches, taken[0], taken[1], tuple(place for place in taken[2:] if place))
+    return MatchAssignment(matches, taken[0], taken[1], tuple(past for past in taken[2:] if past))

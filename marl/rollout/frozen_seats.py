@@ -1,4 +1,4 @@
-"""A place in the rollout where a network plays that does not learn from it: a past self, or the team itself."""
+"""Seats of the rollout that a network plays without learning from them: a past self, or the team itself."""
 
 import torch
 from torch import nn
@@ -7,30 +7,30 @@ from arena.rules import SNAKES, TURN
 from marl.compute.precision import Precision
 from marl.rollout.rollout import Rollout
 
-PLACES = 4  # past selves that play at a time
+PAST_SELVES = 4  # past selves that play at a time
 
 
-class Place:
-    """The seats, and the network that draws their moves. Weights that change in place count from then on."""
+class FrozenSeats:
+    """The seats, and the network that plays them. Weights that change in place count from the next turn on."""
 
     def __init__(self, actor: nn.Module, rollout: Rollout, seats: torch.Tensor, precision: Precision) -> None:
         self.actor = actor
         self._rollout, self._seats, self._precision = rollout, seats, precision
         device = rollout.arena.device
         self._matches = seats.long() // SNAKES
-        self._rows = torch.zeros(len(seats), rollout.encoder.width, dtype=rollout.rows.dtype, device=device)
-        self._answers = torch.zeros(len(seats), rollout.answers.shape[1], device=device)
-        frames = rollout.encoder.frames(self._rows)
-        self._draw = rollout.drawing(seats, frames, self._answers, torch.zeros(1, device=device))
-        self.memory = self.actor.remember(len(seats), device)
+        self._obs = torch.zeros(len(seats), rollout.encoder.width, dtype=rollout.obs.dtype, device=device)
+        self._outputs = torch.zeros(len(seats), rollout.outputs.shape[1], device=device)
+        orientations = rollout.encoder.orientations(self._obs)
+        self._draw = rollout.bind_drawing(seats, orientations, self._outputs, torch.zeros(1, device=device))
+        self.hidden = self.actor.initial_state(len(seats), device)
 
     def play(self) -> None:
-        """Write the moves of these seats."""
+        """Write the actions of these seats."""
         arena, encoder = self._rollout.arena, self._rollout.encoder
-        rows = arena.observe(encoder.name, self._seats, out=self._rows)
-        begins = arena.state[:, TURN][self._matches] == 0
-        answers, memory = self._precision.step_of(self.actor, rows, begins, self.memory)
-        if memory is not None:
-            self.memory.copy_(memory)
-        self._answers.copy_(answers)
+        obs = arena.observe(encoder.name, self._seats, out=self._obs)
+        is_first = arena.state[:, TURN][self._matches] == 0
+        outputs, hidden = self._precision.act(self.actor, obs, is_first, self.hidden)
+        if hidden is not None:
+            self.hidden.copy_(hidden)
+        self._outputs.copy_(outputs)
         self._draw()

@@ -2,7 +2,7 @@
 
 B = matches of this rank. Slot i of the whole world (all ranks' slots in order) plays the matches i, i + all slots, ...;
 even slots play red, odd ones blue. So the world plays the same matches whatever the number of ranks. Nothing here waits
-for the device: results add up in tensors until somebody asks.
+for the device: results add up in tensors until `pop_results`.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,194 +13,232 @@ import torch
 
 from arena import BatchArena
 from arena.rules import SNAKES, TEAM, TURN, TURNS
-from marl.rollout import device_loops
-from marl.rollout.assignment import LineUp
+from marl.rollout.assignment import MatchAssignment
 from marl.rollout.turn_buffer import TurnBuffer
-from marl.rollout.turn_loops import MOVES, NOBODY
+from marl.rollout.turn_kernels import (
+    ACTIONS,
+    NONE,
+    Matches,
+    Results,
+    Seats,
+    Teams,
+    assign_opponents,
+    draw_actions,
+    finish_turns,
+)
 from opponents import loops
 from opponents.scheduler import Mix
 from opponents.scripted import SCRIPTED
 
-Policy = Callable[[torch.Tensor], torch.Tensor]  # what snakes see [N, W] to the logits of their moves [N, 4 or more]
+Policy = Callable[[torch.Tensor], torch.Tensor]  # observations [N, W] -> outputs [N, 4 or 5], logits first
+Wrap = Callable[[str, Callable], Callable]  # (part, function) -> the function, measured
 
 
-class Results(NamedTuple):
-    """What finished since the last time it was asked for, on this rank; tensors on the device."""
+class RolloutResults(NamedTuple):
+    """Matches of this rank that finished since the last call; tensors on the device."""
 
-    tally: torch.Tensor  # [opponents, 3] wins, draws, losses, by the opponents' numbers
+    tally: torch.Tensor  # [opponents, 3] wins, draws, losses, by opponent id
     rewards: torch.Tensor  # [3] sums over the finished matches, by snake
 
 
-def seats_of(slots: torch.Tensor, sides: torch.Tensor) -> torch.Tensor:
+def seats_of(matches: torch.Tensor, sides: torch.Tensor) -> torch.Tensor:
     """The seats of teams, three each."""
-    return (slots.long()[:, None] * SNAKES + sides.long()[:, None] * TEAM + torch.arange(TEAM)).flatten().int()
+    return (matches.long()[:, None] * SNAKES + sides.long()[:, None] * TEAM + torch.arange(TEAM)).flatten().int()
 
 
 class Rollout:
-    """B matches, and what each of them is about.
+    """B matches, their opponents, and the buffer that their turns are written to.
 
-    Opponents are numbered: those of the schedule, then the places of past selves, then the team itself, then nobody.
+    Opponent ids: the scripted opponents of the schedule, then the past selves that play, then the team itself, then
+    one for matches that count for nobody.
     """
 
     def __init__(
         self,
-        line_up: LineUp,
+        assignment: MatchAssignment,
         opponents: Sequence[str],
-        weights: Sequence[float],
+        reward_weights: Sequence[float],
         buffer: TurnBuffer,
         seed: int,
         rank: int = 0,
         world: int = 1,
         first_match: int = 0,
-        answers: int = MOVES,
-        masked: bool = True,
+        outputs: int = ACTIONS,
+        masks_reversal: bool = True,
     ) -> None:
-        device, matches = buffer.device, line_up.matches
-        self.opponents, self.line_up, self.masked = tuple(opponents), line_up, masked
+        device, matches = buffer.device, assignment.matches
+        self.opponents, self.assignment, self.masks_reversal = tuple(opponents), assignment, masks_reversal
         self.matches, self.all_matches, self.buffer, self.encoder = matches, matches * world, buffer, buffer.encoder
         first_match += rank * matches
         self.arena = BatchArena(matches, device, seed, first_match, stride=self.all_matches)
         slots = torch.arange(rank * matches, (rank + 1) * matches)
         self._stagger_at = (slots * TURNS // self.all_matches).to(device)
-        # Teams that learn: one in every match, and the other ones of matches where both do.
-        self.slot = torch.tensor([*range(matches), *line_up.both], dtype=torch.int32)
-        side = slots % 2
-        self.side = torch.cat((side, 1 - side[list(line_up.both)])).to(torch.uint8)
-        self.seats = seats_of(self.slot, self.side).to(device)
-        self._away = seats_of(torch.arange(matches), 1 - side).to(device)
-        past, alone = [list(place) for place in line_up.past], list(line_up.alone)
-        self.past = [seats_of(torch.tensor(place), 1 - side[place]).to(device) for place in past]
-        self.alone = seats_of(torch.tensor(alone, dtype=torch.int64), 1 - side[alone]).to(device)
-        self.slot, self.side = self.slot.to(device), self.side.to(device)
-        fixed = torch.full((matches,), NOBODY, dtype=torch.int16)
-        for number, place in enumerate((*line_up.past, line_up.both + line_up.alone), len(self.opponents)):
-            fixed[list(place)] = number
-        self.fixed = fixed.to(device)
-        self.columns = len(self.opponents) + len(line_up.past) + 2
-        self.rows = torch.zeros(len(self.seats), self.encoder.width, dtype=buffer.dtype, device=device)
-        self.frames = self.encoder.frames(self.rows)
-        self.answers = torch.zeros(len(self.seats), answers, device=device)  # the network's: logits, and maybe a value
-        self.moves = torch.zeros(matches, SNAKES, dtype=torch.int8, device=device)
+        self._place_teams(slots % 2)
+        self.obs = torch.zeros(len(self.seats), self.encoder.width, dtype=buffer.dtype, device=device)
+        self.orientations = self.encoder.orientations(self.obs)
+        self.outputs = torch.zeros(len(self.seats), outputs, device=device)  # the network's: logits, and maybe a value
+        self.board_actions = torch.zeros(matches, SNAKES, dtype=torch.int8, device=device)
         self.epsilon = torch.zeros(1, device=device)
-        self.which = torch.zeros(matches, dtype=torch.uint8, device=device)  # number of the opponent
-        self._edges = torch.ones(len(self.opponents), dtype=torch.float64, device=device)
-        self._totals = torch.zeros(matches, 2, TEAM, device=device)
-        self._tally = torch.zeros(matches, self.columns, 3, dtype=torch.int64, device=device)
-        self._bind(torch.tensor(weights, device=device))
+        self.opponent_id = torch.zeros(matches, dtype=torch.uint8, device=device)
+        self._mix_cdf = torch.ones(len(self.opponents), dtype=torch.float64, device=device)
+        tally = torch.zeros(matches, self.opponent_ids, 3, dtype=torch.int64, device=device)
+        self._results = Results(torch.zeros(matches, 2, TEAM, device=device), tally)
+        self._bind_loops(torch.tensor(reward_weights, device=device))
         self._turns = 0
-        self._met = dict.fromkeys(range(len(self.opponents)), 0)  # opponent -> last turn at which it was in the mix
-        self.others: list[Callable[[], None]] = []  # write the moves of networks that play and do not learn
+        self._in_mix_until = dict.fromkeys(range(len(self.opponents)), 0)  # opponent id -> turn; -1: still in the mix
+        self.frozen_players: list[Callable[[], None]] = []  # write the actions of networks that do not learn
 
-    def _bind(self, weights: torch.Tensor) -> None:
-        arena, buffer, device = self.arena, self.buffer, self.arena.device
-        state, keys, events = arena.state, arena.keys, arena.events
-        met = (state, keys, self._edges, self.fixed, self.which)
-        self._meet = device_loops.bind("meet_all", self.matches, device, *met)
-        self._draw = self.drawing(self.seats, self.frames, self.answers, self.epsilon)
-        turn = (state, self.moves, *events, self.slot, self.side, self.frames, self.which, weights)
-        rows = (buffer.counts, buffer.moves, buffer.rewards, buffer.over, self._totals, self._tally)
-        self._finish = device_loops.bind("finish_all", len(self.slot), device, *turn, *rows)
-        self._answers = [
-            loops.bind(SCRIPTED[name], arena, self._away, self.moves, 0.0, self.which, i)
+    def _place_teams(self, side: torch.Tensor) -> None:
+        """Seats of all networks. side [B]: of the team that learns, 0 red, 1 blue."""
+        assignment, device = self.assignment, self.buffer.device
+        matches = torch.arange(self.matches)
+        both, one = list(assignment.self_play_both), list(assignment.self_play_one)
+        # One team learns in every match; the other sides of the matches where both learn come last.
+        team_match = torch.cat((matches, torch.tensor(both, dtype=torch.int64))).int()
+        team_side = torch.cat((side, 1 - side[both])).to(torch.uint8)
+        self.seats = seats_of(team_match, team_side).to(device)
+        self.team_match, self.team_side = team_match.to(device), team_side.to(device)
+        self._opponent_seats = seats_of(matches, 1 - side).to(device)
+        past = [list(slots) for slots in assignment.past_selves]
+        self.past_self_seats = [seats_of(torch.tensor(slots), 1 - side[slots]).to(device) for slots in past]
+        self.self_play_seats = seats_of(torch.tensor(one, dtype=torch.int64), 1 - side[one]).to(device)
+        preset = torch.full((self.matches,), NONE, dtype=torch.int16)
+        for opponent_id, slots in enumerate((*past, both + one), len(self.opponents)):
+            preset[slots] = opponent_id
+        self.preset_opponent = preset.to(device)
+        self.opponent_ids = len(self.opponents) + len(past) + 2
+
+    def _bind_loops(self, reward_weights: torch.Tensor) -> None:
+        arena, device = self.arena, self.arena.device
+        self._matches = Matches(arena.state, arena.keys)
+        self.learning_seats = Seats(self.seats, self.orientations, self.outputs)
+        self._assign_opponents = assign_opponents.bind(
+            self.matches, device, self._matches, self._mix_cdf, self.preset_opponent, self.opponent_id
+        )
+        self._draw_actions = self.bind_drawing(*self.learning_seats, self.epsilon)
+        teams = Teams(self.team_match, self.team_side, self.orientations)
+        turn = (arena.state, arena.events, self.board_actions, self.opponent_id, teams, reward_weights)
+        self._finish_turn = finish_turns.bind(len(self.team_match), device, *turn, self.buffer.turn_rows, self._results)
+        self._scripted = [
+            loops.bind(SCRIPTED[name], arena, self._opponent_seats, self.board_actions, 0.0, self.opponent_id, i)
             for i, name in enumerate(self.opponents)
         ]
 
-    def drawing(
-        self, seats: torch.Tensor, frames: torch.Tensor, answers: torch.Tensor, epsilon: torch.Tensor
+    def bind_drawing(
+        self, seats: torch.Tensor, orientations: torch.Tensor, outputs: torch.Tensor, epsilon: torch.Tensor
     ) -> Callable[[], None]:
-        """A call that draws the moves of seats from what a network answered in their frames."""
-        drawn = (self.arena.state, self.arena.keys, seats, frames, answers, epsilon, self.masked, self.moves)
-        return device_loops.bind("draw_all_moves", len(seats), self.arena.device, *drawn)
+        """A call that draws the actions of seats from a network's outputs."""
+        drawn = (self._matches, Seats(seats, orientations, outputs), epsilon, self.masks_reversal, self.board_actions)
+        return draw_actions.bind(len(seats), self.arena.device, *drawn)
 
-    def start(self, actor: Policy | None = None) -> None:
+    def instrument(self, wrap: Wrap) -> None:
+        """Measure the parts of a turn: each function is replaced by wrap(part, function)."""
+        self._assign_opponents = wrap("opponents", self._assign_opponents)
+        self.observe = wrap("encode", self.observe)
+        self._draw_actions = wrap("policy", self._draw_actions)
+        scripted = self._scripted
+        if self.arena.device.type == "cuda":  # plays every opponent anyway: one part, not one for each
+            scripted = [lambda calls=tuple(scripted): [act() for act in calls]]
+        self._scripted = [wrap("opponents", act) for act in scripted]
+        self.frozen_players = [wrap("opponents", play) for play in self.frozen_players]
+        self.buffer.write_obs = wrap("buffer", self.buffer.write_obs)
+        self.arena.play_turn = wrap("arena", self.arena.play_turn)
+        self._finish_turn = wrap("buffer", self._finish_turn)
+        self.buffer.advance = wrap("buffer", self.buffer.advance)
+        self.arena.start = wrap("arena", self.arena.start)
+
+    def start(self, policy: Policy | None = None) -> None:
         """Start all matches and bring them to different turns, so that every stretch of turns is alike.
 
-        Up to there the actor plays (without one, chance does) against the mix, and nobody learns from it; the matches
-        that are cut off on the way do not count.
+        The policy plays them up to there (without one, actions are random) against the mix, and nobody learns from it;
+        matches that are cut off on the way do not count.
         """
         self.arena.start()
         for turn in range(TURNS):
-            self._choose_moves(actor)
-            self.arena.play_turn(self.moves)
+            self._choose_actions(policy)
+            self.arena.play_turn(self.board_actions)
             self.arena.start(self._stagger_at == turn)
 
-    def mix(self, mix: Mix) -> None:
-        """Whom matches meet that start from now on."""
+    def set_mix(self, mix: Mix) -> None:
+        """The shares of the opponents that matches meet that start from now on."""
         shares = [mix.get(name, 0.0) for name in self.opponents]
-        if not any(shares):  # all are past selves: what rounding leaves over meets the easiest
+        if not any(shares):  # all are past selves: matches left over by rounding meet the easiest opponent
             shares[0] = 1.0
-        self._edges.copy_(torch.from_numpy(np.cumsum(shares)), non_blocking=True)
+        self._mix_cdf.copy_(torch.from_numpy(np.cumsum(shares)), non_blocking=True)
         for i, share in enumerate(shares):
             if share > 0:
-                self._met[i] = -1  # in the mix
-            elif self._met[i] == -1:
-                self._met[i] = self._turns
+                self._in_mix_until[i] = -1
+            elif self._in_mix_until[i] == -1:
+                self._in_mix_until[i] = self._turns
 
-    def play_turn(self, actor: Policy, note: Callable[[], None] | None = None) -> None:
-        """One turn of every match, from what the snakes see to the row in the buffer; `note` is called in between."""
+    def play_turn(self, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
+        """One turn of every match, from observation to buffer row; record_step is called before the turn is played."""
         arena, buffer = self.arena, self.buffer
-        self._choose_moves(actor)
-        buffer.write_observations(self.rows)
-        if note is not None:
-            note()
-        arena.play_turn(self.moves)
-        self._finish()
+        self._choose_actions(policy)
+        buffer.write_obs(self.obs)
+        if record_step is not None:
+            record_step()
+        arena.play_turn(self.board_actions)
+        self._finish_turn()
         buffer.advance()
         arena.start(arena.events.over)
         self._turns += 1
 
-    def _choose_moves(self, actor: Policy | None) -> None:
-        self._meet()
-        if actor is not None:
-            self.answers.copy_(actor(self.look()))
-        self._draw()
-        for i, answer in enumerate(self._answers):
+    def _choose_actions(self, policy: Policy | None) -> None:
+        self._assign_opponents()
+        if policy is not None:
+            self.outputs.copy_(policy(self.observe()))
+        self._draw_actions()
+        for i, act in enumerate(self._scripted):
             if self._may_be_met(i):
-                answer()
-        for play in self.others:
+                act()
+        for play in self.frozen_players:
             play()
 
-    def look(self) -> torch.Tensor:
-        """What the snakes that learn see now; always the same tensor."""
-        return self.arena.observe(self.encoder.name, self.seats, out=self.rows)
+    def observe(self) -> torch.Tensor:
+        """Observations of the snakes that learn; always the same tensor."""
+        return self.arena.observe(self.encoder.name, self.seats, out=self.obs)
 
-    def begins(self) -> torch.Tensor:
-        """[B]: whether the match is about to play its first turn."""
-        return self.arena.state[:, TURN] == 0
+    def is_first(self) -> torch.Tensor:
+        """[G]: whether the team's match is about to play its first turn."""
+        return (self.arena.state[:, TURN] == 0)[self.team_match.long()]
 
-    def forget(self, place: int) -> None:
-        """Matches with the past self of a place count for nobody: another one takes over."""
-        self.which.masked_fill_(self.which == len(self.opponents) + place, self.columns - 1)
+    def void_matches(self, past_self: int) -> None:
+        """Let running matches against a past self count for nobody: another network takes its seats."""
+        opponent_id = len(self.opponents) + past_self
+        self.opponent_id.masked_fill_(self.opponent_id == opponent_id, self.opponent_ids - 1)
 
-    def results(self) -> Results:
+    def pop_results(self) -> RolloutResults:
         """Results since the last call."""
-        results = Results(self._tally.sum(0), self._totals[:, 1].sum(0))
-        self._tally.zero_()
-        self._totals[:, 1] = 0
+        returns, tally = self._results
+        results = RolloutResults(tally.sum(0), returns[:, 1].sum(0))
+        tally.zero_()
+        returns[:, 1] = 0
         return results
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies on the host of all matches, and of what has added up since `results` was asked."""
-        return {name: tensor.to("cpu", copy=True) for name, tensor in self._state().items()}
+        """Copies on the host of all matches, and of the results since the last pop."""
+        return {name: tensor.to("cpu", copy=True) for name, tensor in self._saved().items()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Go on where state_dict() left off, instead of `start`."""
-        for name, tensor in self._state().items():
+        for name, tensor in self._saved().items():
             tensor.copy_(state[name])
         # Any opponent may be in the middle of a match.
-        self._met = {i: last if last == -1 else self._turns for i, last in self._met.items()}
+        self._in_mix_until = {i: -1 if last == -1 else self._turns for i, last in self._in_mix_until.items()}
 
-    def _state(self) -> dict[str, torch.Tensor]:
+    def _saved(self) -> dict[str, torch.Tensor]:
+        """Tensors by their names in checkpoints."""
         arena = self.arena
-        matches = {"state": arena.state, "keys": arena.keys, "numbers": arena.numbers, "which": self.which}
-        return {**matches, "totals": self._totals, "tally": self._tally}
+        matches = {"state": arena.state, "keys": arena.keys, "numbers": arena.numbers, "which": self.opponent_id}
+        return {**matches, "totals": self._results.returns, "tally": self._results.tally}
 
     def episodes(self, turns: int) -> int:
-        """Matches that the whole world has finished after so many turns: known without asking the device."""
+        """Matches that all ranks have finished after this many turns: known without asking the device."""
         rounds, rest = divmod(turns, TURNS)
         return rounds * self.all_matches + -(-rest * self.all_matches // TURNS)
 
     def _may_be_met(self, i: int) -> bool:
         # A match against an opponent that left the mix may still be going on. A graph must hold all of them.
-        last = self._met[i]
+        last = self._in_mix_until[i]
         return self.arena.device.type == "cuda" or last == -1 or self._turns <= last + TURNS

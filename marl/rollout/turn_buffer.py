@@ -6,16 +6,18 @@ Observations are kept as the encoder's bytes and only once. So a write is O(1) a
 
 import torch
 
-from arena.encoders.observe import Encoder
+from arena.encoders import Encoder
 from arena.rules import TEAM
+from marl.rollout.turn_kernels import TurnRows
 
-ROWS = ("observations", "moves", "rewards", "over")
+# Attribute -> its name in checkpoints.
+SAVED = {"obs": "observations", "actions": "moves", "rewards": "rewards", "terminated": "over"}
 
 
 class TurnBuffer:
-    """A ring of T turns of G teams. The observations, nearly all of it, may lie elsewhere: on the host.
+    """A ring of T turns of G teams. The observations, nearly all of it, may lie in the host's memory.
 
-    `key` is what draws of batches follow from; each rank has its own.
+    `key` is the key of the draws of batches; each rank has its own.
     """
 
     def __init__(
@@ -31,37 +33,38 @@ class TurnBuffer:
         self.storage = storage or device
         self.key = key
         self.dtype = torch.int8 if encoder.low.dtype.kind == "i" else torch.uint8
-        self.observations = torch.zeros(turns, teams, TEAM, encoder.width, dtype=self.dtype, device=self.storage)
-        self.moves = torch.zeros(turns, teams, TEAM, dtype=torch.int8, device=device)
+        self.obs = torch.zeros(turns, teams, TEAM, encoder.width, dtype=self.dtype, device=self.storage)
+        self.actions = torch.zeros(turns, teams, TEAM, dtype=torch.int8, device=device)  # local
         self.rewards = torch.zeros(turns, teams, TEAM, device=device)
-        self.over = torch.zeros(turns, teams, dtype=torch.bool, device=device)
+        self.terminated = torch.zeros(turns, teams, dtype=torch.bool, device=device)
         self.counts = torch.zeros(2, dtype=torch.int64, device=device)  # turns written, batches or epochs drawn
+        self.turn_rows = TurnRows(self.counts, self.actions, self.rewards, self.terminated)
         # Copied by whole words, which is several times faster than byte by byte.
-        self.words = self.observations.view(turns * teams, -1).view(torch.int64)
+        self.words = self.obs.view(turns * teams, -1).view(torch.int64)
 
     @property
     def bytes(self) -> int:
-        """What the buffer occupies."""
-        return sum(t.numel() * t.element_size() for t in (self.observations, self.moves, self.rewards, self.over))
+        """The size of the buffer."""
+        return sum(t.numel() * t.element_size() for t in (self.obs, self.actions, self.rewards, self.terminated))
 
-    def write_observations(self, rows: torch.Tensor) -> None:
-        """Put what the snakes see into the row of the turn about to be played."""
-        at = (self.counts[:1] % self.turns).to(self.storage)
-        words = rows.view(1, -1).view(torch.int64).to(self.storage)
-        self.words.view(self.turns, -1).index_copy_(0, at, words)
+    def write_obs(self, obs: torch.Tensor) -> None:
+        """Store what the snakes see on the turn about to be played."""
+        row = (self.counts[:1] % self.turns).to(self.storage)
+        words = obs.view(1, -1).view(torch.int64).to(self.storage)
+        self.words.view(self.turns, -1).index_copy_(0, row, words)
 
     def advance(self) -> None:
-        """The turn is written: go on to the next row."""
+        """Go on to the next row: the turn is written."""
         self.counts[:1] += 1
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies on the host of all that has been written."""
         held = min(int(self.counts[0]), self.turns)
-        rows = {name: getattr(self, name)[:held] for name in ROWS}
+        rows = {saved: getattr(self, name)[:held] for name, saved in SAVED.items()}
         return {name: tensor.to("cpu", copy=True) for name, tensor in {**rows, "counts": self.counts}.items()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Go on where state_dict() left off; the buffer must be of the same size."""
         self.counts.copy_(state["counts"])
-        for name in ROWS:
-            getattr(self, name)[: len(state[name])].copy_(state[name])
+        for name, saved in SAVED.items():
+            getattr(self, name)[: len(state[saved])].copy_(state[saved])

@@ -1,73 +1,165 @@
-"""The loops of turn_loops.py and ppo_loops.py on a GPU: one thread per item. Imported only when CUDA is used."""
+"""What a rollout computes for each seat, match or team of a turn: actions, opponents, rewards, results.
 
-from arena.backends.numba_cuda import cuda, cuda_kernel
-from marl.rollout import ppo_loops
-from marl.rollout import turn_loops as loops
+Functions of one item, for arena.backends.loops.item_loop, which runs them on the CPU and on a GPU. Every draw is a pure
+function of (match, turn, snake), so the collected data do not depend on the device, the batch size or the number of
+ranks, and there is no generator whose state could be lost.
 
+Networks see the board in an orientation (arena/encoders/orientation.py) and give local actions. They are turned into
+actions on the board when they are drawn, and back into local ones when they are stored.
 
-@cuda_kernel
-def draw_all_moves(state, keys, seats, frames, logits, epsilon, masked, moves):
-    i = cuda.grid(1)
-    if i < seats.shape[0]:
-        loops.draw_moves(i, state, keys, seats, frames, logits, epsilon, masked, moves)
+B = matches, N = seats (match * 6 + snake), G = teams that learn, T = turns in the buffer. Team g < B plays in match g;
+teams from B on are the other sides of the matches in which both sides learn.
+"""
 
+import math
+from typing import NamedTuple
 
-@cuda_kernel
-def meet_all(state, keys, edges, fixed, which):
-    b = cuda.grid(1)
-    if b < state.shape[0]:
-        loops.meet(b, state, keys, edges, fixed, which)
+import torch
 
+from arena.backends.loops import item_loop
+from arena.encoders.orientation import board_action, local_action
+from arena.jit import njit
+from arena.rng import SLOT_ACTION, SLOT_EXPLORE, SLOT_OPPONENT, draw, draw_below
+from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN
+from marl.rewards import reward_of, sign
 
-@cuda_kernel
-def finish_all(
-    state, played, ate, died, gain, over, slot, side, frames, which, weights, counts, moves, rewards, ended, totals,
-    tally,
-):  # fmt: skip
-    g = cuda.grid(1)
-    if g < slot.shape[0]:
-        loops.finish_turn(
-            g, state, played, ate, died, gain, over, slot, side, frames, which, weights, counts, moves, rewards, ended,
-            totals, tally,
-        )  # fmt: skip
+ACTIONS = 4
+NONE = -1  # no action is masked; no opponent is preset
+ONE = 4294967296.0  # draws are below this
 
 
-@cuda_kernel
-def sample_all(key, counts, rewards, over, moves, steps, gamma, here, there, returns, discounts, shares):
-    i = cuda.grid(1)
-    if i < here.shape[0]:
-        loops.sample_turn(i, key, counts, rewards, over, moves, steps, gamma, here, there, returns, discounts, shares)
+class Matches(NamedTuple):
+    """The arena's tensors."""
+
+    state: torch.Tensor  # [B, MATCH_BYTES]
+    keys: torch.Tensor  # [B]
 
 
-@cuda_kernel
-def note_all(state, seats, frames, answers, played, counts, masked, barred, log_chances, values):
-    i = cuda.grid(1)
-    if i < seats.shape[0]:
-        ppo_loops.note(i, state, seats, frames, answers, played, counts, masked, barred, log_chances, values)
+class Seats(NamedTuple):
+    """Seats that a network plays."""
+
+    seat: torch.Tensor  # [N] int32
+    orientation: torch.Tensor  # [N]
+    outputs: torch.Tensor  # [N, 4 or 5]: logits of local actions, and maybe a value
 
 
-@cuda_kernel
-def advantages_all(rewards, over, values, gamma, decay, advantages, returns):
-    i = cuda.grid(1)
-    if i < rewards.shape[1] * rewards.shape[2]:
-        ppo_loops.advantage(i, rewards, over, values, gamma, decay, advantages, returns)
+class Teams(NamedTuple):
+    """Teams that learn."""
+
+    match: torch.Tensor  # [G] int32
+    side: torch.Tensor  # [G] uint8: 0 red, 1 blue
+    orientation: torch.Tensor  # [G * 3]
 
 
-@cuda_kernel
-def shuffle_all(key, counts, order):
-    i = cuda.grid(1)
-    if i < order.shape[0]:
-        order[i] = ppo_loops.shuffled(i, order.shape[0], key, int(counts[1]))
+class TurnRows(NamedTuple):
+    """The buffer's tensors of one turn of one team per row."""
+
+    counts: torch.Tensor  # [2]: turns written, batches drawn
+    actions: torch.Tensor  # [T, G, 3] int8: local
+    rewards: torch.Tensor  # [T, G, 3]
+    terminated: torch.Tensor  # [T, G] bool
 
 
-@cuda_kernel
-def gradients_all(
-    here, answers, moves, barred, log_chances, values, advantages, returns, moments, spreads, clip, value_clip,
-    value_weight, gradients, numbers,
-):  # fmt: skip
-    i = cuda.grid(1)
-    if i < numbers.shape[0]:
-        ppo_loops.gradient(
-            i, here, answers, moves, barred, log_chances, values, advantages, returns, moments, spreads, clip,
-            value_clip, value_weight, gradients, numbers,
-        )  # fmt: skip
+class Results(NamedTuple):
+    """Sums over finished matches, per match slot."""
+
+    returns: torch.Tensor  # [B, 2, 3]: rewards of the match so far, and of all finished matches, by snake
+    tally: torch.Tensor  # [B, opponents, 3]: wins, draws, losses
+
+
+@njit
+def masked_action(orientation, direction, masks_reversal):
+    """The local action that the game would replace by a random one, if reversals are masked."""
+    return local_action(orientation, direction) ^ 1 if masks_reversal else NONE
+
+
+@njit
+def max_and_sum_exp(logits, masked):
+    """The highest logit but the masked one, and the sum of exp(logit - highest) over the same logits."""
+    highest = -math.inf
+    for action in range(ACTIONS):
+        if action != masked:
+            highest = max(highest, logits[action])
+    total = 0.0
+    for action in range(ACTIONS):
+        if action != masked:
+            total += math.exp(logits[action] - highest)
+    return highest, total
+
+
+@njit
+def sample_action(logits, masked, epsilon, key, turn, snake):
+    """An action drawn from the softmax of the logits, or with probability epsilon uniformly; never the masked one."""
+    if draw(key, turn, SLOT_EXPLORE + snake) < epsilon * ONE:
+        if masked == NONE:
+            return draw_below(key, turn, SLOT_ACTION + snake, ACTIONS)
+        action = draw_below(key, turn, SLOT_ACTION + snake, ACTIONS - 1)
+        return action + 1 if action >= masked else action
+    highest, total = max_and_sum_exp(logits, masked)
+    left = draw(key, turn, SLOT_ACTION + snake) / ONE * total
+    chosen = 0 if masked == NONE else masked ^ 1  # legal, and taken if rounding leaves a remainder
+    for action in range(ACTIONS):
+        if action != masked and left >= 0:
+            left -= math.exp(logits[action] - highest)
+            if left < 0:
+                chosen = action
+    return chosen
+
+
+@njit
+def draw_action(i, matches, seats, epsilon, masks_reversal, board_actions):
+    """Draw the action of seat i and write it into board_actions [B, 6]."""
+    b = int(seats.seat[i]) // SNAKES
+    snake = int(seats.seat[i]) % SNAKES
+    orientation = int(seats.orientation[i])
+    masked = masked_action(orientation, int(matches.state[b, DIRECTION + snake]), masks_reversal)
+    turn = int(matches.state[b, TURN])
+    action = sample_action(seats.outputs[i], masked, epsilon[0], int(matches.keys[b]), turn, snake)
+    board_actions[b, snake] = board_action(orientation, action)
+
+
+@njit
+def assign_opponent(b, matches, mix_cdf, preset_opponent, opponent_id):
+    """Draw the opponent of match b if it is about to play its first turn; a preset opponent is met for sure.
+
+    mix_cdf holds the cumulated shares of the opponents in the mix.
+    """
+    if matches.state[b, TURN] == 0 and matches.state[b, OVER] == 0:
+        if preset_opponent[b] != NONE:
+            opponent_id[b] = preset_opponent[b]
+            return
+        place = draw(int(matches.keys[b]), 0, SLOT_OPPONENT) / ONE * mix_cdf[mix_cdf.shape[0] - 1]
+        chosen = 0
+        while chosen < mix_cdf.shape[0] - 1 and place >= mix_cdf[chosen]:
+            chosen += 1
+        opponent_id[b] = chosen
+
+
+@njit
+def finish_turn(g, state, events, board_actions, opponent_id, teams, reward_weights, rows, results):
+    """Write the turn that team g has just played into the buffer's next row, and its match's result if it ended."""
+    row = int(rows.counts[0]) % rows.rewards.shape[0]
+    b = int(teams.match[g])
+    over = events.over[b]
+    lead = 0
+    for k in range(TEAM):
+        snake = int(teams.side[g]) * TEAM + k
+        reward = reward_of(state[b], events.ate[b], events.died[b], events.reward[b], over, snake, reward_weights)
+        rows.actions[row, g, k] = local_action(int(teams.orientation[TEAM * g + k]), int(board_actions[b, snake]))
+        rows.rewards[row, g, k] = reward
+        lead += int(state[b, LENGTH + snake]) - int(state[b, LENGTH + (snake + TEAM) % SNAKES])
+    rows.terminated[row, g] = over
+    if g != b:
+        return  # the other side of a match whose result team b writes
+    for k in range(TEAM):
+        results.returns[b, 0, k] += rows.rewards[row, b, k]
+    if over:
+        for k in range(TEAM):
+            results.returns[b, 1, k] += results.returns[b, 0, k]
+            results.returns[b, 0, k] = 0.0
+        results.tally[b, int(opponent_id[b]), 1 - sign(lead)] += 1
+
+
+draw_actions = item_loop(draw_action)
+assign_opponents = item_loop(assign_opponent)
+finish_turns = item_loop(finish_turn)

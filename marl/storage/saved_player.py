@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from marl.networks.policy import PolicyPlayer, actor_from
+from marl.networks.policy import PolicyPlayer, build_actor
 from marl.storage import checkpoint, snapshot
 from opponents.players import champion
 
@@ -15,5 +15,5 @@ def load_player(path: str) -> PolicyPlayer:
         return snapshot.read(frozen or Path(path), path)
     found = checkpoint.load(checkpoint.resolve(Path(path), prefer=checkpoint.BEST))
     weights = {key.removeprefix("actor."): t for key, t in found.weights.items() if key.startswith("actor.")}
-    actor, encoder = actor_from(found.manifest, weights, str(found.path))
+    actor, encoder = build_actor(found.manifest, weights, str(found.path))
     return PolicyPlayer(actor, encoder, path.rstrip("/"))

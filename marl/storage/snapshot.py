@@ -10,7 +10,7 @@ from safetensors.torch import save
 
 from arena.errors import ArenaError
 from marl.errors import UserError
-from marl.networks.policy import PolicyPlayer, actor_from
+from marl.networks.policy import PolicyPlayer, build_actor
 from marl.storage.run_folder import write_atomically
 
 SUFFIX = ".safetensors"
@@ -18,7 +18,7 @@ HEADER = "snakes_3v3"  # key of the header's text
 
 
 def write(path: Path, weights: dict[str, torch.Tensor], about: dict[str, Any]) -> None:
-    """Write the weights of an actor; `about` is policy.about's."""
+    """Write the weights of an actor; `about` is policy.describe_actor's."""
     data = save({name: tensor.contiguous() for name, tensor in weights.items()}, {HEADER: json.dumps(about)})
     write_atomically(path, data)
 
@@ -36,7 +36,7 @@ def read(path: Path, name: str | None = None) -> PolicyPlayer:
     if not isinstance(about, dict):
         raise UserError(f"{path} does not say what network it holds; snapshots are made by snakes export --safetensors")
     try:
-        actor, encoder = actor_from(about, weights, str(path))
+        actor, encoder = build_actor(about, weights, str(path))
     except ArenaError as error:  # an encoder that does not exist
         raise UserError(f"{path}: {error}") from None
     return PolicyPlayer(actor, encoder, name or str(path))

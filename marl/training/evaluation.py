@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from arena.encoders.observe import Encoder
+from arena.encoders import Encoder
 from arena.render.export import gif_bytes
 from arena.replay import Replay
-from marl.config.schema import EvalConfig
+from marl.config.evaluation_config import EvalConfig
 from marl.networks.policy import PolicyPlayer
 from marl.storage.saved_player import load_player
 from opponents.match import Results, play

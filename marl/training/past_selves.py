@@ -13,9 +13,9 @@ import torch
 from arena.rng import NUMBER_PAST_SELVES, draw, match_key
 from arena.rules import TURNS
 from marl.compute.precision import Precision
-from marl.learners.factory import Learner
-from marl.networks.policy import about
-from marl.rollout.frozen_seats import Place
+from marl.learners.learner import Learner
+from marl.networks.policy import describe_actor
+from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 from marl.storage import snapshot
 from marl.storage.saver import on_host
@@ -42,18 +42,19 @@ class PastSelves:
         self._pool: dict[str, dict[str, torch.Tensor]] = {}
         self._unwritten: set[str] = set()
         self._chosen_at: tuple[int, int] | None = None  # turn and episode at which those who play were drawn
-        frozen = (copy.deepcopy(learner.raw_actor).requires_grad_(False) for _ in rollout.past)
-        self.places = [
-            Place(actor, rollout, seats, precision) for actor, seats in zip(frozen, rollout.past, strict=True)
+        frozen = (copy.deepcopy(learner.actor).requires_grad_(False) for _ in rollout.past_self_seats)
+        self.frozen = [
+            FrozenSeats(actor, rollout, seats, precision)
+            for actor, seats in zip(frozen, rollout.past_self_seats, strict=True)
         ]
-        self.names = [""] * len(self.places)
+        self.names = [""] * len(self.frozen)
 
     def renew(self, turn: int, episode: int, interval: int) -> bool:
         """Draw anew who plays, unless that was just done; the team joins if an interval of episodes has passed.
 
         Says whether it was done.
         """
-        if not self.places or (self._chosen_at is not None and turn - self._chosen_at[0] < STAY):
+        if not self.frozen or (self._chosen_at is not None and turn - self._chosen_at[0] < STAY):
             return False
         if self._chosen_at is None or episode // interval != self._chosen_at[1] // interval:
             self.join(episode)
@@ -66,7 +67,7 @@ class PastSelves:
         name = f"past_{episode}"
         if name in self._pool:
             return
-        self._pool[name] = on_host(dict(self._learner.raw_actor.state_dict()))
+        self._pool[name] = on_host(dict(self._learner.actor.state_dict()))
         self._unwritten.add(name)
         left = self._scheduler.add_past_self(name)
         if left is not None:
@@ -79,7 +80,7 @@ class PastSelves:
         for name, weights in self._pool.items():
             path = _path(run, name)
             if name in self._unwritten or not path.exists():
-                snapshot.write(path, weights, about(self._learner.encoder, self._learner.shape))
+                snapshot.write(path, weights, describe_actor(self._learner.encoder, self._learner.spec))
         self._unwritten.clear()
 
     def choose(self, episode: int) -> None:
@@ -87,7 +88,7 @@ class PastSelves:
         mix = self._scheduler.mix(episode)
         shares = {name: mix.get(name, 0.0) for name in self._pool}
         total = sum(shares.values()) or 1.0
-        for place in range(len(self.places)):
+        for place in range(len(self.frozen)):
             left = draw(self._key, episode, place) / ONE * total
             chosen = next(reversed(shares))
             for name, share in shares.items():
@@ -100,8 +101,8 @@ class PastSelves:
     def _take(self, place: int, name: str) -> None:
         if self.names[place] != name:
             self.names[place] = name
-            self.places[place].actor.load_state_dict(self._pool[name])  # recorded graphs go on with these weights
-            self._rollout.forget(place)
+            self.frozen[place].actor.load_state_dict(self._pool[name])  # recorded graphs go on with these weights
+            self._rollout.void_matches(place)
 
     def state_dict(self) -> dict[str, Any]:
         """Who plays; the pool itself is in the run folder."""
@@ -111,10 +112,10 @@ class PastSelves:
         """Go on with this pool, and with the ones who played."""
         self._pool = pool
         self._chosen_at = tuple(state["chosen_at"]) or None
-        for place, name in enumerate(state["names"][: len(self.places)]):
+        for place, name in enumerate(state["names"][: len(self.frozen)]):
             if name:
                 self.names[place] = name
-                self.places[place].actor.load_state_dict(pool[name])
+                self.frozen[place].actor.load_state_dict(pool[name])
 
 
 def read_pool(run: Path, names: list[str]) -> dict[str, dict[str, torch.Tensor]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from marl.networks.networks import Shape
+    from marl.networks.spec import NetworkSpec
     from marl.storage.checkpoint import Checkpoint
     from marl.training.trainer import Trainer
 
@@ -23,12 +23,12 @@ def banner(
     ddp = config.ddp
     device = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU"
     threads = f", {torch.get_num_threads()} threads, oneDNN {'on' if onednn else 'off'}" if onednn is not None else ""
-    rows = 3 * learner.rows
+    rows = 3 * learner.batch_turns
     effective = rows * group.world * ddp.sync_freq
-    weights = sum(p.numel() for p in learner.raw_actor.parameters())
+    weights = sum(p.numel() for p in learner.actor.parameters())
     evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
     evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
-    body = " -> ".join(_layers(learner.shape))
+    body = " -> ".join(_layers(learner.spec))
     size = f"{3 * buffer.turns * buffer.teams:,} transitions, {buffer.bytes / 2**20:,.0f} MiB"
     schedule = f"{config.schedule.strategy} over {config.schedule.max_episodes:,} episodes"
     lines = [
@@ -40,7 +40,7 @@ def banner(
         ("matches", f"{config.matches:,} per rank, {trainer.rollout.all_matches:,} in all"),
         ("batch", f"{rows:,} x {group.world} ranks x sync_freq {ddp.sync_freq} = {effective:,} snake transitions"),
         ("cycle", f"{learner.turns} turns, {learner.updates} updates"),
-        ("learning rates", f"{learner.rates()}; scaling {ddp.lr_scaling}, warm-up {ddp.lr_warmup} updates"),
+        ("learning rates", f"{learner.lr_text()}; scaling {ddp.lr_scaling}, warm-up {ddp.lr_warmup} updates"),
         ("buffer", f"{size} on {buffer.storage} per rank"),
         ("opponents", schedule + (evasion if evades else "") + _others(trainer)),
     ]
@@ -97,18 +97,21 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
 
 def _others(trainer: "Trainer") -> str:
     """Shares of the matches that do not follow the ladder."""
-    line_up = trainer.rollout.line_up
-    itself, past = len(line_up.both) + len(line_up.alone), sum(map(len, line_up.past))
-    shares = [(itself, f"itself{', learning on both sides' if line_up.both else ''}"), (past, "its past selves")]
-    return "".join(f"; {count / line_up.matches:.0%} against {whom}" for count, whom in shares if count)
+    assignment = trainer.rollout.assignment
+    itself, past = len(assignment.self_play_both) + len(assignment.self_play_one), sum(map(len, assignment.past_selves))
+    shares = [
+        (itself, f"itself{', learning on both sides' if assignment.self_play_both else ''}"),
+        (past, "its past selves"),
+    ]
+    return "".join(f"; {count / assignment.matches:.0%} against {whom}" for count, whom in shares if count)
 
 
-def _layers(shape: "Shape") -> list[str]:
+def _layers(spec: "NetworkSpec") -> list[str]:
     """An actor's layers in a few words."""
-    first, *rest = map(str, shape.body)
-    convolutions = [f"convolution {channels}" for channels in shape.channels]
-    messages = ["messages"] if shape.messages else []
-    return [*convolutions, first, *messages, *rest, *([f"LSTM {shape.memory}"] if shape.memory else [])]
+    first, *rest = map(str, spec.body)
+    convolutions = [f"convolution {channels}" for channels in spec.channels]
+    messages = ["messages"] if spec.messages else []
+    return [*convolutions, first, *messages, *rest, *([f"LSTM {spec.lstm_size}"] if spec.lstm_size else [])]
 
 
 def _python() -> str:

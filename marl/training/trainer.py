@@ -14,15 +14,16 @@ from typing import Any
 
 import torch
 
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
+from arena.rules import TURNS
 from marl.compute.cuda_graphs import DDP_WARM_UPS, WARM_UPS, Captured
 from marl.compute.precision import Precision
-from marl.config.schema import TrainConfig
+from marl.config.train_config import TrainConfig
 from marl.errors import UserError
-from marl.learners.factory import learner_of, line_up_of
+from marl.learners.factory import make_assignment, make_learner
 from marl.networks import policy
 from marl.ranks.distributed import Ranks, Solo, lr_factor, on_main, warmup
-from marl.rollout.frozen_seats import Place
+from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 from marl.storage import checkpoint
 from marl.storage.saver import Saver, on_host
@@ -76,11 +77,12 @@ class Trainer:
         if config.load_model:
             self.progress.best = Progress.best  # of another run
         self.scheduler = Scheduler(config.schedule)
-        line_up, precision = line_up_of(config, self.scheduler), Precision(config.precision, self.device)
-        self.learner = learner_of(config, line_up, group, precision)
+        assignment = make_assignment(config, self.scheduler)
+        precision = Precision(config.precision, self.device)
+        self.learner = make_learner(config, assignment, group, precision)
         self.buffer = self.learner.buffer
         self.rollout = Rollout(
-            line_up,
+            assignment,
             self.scheduler.reachable(),
             config.reward.weights(),
             self.buffer,
@@ -88,14 +90,15 @@ class Trainer:
             group.rank,
             group.world,
             self.progress.next_match,
-            self.learner.answers,
+            self.learner.outputs,
             config.mask_reversal,
         )
         self.learner.attach(self.rollout)
         self.past = PastSelves(self.rollout, self.learner, precision, self.scheduler, config.seed)
-        myself = [Place(self.learner.raw_actor, self.rollout, self.rollout.alone, precision)] if line_up.alone else []
-        self._places = [*self.past.places, *myself]
-        self.rollout.others = [place.play for place in self._places]
+        seats = self.rollout.self_play_seats
+        myself = [FrozenSeats(self.learner.actor, self.rollout, seats, precision)] if len(seats) else []
+        self._frozen = [*self.past.frozen, *myself]
+        self.rollout.frozen_players = [frozen.play for frozen in self._frozen]
         self.exact = False  # whether matches and buffer go on as well
         if state:
             self._take_over(resumed, state)
@@ -139,9 +142,9 @@ class Trainer:
             return False
         self.rollout.load_state_dict(part["rollout"])
         self.learner.load_rank_state(part["learner"])
-        for place, memory in zip(self._places, part["places"], strict=True):
-            if memory is not None:
-                place.memory.copy_(memory)
+        for frozen, hidden in zip(self._frozen, part["places"], strict=True):
+            if hidden is not None:
+                frozen.hidden.copy_(hidden)
         return True
 
     def _fits(self) -> dict[str, Any]:
@@ -149,8 +152,12 @@ class Trainer:
         config = self.config
         sizes = {"seed": config.seed, "matches": config.matches, "turns": self.buffer.turns}
         encoder = {"encoder": self.encoder.name, "encoder_version": self.encoder.version}
-        line_up = self.rollout.line_up
-        seats = {"both": len(line_up.both), "alone": len(line_up.alone), "past": len(line_up.past)}
+        assignment = self.rollout.assignment
+        seats = {
+            "both": len(assignment.self_play_both),
+            "alone": len(assignment.self_play_one),
+            "past": len(assignment.past_selves),
+        }
         rewards = {"rewards": config.reward.weights()}
         return {**sizes, **encoder, **seats, **rewards, "opponents": list(self.rollout.opponents)}
 
@@ -214,12 +221,10 @@ class Trainer:
         progress.env_steps += self.learner.turns * self.rollout.all_matches
         turns = progress.turns - self._first.turns
         progress.episodes = self._first.episodes + self.rollout.episodes(turns)
-        progress.next_match = self._first.next_match + self.rollout.all_matches * (
-            turns // config.episode_length + SPARE_MATCHES
-        )
+        progress.next_match = self._first.next_match + self.rollout.all_matches * (turns // TURNS + SPARE_MATCHES)
         if learn:
             factor = lr_factor(config.ddp.lr_scaling, group.world) * warmup(progress.updates, config.ddp.lr_warmup)
-            self.learner.follow(factor, self.share_done)
+            self.learner.anneal(factor, self.share_done)
             group.doing = "an update"
             self._learn()
             progress.updates += self.learner.updates
@@ -230,12 +235,12 @@ class Trainer:
         mix = self.scheduler.mix(self.progress.episodes)
         if mix != self._mix:
             self._mix = mix
-            self.rollout.mix(mix)
+            self.rollout.set_mix(mix)
         self.rollout.epsilon.fill_(self.epsilon)
 
     def _play_turns(self) -> None:
         for _ in range(self.learner.turns):
-            self.rollout.play_turn(self.learner.act, self.learner.note)
+            self.rollout.play_turn(self.learner.act, self.learner.record_step)
 
     # --- between cycles
 
@@ -296,7 +301,7 @@ class Trainer:
         """Read what has added up on the devices of all ranks; the only wait for the device between evaluations."""
         progress, before, group = self.progress, self._logged, self.group
         group.doing = "logging"
-        sums = group.sum_(packed(self.rollout.results(), self.learner.logged()))
+        sums = group.sum_(packed(self.rollout.pop_results(), self.learner.pop_stats()))
         opponents = (*self.rollout.opponents, *self.past.names)
         account = unpacked(sums, opponents, self.learner.LOGGED, group.world)
         self._judge_skipped(account)
@@ -352,7 +357,7 @@ class Trainer:
 
     def _points(self, record: bool) -> float:
         config, episode = self.config, self.progress.episodes
-        actor = self.learner.raw_actor
+        actor = self.learner.actor
         self.evaluation = evaluate(actor, self.encoder, config.evaluation, self.device, config.seed, record)
         self.metrics.log(episode, self.evaluation.metrics())
         if config.evaluation.eval_gif and (gif := self.evaluation.best_gif()):
@@ -375,9 +380,9 @@ class Trainer:
 
     def _own_part(self) -> dict[str, Any] | None:
         """This rank's matches and buffer, if they are to be saved."""
-        if self.learner.bytes > self.config.save_buffer * 2**20:
+        if self.learner.rank_state_bytes > self.config.save_buffer * 2**20:
             return None
-        held = {"learner": self.learner.rank_state(), "places": [place.memory for place in self._places]}
+        held = {"learner": self.learner.rank_state(), "places": [frozen.hidden for frozen in self._frozen]}
         return {"fits": self._fits(), "rollout": self.rollout.state_dict(), **on_host(held)}
 
     def _write_checkpoint(self, weights: dict[str, torch.Tensor], ranks: list[Any], best: bool, closed: bool) -> None:
@@ -394,7 +399,7 @@ class Trainer:
             "closed": closed,
         }
         parts = {"state": state} | {f"rank{rank}": part for rank, part in enumerate(ranks) if part is not None}
-        about = policy.about(self.encoder, self.learner.shape)
+        about = policy.describe_actor(self.encoder, self.learner.spec)
         about |= {"algo": config.algo, "world_size": self.group.world}
         self.saver.save(self.folder, self.progress.episodes, weights, parts, about, best)
 
@@ -405,7 +410,7 @@ class Trainer:
     def _not_finite(self, what: str) -> NotFinite:
         return NotFinite(
             f"{what} is not finite at episode {self.progress.episodes}; go on from the last checkpoint with lower "
-            f"learning rates: --resume {self.folder} {self.learner.lower_rates()}"
+            f"learning rates: --resume {self.folder} {self.learner.lower_lr_flags()}"
         )
 
 

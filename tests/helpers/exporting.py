@@ -11,21 +11,21 @@ import numpy as np
 import torch
 
 from arena import BatchArena
-from arena.batch import encoder_named
-from arena.encoders.orientation import FORTH
+from arena.encoders import encoder_named
+from arena.encoders.orientation import LOCAL_ACTIONS
 from arena.jidi import jidi_observation
 from arena.rules import BEANS_MAX, SNAKES, TURNS
 from helpers.command import ROOT
-from marl.networks.networks import Actor, Shape
-from marl.networks.policy import PolicyPlayer, about, legal
+from marl.networks.actors import Actor
+from marl.networks.policy import PolicyPlayer, describe_actor, mask_reversal
+from marl.networks.spec import NetworkSpec
 from marl.storage import checkpoint
 
 sys.path.append(str(ROOT / "tests" / "arena"))
 from helpers.recorded import steps
 
 SEED = 7
-CANONICAL = encoder_named("turned").name  # `turned` is the earlier name of the canonical encoder
-BODIES = {"features": (48, 32), CANONICAL: (48, 32), "planes": (64, 32, 16)}
+BODIES = {"features": (48, 32), "canonical": (48, 32), "planes": (64, 32, 16)}
 ENCODERS = tuple(BODIES)
 TIE = 1e-4  # logits nearer than this may be ordered either way by another order of additions
 
@@ -33,7 +33,7 @@ TIE = 1e-4  # logits nearer than this may be ordered either way by another order
 def actor(encoder: str, value: bool = False) -> Actor:
     """A network whose logits differ clearly; with `value`, a fifth output."""
     torch.manual_seed(SEED)
-    network = Actor(encoder_named(encoder), Shape(BODIES[encoder], 5 if value else 4))
+    network = Actor(encoder_named(encoder), NetworkSpec(BODIES[encoder], 5 if value else 4))
     with torch.no_grad():
         for weight in network.parameters():
             if weight.ndim == 1:
@@ -51,7 +51,7 @@ def saved_run(folder: Path, encoder: str) -> Path:
     run = folder / f"run_{encoder}"
     run.mkdir()
     weights = {f"actor.{name}": tensor for name, tensor in actor(encoder).state_dict().items()}
-    said = about(encoder_named(encoder), Shape(BODIES[encoder])) | {"world_size": 1}
+    said = describe_actor(encoder_named(encoder), NetworkSpec(BODIES[encoder])) | {"world_size": 1}
     checkpoint.save(run, 8, weights, {"state": {}}, said)
     return run
 
@@ -122,9 +122,9 @@ def with_few_beans(encoder: str) -> Iterator[tuple[Position, np.ndarray]]:
 def legal_logits(who: PolicyPlayer, obs: np.ndarray) -> np.ndarray:
     """The policy's own masked logits of the four moves on the board."""
     observations = torch.from_numpy(obs)
-    logits = legal(who.actor(observations)[..., :4], observations, who.encoder).numpy()
-    at = who.encoder.frame_at
-    return logits if at is None else np.take_along_axis(logits, FORTH[obs[..., at]], -1)
+    logits = mask_reversal(who.actor(observations)[..., :4], observations, who.encoder).numpy()
+    at = who.encoder.orientation_at
+    return logits if at is None else np.take_along_axis(logits, LOCAL_ACTIONS[obs[..., at]], -1)
 
 
 def margins(logits: np.ndarray) -> np.ndarray:

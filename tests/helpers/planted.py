@@ -82,7 +82,7 @@ def _spoil(first: int, last: int) -> None:
         batch = draw(self)
         draws.append(batch)
         if first <= len(draws) <= last:
-            batch.returns[0, 0] = float("nan")
+            batch.rows.returns[0, 0] = float("nan")
         return batch
 
     Sampler.draw = spoilt

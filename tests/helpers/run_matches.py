@@ -47,7 +47,7 @@ def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
         None  # the simulator has none; the arena may name it at import, the kernels do not use it
     )
     from arena.backends import cuda
-    from arena.encoders.observe import ENCODERS
+    from arena.encoders import ENCODERS
     from arena.rules import MATCH_BYTES, OVER, SNAKES
 
     def launch(kernel, threads: int, *arguments) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 from helpers.command import ROOT
 
-from marl.config.schema import read_config
+from marl.config.train_config import read_config
 from marl.storage.saved_player import load_player
 from opponents.match import play
 from opponents.players import champion, find, listing

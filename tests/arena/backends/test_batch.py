@@ -143,7 +143,7 @@ BAD_SEATS = {
 
 @pytest.mark.parametrize("what", BAD_SEATS)
 def test_seats_that_do_not_exist_are_refused(arena, what) -> None:
-    refuses(arena, "seats", arena.encoders.observe, "features", seats=BAD_SEATS[what])
+    refuses(arena, "seats", arena.observe, "features", seats=BAD_SEATS[what])
 
 
 BAD_OUTS = {
@@ -159,12 +159,12 @@ BAD_OUTS = {
 
 @pytest.mark.parametrize("what", BAD_OUTS)
 def test_tensors_that_cannot_take_the_observation_are_refused(arena, what) -> None:
-    refuses(arena, "out", arena.encoders.observe, "features", out=BAD_OUTS[what])
+    refuses(arena, "out", arena.observe, "features", out=BAD_OUTS[what])
 
 
 @pytest.mark.parametrize("name", ["Features", "", "pixels", None, 3, ["features"]])
 def test_unknown_encoders_are_refused_with_the_known_ones_named(arena, name) -> None:
-    refuses(arena, "known: features, planes, turned", arena.encoders.observe, name)
+    refuses(arena, "known: features, planes, turned", arena.observe, name)
 
 
 # --- making an arena ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from helpers.movers import semi_greedy_moves
 from helpers.recorded import steps
 
 from arena import BatchArena
-from arena.encoders.observe import ENCODERS
+from arena.encoders import ENCODERS
 from arena.rules import DOWN, LEFT, RIGHT, UP
 
 SEED = 31

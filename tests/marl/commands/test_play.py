@@ -12,13 +12,15 @@ import torch
 from helpers import display
 from helpers.command import ROOT, assert_one_line, snakes
 
-from arena.batch import BatchArena, encoder_named
+from arena.batch import BatchArena
+from arena.encoders import encoder_named
 from arena.replay import Replay, read
 from marl.commands.latest_snapshot import LatestSnapshot
 from marl.commands.live_match import KEPT, LiveMatch, LiveMatches
 from marl.errors import UserError
-from marl.networks.networks import Actor, Shape
-from marl.networks.policy import about
+from marl.networks.actors import Actor
+from marl.networks.policy import describe_actor
+from marl.networks.spec import NetworkSpec
 from marl.storage import checkpoint
 from opponents.match import play
 from opponents.players import find
@@ -32,10 +34,10 @@ WASD = {0: "w", 1: "s", 2: "a", 3: "d"}
 def save(run: Path, episode: int) -> Path:
     """A checkpoint of a policy with a value."""
     torch.manual_seed(episode)
-    encoder, shape = encoder_named("features"), Shape((16,), 5)
+    encoder, shape = encoder_named("features"), NetworkSpec((16,), 5)
     weights = {f"actor.{name}": tensor for name, tensor in Actor(encoder, shape).state_dict().items()}
     run.mkdir(exist_ok=True)
-    return checkpoint.save(run, episode, weights, {"state": {}}, about(encoder, shape) | {"world_size": 1})
+    return checkpoint.save(run, episode, weights, {"state": {}}, describe_actor(encoder, shape) | {"world_size": 1})
 
 
 def without_display() -> dict[str, str]:

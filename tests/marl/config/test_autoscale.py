@@ -6,19 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from arena.encoders import ENCODERS
 from arena.rules import TEAM
 from marl.config import autoscale
 from marl.config.autoscale import resolve
-from marl.config.schema import (
-    MODEL_SIZES,
-    DdpgConfig,
-    DistributedConfig,
-    NetworkConfig,
-    PpoConfig,
-    TrainConfig,
-    read_config,
-)
+from marl.config.distributed_config import DistributedConfig
+from marl.config.learner_configs import DdpgConfig, PpoConfig
+from marl.config.network_config import MODEL_SIZES, NetworkConfig
+from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
+from marl.registry import LEARNERS
 from opponents.scheduler import ScheduleConfig
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
@@ -77,18 +74,27 @@ def test_what_auto_means_for_ppo(device, world, expected, algo) -> None:
     assert config.ddpg == DdpgConfig(), "what is not asked for is left alone"
 
 
+def test_every_encoder_of_the_table_exists() -> None:
+    assert {auto["encoder"] for auto in autoscale.AUTO.values()} <= {*ENCODERS}
+
+
+def test_there_are_values_for_every_learner_on_every_device() -> None:
+    sections = {TrainConfig(algo=algo).learner_section for algo in LEARNERS}
+    assert {*autoscale.AUTO} == {(device, section) for device in ("cpu", "cuda") for section in sections}
+
+
 def test_what_was_asked_of_ppo_is_kept() -> None:
-    asked = PpoConfig(update_interval=48, batch_size=7, lr=0.5, even=0.25)
+    asked = PpoConfig(update_interval=48, batch_size=7, lr=0.5, uniform_kl=0.25)
     schedule = ScheduleConfig(max_episodes=9)
     found = resolve(TrainConfig(algo="ppo", matches=4, ppo=asked, schedule=schedule), CPU, world=3)
     assert (found.ppo, found.schedule) == (asked, schedule)
 
 
 @pytest.mark.parametrize("algo", ["ddpg", "ppo"])
-@pytest.mark.parametrize(("encoder", "even"), [("features", 0.0), ("planes", 0.0), ("turned", 0.02)])
-def test_moves_are_held_even_where_the_board_is_held_in_a_frame(encoder, even, algo) -> None:
+@pytest.mark.parametrize(("encoder", "uniform_kl"), [("features", 0.0), ("planes", 0.0), ("turned", 0.02)])
+def test_the_policy_is_held_to_uniform_where_the_encoder_rotates_the_board(encoder, uniform_kl, algo) -> None:
     found = resolve(TrainConfig(algo=algo, network=NetworkConfig(encoder=encoder)), CPU)
-    assert getattr(found, algo).even == even
+    assert getattr(found, algo).uniform_kl == uniform_kl
 
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
@@ -142,7 +148,9 @@ def test_what_was_asked_for_is_kept(device, max_utilization) -> None:
 def test_nothing_else_is_touched() -> None:
     config = TrainConfig(seed=9, ddpg=DdpgConfig(tau=0.3, n_step=5))
     found = resolve(config, CPU)
-    assert replace(found.ddpg, batch_size=None, buffer_size=None, turns=None, updates=None, even=None) == config.ddpg
+    assert (
+        replace(found.ddpg, batch_size=None, buffer_size=None, turns=None, updates=None, uniform_kl=None) == config.ddpg
+    )
     assert replace(found.schedule, max_episodes=None) == config.schedule
     untouched = {"matches": None, "precision": None, "network": config.network, "ddpg": config.ddpg}
     untouched |= {"schedule": config.schedule}

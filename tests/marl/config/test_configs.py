@@ -7,7 +7,7 @@ from helpers.command import ROOT
 from helpers.training import here, logged, the_run
 
 from marl.config import autoscale, reader
-from marl.config.schema import read_config
+from marl.config.train_config import read_config
 
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 MOMENT = [

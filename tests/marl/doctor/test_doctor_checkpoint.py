@@ -10,9 +10,10 @@ import pytest
 import torch
 from helpers.training import TINY, here, the_run
 
-from arena.batch import encoder_named
+from arena.encoders import encoder_named
 from marl.networks import policy
-from marl.networks.networks import Actor, Shape
+from marl.networks.actors import Actor
+from marl.networks.spec import NetworkSpec
 from marl.storage import checkpoint
 from marl.storage.checkpoint import MANIFEST, WEIGHTS
 
@@ -23,9 +24,9 @@ ENCODER = encoder_named("features")
 def saved(tmp_path_factory):
     run = tmp_path_factory.mktemp("saved") / "run"
     run.mkdir()
-    weights = {f"actor.{name}": tensor for name, tensor in Actor(ENCODER, Shape((8,))).state_dict().items()}
+    weights = {f"actor.{name}": tensor for name, tensor in Actor(ENCODER, NetworkSpec((8,))).state_dict().items()}
     parts = {"state": {"learner": [{"exp_avg": torch.ones(3)}]}, "rank0": {"buffer": torch.zeros(5)}}
-    about = policy.about(ENCODER, Shape((8,))) | {"algo": "ddpg", "world_size": 2}
+    about = policy.about(ENCODER, NetworkSpec((8,))) | {"algo": "ddpg", "world_size": 2}
     for episode in (8, 16):
         folder = checkpoint.save(run, episode, weights, parts, about)
     checkpoint.mark_best(run, folder)
@@ -77,7 +78,7 @@ def test_what_is_in_a_checkpoint(folder):
     assert (about["encoder"], about["encoder_version"], about["body"]) == ("features", ENCODER.version, [8])
     assert about["parts"] == ["rank0", "state"]
     assert about["files"] == {path.name: path.stat().st_size for path in folder.iterdir()}
-    assert about["weights"] == sum(p.numel() for p in Actor(ENCODER, Shape((8,))).parameters())
+    assert about["weights"] == sum(p.numel() for p in Actor(ENCODER, NetworkSpec((8,))).parameters())
     assert [check["name"].partition(" ")[0] for check in report["checks"]] == [
         "packages", "files", "names", "weights", "player",
     ]  # fmt: skip

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 import torch
 from helpers.command import assert_one_line, snakes
-from helpers.exporting import BODIES, CANONICAL, ENCODERS, actor, games, player, rows, saved_run
+from helpers.exporting import BODIES, ENCODERS, actor, games, player, rows, saved_run
 from helpers.training import here
 
-from arena.batch import encoder_named
-from arena.encoders.orientation import BACK
+from arena.encoders import encoder_named
+from arena.encoders.orientation import BOARD_ACTIONS
 from arena.rules import TURNS
 from marl.errors import UserError
 from marl.export.dense_layers import dense_layers, forward, widths
-from marl.networks.networks import Shape, actor_of
-from marl.networks.policy import DIRECTION_AT, PolicyPlayer
+from marl.networks.actors import make_actor
+from marl.networks.policy import PolicyPlayer
+from marl.networks.spec import NetworkSpec
 from marl.storage.snapshot import read
 
 
@@ -63,11 +64,12 @@ def test_the_onnx_model_says_what_torch_says(exported) -> None:
     for count in (1, len(obs)):
         (logits,) = session.run(None, {"observations": obs[:count]})
         assert np.abs(logits - expected[:count]).max() < 1e-4
+    described = encoder_named(encoder)
     about = {name: json.loads(value) for name, value in session.get_modelmeta().custom_metadata_map.items()}
     assert about == {
         "encoder": encoder, "encoder_version": 1, "body": list(BODIES[encoder]), "rules": 1,
-        "moves": ["up", "down", "left", "right"], "direction_at": DIRECTION_AT[encoder],
-        "frame_at": encoder_named(encoder).frame_at, **({"back": BACK.tolist()} if encoder == CANONICAL else {}),
+        "moves": ["up", "down", "left", "right"], "direction_at": described.direction_at,
+        "frame_at": described.orientation_at, **({"back": BOARD_ACTIONS.tolist()} if encoder == "canonical" else {}),
     }  # fmt: skip
 
 
@@ -110,17 +112,17 @@ def test_the_layers_compute_what_the_actor_computes(encoder, value) -> None:
 
 
 REFUSED = {
-    "convolutions": Shape((16, 8), channels=(4,)),
-    "messages": Shape((16, 8), messages=True),
-    "memory": Shape((16, 8), memory=8),
-    "too many outputs": Shape((16, 8), outputs=6),
+    "convolutions": NetworkSpec((16, 8), channels=(4,)),
+    "messages": NetworkSpec((16, 8), messages=True),
+    "memory": NetworkSpec((16, 8), lstm_size=8),
+    "too many outputs": NetworkSpec((16, 8), outputs=6),
 }
 
 
 @pytest.mark.parametrize("shape", REFUSED.values(), ids=REFUSED)
 def test_other_networks_are_refused(shape) -> None:
     encoder = encoder_named("planes")
-    who = PolicyPlayer(actor_of(encoder, shape).requires_grad_(False), encoder, "runs/odd")
+    who = PolicyPlayer(make_actor(encoder, shape).requires_grad_(False), encoder, "runs/odd")
     with pytest.raises(
         UserError, match=r"^runs/odd: its network cannot be exported: it .*; need dense layers"
     ) as error:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.exporting import (
-    CANONICAL,
     ENCODERS,
     TIE,
     Position,
@@ -129,7 +128,7 @@ def test_missing_beans_are_seen_as_in_training(exported) -> None:
 def test_an_own_snake_is_never_in_doubt(exported) -> None:
     """Also where it has respawned just where it could have moved to, which a foe cannot tell."""
     encoder, _, path = exported
-    direction = {"features": slice(12, 16), CANONICAL: slice(79, 80), "planes": slice(-8, -4)}[encoder]
+    direction = {"features": slice(12, 16), "canonical": slice(79, 80), "planes": slice(-8, -4)}[encoder]
     module, obs = watched(path)
     moved = respawned = 0
     for number, game in enumerate(games()):

@@ -15,11 +15,13 @@ from helpers.resumed import assert_equal, measured, saved
 from helpers.training import LIMIT, TINY, as_ranks, assert_goes_on, logged, manifest, the_run, without_ranks
 
 from marl.compute.precision import Precision
-from marl.config.schema import NetworkConfig, PpoConfig, TrainConfig
-from marl.learners.factory import learner_of
+from marl.config.learner_configs import PpoConfig
+from marl.config.network_config import NetworkConfig
+from marl.config.train_config import TrainConfig
+from marl.learners.factory import make_learner
 from marl.learners.ppo import Ppo
 from marl.ranks.distributed import Solo
-from marl.rollout.assignment import LineUp
+from marl.rollout.assignment import MatchAssignment
 
 CPU = torch.device("cpu")
 SKIPPED = 1 + Ppo.LOGGED.index("losses/skipped")
@@ -163,7 +165,7 @@ def test_the_update_interval_is_shared_out_to_all_ranks(interval, matches, world
     ppo = PpoConfig(update_interval=interval, batch_size=10**6, epochs=1, lr=2e-3)
     config = TrainConfig(algo="ppo", precision="fp32", matches=matches, network=network, ppo=ppo)
     group = SimpleNamespace(rank=0, world=world, device=CPU, backend=None, wrap=lambda module: module)
-    learner = learner_of(config, LineUp(matches), group, Precision("fp32", CPU))
+    learner = make_learner(config, MatchAssignment(matches), group, Precision("fp32", CPU))
     assert learner.turns == learner.buffer.turns == turns
 
 
@@ -175,7 +177,7 @@ STEADY = ["--lr_end", "1", "--entropy_end", "0.005", "--entropy", "0.005"]
 PPO = [*TINY[: TINY.index("--turns")], *TINY[TINY.index("--max_episodes") :], *SMALL]
 STOPS = {
     "term": (1, ["--algo", "ppo", "--target_kl", "0.02"], ["@0:term:14"]),
-    "lstm_late": (1, ["--algo", "ppo_lstm", "--memory", "8", *STEADY], ["@0:late:13", "--max_minutes", "60"]),
+    "lstm_late": (1, ["--algo", "ppo_lstm", "--lstm_size", "8", *STEADY], ["@0:late:13", "--max_minutes", "60"]),
     "two_term": (2, ["--algo", "ppo", "--matches", "4", "--check_sync", "1", "--sync_freq", "2"], ["@1:term:14"]),
 }
 

@@ -12,11 +12,10 @@ from helpers.training import TINY, here, logged, the_run
 
 from arena.rules import DIRECTION, SNAKES
 from marl.config.autoscale import resolve
-from marl.config.schema import read_config
+from marl.config.train_config import read_config
 from marl.errors import UserError
 from marl.learners import factory
 from marl.ranks.distributed import Solo
-from marl.rollout.frozen_seats import PLACES
 from marl.storage import snapshot
 from marl.storage.saved_player import load_player
 from marl.training import past_selves
@@ -46,7 +45,7 @@ def a_trainer(folder: Path, *words: str, seed: int = SEED) -> Trainer:
 
 def change(trainer: Trainer) -> dict[str, torch.Tensor]:
     """The team learns something; returns copies of its weights from then on."""
-    actor = trainer.learner.raw_actor
+    actor = trainer.learner.actor
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(1.0)
@@ -72,7 +71,7 @@ def test_who_joins_stays_as_it_was_while_the_team_learns_on(tmp_path) -> None:
     change(trainer)
     past.write(tmp_path)
     assert trainer.scheduler.state_dict()["past_selves"] == list(joined)
-    assert past.state_dict() == {"names": [""] * PLACES, "pool": list(joined), "chosen_at": []}
+    assert past.state_dict() == {"names": [""] * PAST_SELVES, "pool": list(joined), "chosen_at": []}
     read = read_pool(tmp_path, list(joined))
     assert all(same(read[name], weights) for name, weights in joined.items())
     player = snapshot.read(tmp_path / FOLDER / "past_100.safetensors", "past_100")
@@ -145,7 +144,7 @@ def test_hard_ones_play_more_often(tmp_path) -> None:
         counts.update(past.names)
     mix = {name: share for name, share in trainer.scheduler.mix(0).items() if name.startswith("past_")}
     total = sum(mix.values())
-    expected = {name: 500 * PLACES * share / total for name, share in mix.items()}
+    expected = {name: 500 * PAST_SELVES * share / total for name, share in mix.items()}
     assert sum((counts[name] - count) ** 2 / count for name, count in expected.items()) < RARE, (counts, expected)
     assert counts["past_0"] > counts["past_1"] > counts["past_2"] > counts["past_3"] > 0
 
@@ -171,7 +170,7 @@ def test_who_is_chosen_plays_with_its_own_weights(tmp_path) -> None:
         past.choose(episode)
         for place, name in zip(past.places, past.names, strict=True):
             assert same(dict(place.actor.state_dict()), past._pool[name])
-    assert len({id(place.actor) for place in past.places} | {id(trainer.learner.raw_actor)}) == PLACES + 1
+    assert len({id(place.actor) for place in past.places} | {id(trainer.learner.actor)}) == PAST_SELVES + 1
 
 
 def test_only_matches_of_one_that_is_replaced_are_forgotten(tmp_path, monkeypatch) -> None:
@@ -181,7 +180,7 @@ def test_only_matches_of_one_that_is_replaced_are_forgotten(tmp_path, monkeypatc
         before = list(past.names)
         forgotten.clear()
         past.choose(episode)
-        assert forgotten == [place for place in range(PLACES) if past.names[place] != before[place]]
+        assert forgotten == [place for place in range(PAST_SELVES) if past.names[place] != before[place]]
 
 
 def test_a_pool_that_was_saved_goes_on_with_the_same_players(tmp_path) -> None:
@@ -206,19 +205,19 @@ def test_a_pool_that_was_saved_goes_on_with_the_same_players(tmp_path) -> None:
 def test_the_team_meets_itself_and_learns_on_one_side_or_both(both, tmp_path) -> None:
     trainer = a_trainer(tmp_path, "--self_play", "0.5", *([] if both else ["--no-learn_both_sides"]))
     rollout = trainer.rollout
-    assert trainer.buffer.teams == rollout.line_up.teams == (24 if both else 16)
-    assert (len(rollout.line_up.both), len(rollout.line_up.alone)) == ((8, 0) if both else (0, 8))
-    assert len(trainer._places) == len(rollout.others) == (0 if both else 1)
+    assert trainer.buffer.teams == rollout.assignment.teams == (24 if both else 16)
+    assert (len(rollout.assignment.both), len(rollout.assignment.alone)) == ((8, 0) if both else (0, 8))
+    assert len(trainer._places) == len(rollout.frozen_players) == (0 if both else 1)
     for place in trainer._places:
-        assert place.actor is trainer.learner.raw_actor, "the very network, whatever it learns"
+        assert place.actor is trainer.learner.actor, "the very network, whatever it learns"
 
 
 def test_where_the_team_learns_on_one_side_the_other_plays_as_well(tmp_path) -> None:
     """Not a copy of the network: as soon as it has changed, the other side plays what it now thinks best."""
     trainer = a_trainer(tmp_path, "--self_play", "1", "--no-learn_both_sides", "--encoder", "features")
-    rollout, head = trainer.rollout, trainer.learner.raw_actor.tail.head
+    rollout, head = trainer.rollout, trainer.learner.actor.tail.head
     rollout.start(trainer.learner.act)
-    seats = rollout.alone.long()
+    seats = rollout.self_play_seats.long()
     for best in (0, 3, 1):
         with torch.no_grad():
             head.weight.zero_()
@@ -227,25 +226,25 @@ def test_where_the_team_learns_on_one_side_the_other_plays_as_well(tmp_path) -> 
         rollout.play_turn(trainer.learner.act)
         legal = directions != best ^ 1
         assert legal.sum() >= 10
-        assert (rollout.moves.flatten()[seats][legal] == best).all()
+        assert (rollout.board_actions.flatten()[seats][legal] == best).all()
 
 
 def test_what_players_remember_of_their_matches_goes_on(tmp_path) -> None:
     """Past selves, and the team itself where it does not learn: a network with a memory is in the middle of a match."""
-    words = ["--algo", "ppo_lstm", "--memory", "8", *LEAGUE, "--self_play", "0.25", "--no-learn_both_sides"]
+    words = ["--algo", "ppo_lstm", "--lstm_size", "8", *LEAGUE, "--self_play", "0.25", "--no-learn_both_sides"]
     first, second = (a_trainer(tmp_path, *words) for _ in range(2))
     first.rollout.arena.start()
     for _ in range(4):
-        first.rollout.play_turn(first.learner.act, first.learner.note)
+        first.rollout.play_turn(first.learner.act, first.learner.record_step)
     part = first._own_part()
     saved = SimpleNamespace(parts={"rank0": {}}, manifest={"world_size": 1}, part=lambda name: part)
     assert second._take_over_matches(saved)
-    assert len(first._places) == PLACES + 1
+    assert len(first._places) == PAST_SELVES + 1
     for mine, its in zip(first._places, second._places, strict=True):
         assert mine.memory.abs().sum() > 0
         assert torch.equal(mine.memory, its.memory)
     for trainer in (first, second):
-        trainer.rollout.play_turn(trainer.learner.act, trainer.learner.note)
+        trainer.rollout.play_turn(trainer.learner.act, trainer.learner.record_step)
     for mine, its in zip(first._places, second._places, strict=True):
         assert torch.equal(mine.memory, its.memory)
     assert torch.equal(first.rollout.arena.state, second.rollout.arena.state)
@@ -261,7 +260,8 @@ ALGOS = {
     "ppo_lstm": (
         1,
         [
-            *("--algo", "ppo_lstm", "--memory", "8", "--messages", "--update_interval", "160", "--batch_size", "1000"),
+            *("--algo", "ppo_lstm", "--lstm_size", "8", "--messages"),
+            *("--update_interval", "160", "--batch_size", "1000"),
             *(
                 "--epochs",
                 "1",
@@ -286,7 +286,7 @@ def runs(request, tmp_path_factory) -> Iterator[tuple[Path, Path]]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(factory, "PLACES", places)
+        patch.setattr(factory, "PAST_SELVES", places)
         patch.setattr(past_selves, "STAY", 0)  # others play after every log line
         for folder, episodes in zip(folders, (WHOLE, PART), strict=True):
             train(*RUN, *words, "--runs_dir", folder, "--max_episodes", episodes)

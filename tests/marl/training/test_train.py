@@ -28,7 +28,9 @@ from safetensors.torch import load_file
 
 from arena import replay
 from marl.config import reader
-from marl.config.schema import read_config
+from marl.config.help import help_of
+from marl.config.options import Schema
+from marl.config.train_config import TrainConfig, read_config
 from opponents.scheduler import STRATEGIES
 
 TAGS = {
@@ -474,9 +476,15 @@ def test_help_names_every_flag() -> None:
     assert done.returncode == 0
     for flag in ("--config FILE", "--distributed", "--num_gpus", "--max_episodes", "--opponent_difficulty_strategy"):
         assert flag in done.stdout
-    for option in reader.fields_of(type(read_config([]))):
+    for option in Schema(TrainConfig).options.values():
         assert f"--{option.path}" in done.stdout
-        assert option.help, option.path
+        assert help_of(option), option.path
+    for name in ("batch_size", "gamma", "lr_end", "entropy", "uniform_kl"):
+        assert f"--ddpg.{name}, --{name} " in done.stdout
+        assert f"--ppo.{name}, --{name} " in done.stdout
+    rule = "such a flag means the section of --algo: ddpg for ddpg; ppo for ppo, ppo_lstm."
+    assert rule in done.stdout.replace("\n", " ")
+    assert not any(old in done.stdout for old in ("--even", "--memory", "--episode_length"))
 
 
 # --- the disk

@@ -1,12 +1,21 @@
-"""marl.config.schema: what a training run can be told, and what it is told is wrong."""
+"""The options of a training run: their names, their limits, and names of earlier versions."""
+
+import subprocess
+import sys
 
 import pytest
 import yaml
+from helpers.command import ROOT
 
+from arena.encoders import ENCODERS
 from arena.errors import ArenaError
 from marl.config import reader
-from marl.config.schema import CONFIG_VERSION, WHERE_FROM, TrainConfig, read_config
+from marl.config.help import help_of
+from marl.config.options import Schema
+from marl.config.train_config import CONFIG_VERSION, NOT_RESUMED, TrainConfig, read_config
+from marl.config.values import choices_of
 from marl.errors import UserError
+from marl.registry import LEARNERS, NETWORKS
 from opponents.scheduler import STRATEGIES
 
 
@@ -46,7 +55,13 @@ from opponents.scheduler import STRATEGIES
         (["--channels", "8,16"], "network.channels", (8, 16)),
         (["--model_size", "huge"], "network.model_size", "huge"),
         (["--messages"], "network.messages", True),
-        (["--memory", "64"], "network.memory", 64),
+        (["--lstm_size", "64"], "network.lstm_size", 64),
+        (["--memory", "64"], "network.lstm_size", 64),
+        (["--network.memory", "64"], "network.lstm_size", 64),
+        (["--uniform_kl", "0.5"], "ddpg.uniform_kl", 0.5),
+        (["--even", "0.5"], "ddpg.uniform_kl", 0.5),
+        (["--even", "0.5", "--algo", "ppo_lstm"], "ppo.uniform_kl", 0.5),
+        (["--ppo.even", "0.5"], "ppo.uniform_kl", 0.5),
         (["--preset", "shaped"], "reward.preset", "shaped"),
         (["--zero_sum"], "reward.zero_sum", True),
         (["--self_play", "0.25"], "schedule.self_play", 0.25),
@@ -123,10 +138,15 @@ def test_a_wrong_file_is_told_by_name(tmp_path, text, parts) -> None:
         (["--save_interval", "0"], "save_interval is 0; allowed: from 1"),
         (["--seed", "-1"], "seed is -1; allowed: from 0"),
         (["--matches", "3"], "matches is 3; allowed: an even number"),
-        (["--episode_length", "100"], "episode_length is 100; allowed: 200"),
+        (["--episode_length", "100"], "episode_length is 100; allowed: 200, the game's own length"),
         (["--body", "64,0"], "network.body is 64,0; allowed: widths from 1"),
         (["--channels="], "network.channels is ; allowed: widths from 1"),
-        (["--memory", "0"], "network.memory is 0; allowed: from 1"),
+        (["--lstm_size", "0"], "network.lstm_size is 0; allowed: from 1"),
+        (["--memory", "0"], "--memory (now network.lstm_size) is 0; allowed: from 1"),
+        (["--even", "-1"], "--even (now ddpg.uniform_kl) is -1.0; allowed: from 0"),
+        (["--encoder", "smells"], "--encoder is 'smells'; allowed: one of features, "),
+        (["--kind", "rnn"], "--kind is 'rnn'; allowed: one of mlp, cnn"),
+        (["--model_size", "big"], "--model_size is 'big'; allowed: one of tiny, small, medium, large, huge, or auto"),
         (["--body", "64,64", "--model_size", "huge"], "network.body and network.model_size both say"),
         (["--kind", "cnn", "--encoder", "features"], "network.kind is cnn, which reads a board; allowed with it"),
         (["--preset", "fame"], "--preset is 'fame'; allowed: one of score, team, win, shaped"),
@@ -187,9 +207,41 @@ def test_a_run_that_goes_on_takes_over_all_but_where_it_was_from(tmp_path) -> No
     config = read_config(["--matches", "4"], file)
     assert (config.ddpg.tau, config.matches) == (0.3, 4)
     fresh = TrainConfig()
-    assert all(getattr(config, name) == getattr(fresh, name) for name in WHERE_FROM)
+    assert all(getattr(config, name) == getattr(fresh, name) for name in NOT_RESUMED)
 
 
 def test_every_field_says_what_it_is() -> None:
-    for option in reader.fields_of(TrainConfig):
-        assert option.help, option.path
+    for option in Schema(TrainConfig).options.values():
+        assert help_of(option), option.path
+
+
+@pytest.mark.parametrize("algo", ["ddpg", "ppo"])
+def test_a_run_that_was_saved_with_old_names_goes_on(tmp_path, algo) -> None:
+    saved = reader.to_dict(read_config(["--algo", algo]))
+    saved["episode_length"] = 200
+    saved["network"] |= {"memory": 32, "encoder": "turned"}
+    saved[algo]["even"] = 0.25
+    del saved["network"]["lstm_size"], saved[algo]["uniform_kl"]
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(saved))
+    config = read_config(["--seed", "2"], file)
+    assert (config.network.lstm_size, getattr(config, algo).uniform_kl, config.seed) == (32, 0.25, 2)
+    assert config.network.encoder == ("canonical" if "canonical" in ENCODERS else "turned")
+    assert "episode_length" not in reader.to_dict(config)
+
+
+def test_every_encoder_learner_and_network_can_be_chosen() -> None:
+    for path, table in (("network.encoder", ENCODERS), ("algo", LEARNERS), ("network.kind", NETWORKS)):
+        assert choices_of(Schema(TrainConfig).options[path].type) == tuple(table)
+
+
+@pytest.mark.parametrize(("algo", "section"), [("ddpg", "ddpg"), ("ppo", "ppo"), ("ppo_lstm", "ppo")])
+def test_the_section_of_a_learner(algo, section) -> None:
+    assert read_config(["--algo", algo]).learner_section == section
+
+
+def test_reading_a_configuration_does_not_load_torch() -> None:
+    code = "import sys; from marl.config.train_config import read_config; "
+    code += "read_config(['--encoder', 'planes', '--kind', 'cnn', '--algo', 'ppo']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr

@@ -1,0 +1,49 @@
+"""What an encoder is: a compiled function that writes what one snake sees, and a description of the numbers."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from arena.jit import njit
+
+if TYPE_CHECKING:
+    import torch
+
+WAIT_MAX = 8  # turns until a cell is free, capped: further ahead than this the body will have moved elsewhere
+
+
+@njit
+def nothing_shared(match):
+    """For encoders whose seats share no measurements."""
+    return 0
+
+
+class Encoder(NamedTuple):
+    """W numbers per snake: how they are written, their bounds, and the factors that bring them to about [-1, 1].
+
+    `version` is raised when a number changes its meaning. Snapshots carry name and version, so that a network is never
+    fed with observations that it was not trained on.
+    """
+
+    name: str
+    version: int
+    dtype: type  # numpy's
+    low: np.ndarray  # [W]
+    high: np.ndarray  # [W]
+    scale: np.ndarray  # [W]
+    encode: Callable  # encode(match, snake, shared, out): compiled; out is one row of W numbers, or of W / 8 words
+    direction_at: int  # index of the own direction, one-hot over four actions: its opposite would be a reversal
+    share: Callable = nothing_shared  # share(match): compiled; measurements that all seats of a match share
+    words: bool = False  # `encode` writes 64-bit words instead of single numbers
+    sparse: bool = False  # `encode` writes non-zero numbers only; rows are zeroed before
+    orientation_at: int | None = None  # index of the orientation of the view; None: the board as it is
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return len(self.low)
+
+    def orientations(self, obs: "torch.Tensor") -> "torch.Tensor":
+        """Orientations [N] of observations [N, W]: a view where they are part of the observation, else zeros."""
+        return obs.new_zeros(len(obs)) if self.orientation_at is None else obs[:, self.orientation_at]

@@ -1,0 +1,86 @@
+"""The encoder `planes`: the whole board, shifted around the torus until the own head is in its middle."""
+
+import numpy as np
+
+from arena.encoders.encoder import WAIT_MAX, Encoder
+from arena.jit import njit
+from arena.rules import (
+    BEAN_COUNT,
+    BEANS,
+    CELLS,
+    COLUMNS,
+    DIRECTION,
+    HEAD,
+    LENGTH,
+    LINK,
+    ROWS,
+    SNAKES,
+    TAIL,
+    TEAM,
+    TURN,
+    TURNS,
+)
+
+PLANES = 6  # own body, mates' bodies, foes' bodies (each: turns until free), mates' heads, foes' heads, beans
+SCALARS = 8  # own direction one-hot (4), own length, own team's length, foes' length, turns left
+P_OWN, P_MATES, P_FOES, P_MATE_HEADS, P_FOE_HEADS, P_BEANS = 0, 200, 400, 600, 800, 1000
+P_SCALARS = PLANES * CELLS
+P_WIDTH = P_SCALARS + SCALARS
+
+
+@njit
+def shifted(cell, row_shift, column_shift):
+    """The index of a cell on a plane with the own head in its middle (row 5, column 10)."""
+    row = cell // COLUMNS + row_shift
+    column = cell % COLUMNS + column_shift
+    row -= ROWS if row >= ROWS else 0
+    column -= COLUMNS if column >= COLUMNS else 0
+    return (row * COLUMNS + column) & 255
+
+
+@njit
+def encode_planes(match, snake, shared, out):
+    """Write the planes and scalars that one snake sees; out is a row of zeros."""
+    head = int(match[HEAD + snake])
+    row_shift = (ROWS + ROWS // 2 - head // COLUMNS) % ROWS
+    column_shift = (COLUMNS + COLUMNS // 2 - head % COLUMNS) % COLUMNS
+    own_total = 0
+    foe_total = 0
+    for other in range(SNAKES):
+        length = int(match[LENGTH + other])
+        plane = P_OWN
+        if other // TEAM != snake // TEAM:
+            plane = P_FOES
+            foe_total += length
+        else:
+            own_total += length
+            if other != snake:
+                plane = P_MATES
+        cell = int(match[TAIL + other])
+        for wait in range(1, length + 1):
+            out[plane + shifted(cell, row_shift, column_shift)] = min(WAIT_MAX, wait)
+            cell = int(match[LINK + cell])
+        if other != snake and length > 0:
+            heads = P_MATE_HEADS if plane == P_MATES else P_FOE_HEADS
+            out[heads + shifted(int(match[HEAD + other]), row_shift, column_shift)] = 1
+    for i in range(int(match[BEAN_COUNT])):
+        out[P_BEANS + shifted(int(match[BEANS + i]), row_shift, column_shift)] = 1
+    out[P_SCALARS + int(match[DIRECTION + snake])] = 1
+    out[P_SCALARS + 4] = match[LENGTH + snake]
+    out[P_SCALARS + 5] = own_total
+    out[P_SCALARS + 6] = foe_total
+    out[P_SCALARS + 7] = TURNS - int(match[TURN])
+
+
+def _bounds() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lowest and highest values, and scale."""
+    high = np.ones(P_WIDTH, np.uint8)
+    high[:P_MATE_HEADS] = WAIT_MAX
+    high[P_SCALARS + 4 :] = CELLS
+    scale = np.ones(P_WIDTH, np.float32)
+    scale[:P_MATE_HEADS] = 1 / WAIT_MAX
+    scale[P_SCALARS + 4 :] = (0.05, 0.02, 0.02, 1 / TURNS)
+    return np.zeros(P_WIDTH, np.uint8), high, scale
+
+
+PLANES_ENCODER = Encoder("planes", 1, np.uint8, *_bounds(), encode_planes, P_SCALARS, sparse=True)

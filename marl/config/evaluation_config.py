@@ -1,0 +1,25 @@
+"""Options of the evaluation during training."""
+
+from dataclasses import dataclass
+
+from marl.config.ranges import at_least, check_ranges
+from marl.errors import UserError
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Full matches with the most probable moves, played during training."""
+
+    eval_interval: int = 5_000
+    """Episodes between two evaluations; 0: only one, at the end."""
+    eval_matches: int = 200
+    """Matches against each opponent, half of them on each side."""
+    eval_opponents: tuple[str, ...] = ("level0", "level1", "level2", "level3")
+    """Opponents; the checkpoint with the highest mean share of the points is `best`."""
+    eval_gif: bool = True
+    """Write the best match of the last evaluation to TensorBoard as an animation; takes seconds."""
+
+    def __post_init__(self) -> None:
+        check_ranges("evaluation", self, eval_interval=at_least(0), eval_matches=at_least(1))
+        if not self.eval_opponents:
+            raise UserError("evaluation.eval_opponents is empty; allowed: names of players, like level1,level2")

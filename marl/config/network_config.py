@@ -1,0 +1,53 @@
+"""Options of the networks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from marl.config.ranges import at_least, check_ranges
+from marl.config.values import Choices
+from marl.errors import UserError
+from marl.registry import NETWORKS
+
+MODEL_SIZES = {"tiny": (64, 64), "small": (128, 128), "medium": (256, 128), "large": (512, 256), "huge": (1024, 512)}
+
+
+def _encoders() -> Mapping[str, Any]:
+    from arena.encoders import ENCODERS
+
+    return ENCODERS
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The networks of the team; its three snakes share them."""
+
+    encoder: Annotated[str, Choices(_encoders)] | None = None
+    """What a snake observes. features: a vector of 80 numbers. canonical: the same vector, with the board rotated and
+    mirrored so that the snake looks up and its nearest bean is not on the left (auto on a CPU). planes: the whole
+    board, centred on the snake's head (auto on a GPU)."""
+    kind: Annotated[str, Choices(NETWORKS)] = "mlp"
+    """First layer of the network. mlp: a dense layer. cnn: convolutions that wrap around the edges of the board (only
+    with encoder planes)."""
+    channels: tuple[int, ...] = (32, 32)
+    """Output channels of the convolutions (only with kind cnn)."""
+    model_size: Annotated[str, Choices(MODEL_SIZES)] | None = None
+    """Hidden layer sizes by name: tiny 64,64; small 128,128; medium 256,128; large 512,256; huge 1024,512 (auto: the
+    sizes of body)."""
+    body: tuple[int, ...] | None = None
+    """Hidden layer sizes (auto: 128,128 on a CPU, 512,256 on a GPU)."""
+    messages: bool = False
+    """Communication: after the first layer, the actor of each snake also receives the features of its two mates."""
+    lstm_size: int = 128
+    """Hidden size of the LSTM after the body (only with algo ppo_lstm)."""
+
+    def __post_init__(self) -> None:
+        for name in ("body", "channels"):
+            widths = getattr(self, name)
+            if widths is not None and (not widths or min(widths) < 1):
+                raise UserError(f"network.{name} is {','.join(map(str, widths))}; allowed: widths from 1, like 128,128")
+        if self.body is not None and self.model_size is not None and self.body != MODEL_SIZES[self.model_size]:
+            raise UserError("network.body and network.model_size both say how wide the network is; give one of them")
+        if self.kind == "cnn" and self.encoder not in (None, "planes"):
+            raise UserError("network.kind is cnn, which reads a board; allowed with it: network.encoder planes")
+        check_ranges("network", self, lstm_size=at_least(1))

@@ -1,0 +1,157 @@
+"""All options of a training run with their defaults, and their values from YAML files and flags.
+
+A value of None is shown as `auto`: autoscale.py chooses it for the device of the run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+from arena.rules import TURNS
+from marl.config import reader
+from marl.config.distributed_config import DistributedConfig
+from marl.config.evaluation_config import EvalConfig
+from marl.config.learner_configs import DdpgConfig, PpoConfig
+from marl.config.network_config import NetworkConfig
+from marl.config.options import OldNames, section_of
+from marl.config.ranges import at_least, between, check_ranges
+from marl.config.reward_config import RewardConfig
+from marl.config.values import Choices
+from marl.config.yaml_file import Layer, read_yaml
+from marl.errors import UserError
+from marl.registry import LEARNERS
+from opponents.scheduler import ScheduleConfig
+
+CONFIG_VERSION = 1
+MAX_SEED = 10**18  # torch and the arena count in 64 bits
+# Options that a resumed run does not take over from its saved configuration.
+NOT_RESUMED = (
+    "device", "runs_dir", "run_name", "resume", "load_model", "load_model_run", "load_model_run_episode",
+)  # fmt: skip
+# Further plain names of the command line.
+ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy"}
+# The option whose value chooses the section of a plain name that several sections have.
+PREFER = "algo"
+# Old configurations and command lines still work.
+OLD_NAMES = OldNames(
+    paths={"network.memory": "network.lstm_size", "ddpg.even": "ddpg.uniform_kl", "ppo.even": "ppo.uniform_kl"},
+    values={"network.encoder": {"turned": "canonical"}},
+    retired={"episode_length": (TURNS, "the game's own length")},
+)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run."""
+
+    config_version: int = CONFIG_VERSION
+    """Version of the option names; a file of another version is refused."""
+    algo: Annotated[str, Choices(LEARNERS)] = "ddpg"
+    """The learner; ppo_lstm is ppo with an LSTM."""
+    seed: int = 1
+    """Seed of everything random."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, ... (auto: a GPU if there is one)."""
+    precision: Literal["fp32", "bf16", "fp16"] | None = None
+    """Number format of the matrix products (auto: bf16 on a GPU that supports it, else fp32)."""
+    matches: int | None = None
+    """Matches played in parallel, per rank; half as red, half as blue (auto: 256, with ppo 512; GPU 4096, with ppo
+    8192)."""
+    mask_reversal: bool = True
+    """Never choose the reversal of the snake's direction, which the game replaces by a random move."""
+    max_minutes: float = 0.0
+    """Stop after this many minutes of training; 0: no time limit."""
+    max_utilization: bool = False
+    """`auto` chooses the largest sizes that the device can hold, not those that learn best per second."""
+    fused: bool = True
+    """Compiled loops for PPO's loss, for advantages and for n-step returns. Off: the same in plain torch, slower and
+    easy to change (ppo_loss.py and returns.py in marl/learners)."""
+    graphs: bool = True
+    """On a GPU, run turns and updates as CUDA graphs."""
+    log_interval: int = 1_000
+    """Episodes between two log lines."""
+    save_interval: int = 1_000
+    """Episodes between two checkpoints."""
+    keep_last: int = 3
+    """Checkpoints to keep in addition to `best`; 0: all."""
+    milestones: int = 0
+    """Episodes between two checkpoints that are always kept; 0: none. Best a multiple of save_interval."""
+    save_buffer: int = 512
+    """Limit in MiB, per rank: up to this size a checkpoint also holds the matches and the replay buffer, and a resumed
+    run continues bit by bit. Above it, a resumed run starts new matches and fills its buffer again."""
+    runs_dir: str = "runs"
+    """Parent folder of the run folders."""
+    run_name: str | None = None
+    """Name of the run folder (auto: run<N>_<time>)."""
+    resume: str = "auto"
+    """auto: resume the run named run_name if it exists. never: start a new run. Or the folder of a run or checkpoint to
+    resume."""
+    load_model: bool = False
+    """Continue from the run and episode given by the next two options."""
+    load_model_run: int | None = None
+    """Number N of run<N> for load_model (auto: the newest)."""
+    load_model_run_episode: int | None = None
+    """Episode of the checkpoint for load_model (auto: the last)."""
+    wandb: bool = False
+    """Log to Weights & Biases as well."""
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    ddpg: DdpgConfig = field(default_factory=DdpgConfig)
+    ppo: PpoConfig = field(default_factory=PpoConfig)
+    evaluation: EvalConfig = field(default_factory=EvalConfig)
+    ddp: DistributedConfig = field(default_factory=DistributedConfig)
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            "",
+            self,
+            seed=between(0, MAX_SEED),
+            max_minutes=at_least(0),
+            log_interval=at_least(1),
+            save_interval=at_least(1),
+            keep_last=at_least(0),
+            milestones=at_least(0),
+            save_buffer=at_least(0),
+        )
+        if self.config_version != CONFIG_VERSION:
+            raise UserError(f"config_version is {self.config_version}; this program reads version {CONFIG_VERSION}")
+        if self.matches is not None and (self.matches < 2 or self.matches % 2):
+            raise UserError(f"matches is {self.matches}; allowed: an even number from 2, half red and half blue")
+        if not self.load_model and (self.load_model_run, self.load_model_run_episode) != (None, None):
+            raise UserError("load_model_run and load_model_run_episode say what to load; add --load_model")
+        if self.load_model and self.resume not in ("auto", "never"):
+            raise UserError(f"load_model and resume {self.resume} both say where to go on; give one of them")
+
+    @property
+    def learner_section(self) -> str:
+        """The section with the options of the learner: ddpg or ppo."""
+        return section_of(self.algo, {field.name for field in fields(self)})
+
+
+def read_config(words: Sequence[str], saved: Path | None = None) -> TrainConfig:
+    """The defaults, changed by the saved configuration of a run if given, then by `--config FILE`, then by flags."""
+    files, flags = _config_files(words)
+    layers = [read_yaml(path) for path in files]
+    if saved is not None:
+        layer = read_yaml(saved)
+        kept = {name: value for name, value in layer.values.items() if name not in NOT_RESUMED}
+        layers.insert(0, Layer(layer.source, kept))
+    return reader.read(TrainConfig, flags, ALIASES, PREFER, layers, OLD_NAMES)
+
+
+def _config_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files of `--config`, and all other words."""
+    files, flags, rest = [], [], list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--config":
+            if not rest:
+                raise UserError("--config needs a file, like configs/quick.yaml")
+            files.append(rest.pop(0))
+        elif word.startswith("--config="):
+            files.append(word.partition("=")[2])
+        else:
+            flags.append(word)
+    return files, flags

@@ -1,0 +1,40 @@
+"""The specification of an actor: all that must be known to build it again."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from marl.config.network_config import NetworkConfig
+
+ACTIONS = 4
+FORMER_NAMES = {"memory": "lstm_size"}  # in snapshots and checkpoints written before the renaming
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """Sizes of an actor's parts."""
+
+    body: tuple[int, ...]  # widths of the dense layers
+    outputs: int = ACTIONS  # logits, and maybe a value
+    channels: tuple[int, ...] = ()  # of the convolutions before the body
+    messages: bool = False  # mates exchange messages behind the first layer
+    lstm_size: int = 0  # of the LSTM behind the body; 0 for none
+    kind: str = ""  # of the stem, a key of marl.registry.NETWORKS; "" in old files: cnn if there are channels, else mlp
+
+    @property
+    def stem(self) -> str:
+        """The kind of stem."""
+        return self.kind or ("cnn" if self.channels else "mlp")
+
+
+def spec_from_config(network: NetworkConfig, outputs: int, recurrent: bool = False) -> NetworkSpec:
+    """The actor that a configuration asks for."""
+    channels = network.channels if network.kind == "cnn" else ()
+    lstm_size = network.lstm_size if recurrent else 0
+    return NetworkSpec(network.body, outputs, channels, network.messages, lstm_size, network.kind)
+
+
+def spec_from_dict(values: dict[str, Any]) -> NetworkSpec:
+    """The specification among the values of a snapshot's or checkpoint's description."""
+    values = {FORMER_NAMES.get(name, name): value for name, value in values.items()}
+    known = {field.name: values[field.name] for field in fields(NetworkSpec) if field.name in values}
+    return NetworkSpec(**{name: tuple(v) if isinstance(v, (list, tuple)) else v for name, v in known.items()})
