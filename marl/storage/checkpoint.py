@@ -25,9 +25,10 @@ from typing import Any, BinaryIO, NoReturn
 import safetensors.torch
 import torch
 
+from arena.files import sync_folder, write_atomically
 from arena.rules import RULES_VERSION
 from marl.errors import UserError
-from marl.storage.run_folder import listing, sync_folder, write_atomically
+from marl.storage.run_folder import listing
 
 FORMAT = 1
 FOLDER, LAST, BEST = "checkpoints", "last", "best"

@@ -9,9 +9,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from arena.errors import ArenaError
+from arena.files import write_atomically
 from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer, actor_from
-from marl.storage.run_folder import write_atomically
 
 SUFFIX = ".safetensors"
 HEADER = "snakes_3v3"  # key of the header's text

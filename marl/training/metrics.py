@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from arena.files import write_atomically
 from marl.errors import UserError
-from marl.storage.run_folder import write_atomically
 
 EVENTS, LINES, WANDB_ID = "tensorboard", "metrics.jsonl", "wandb_id"
 MISSING_WANDB = "--wandb: wandb is not installed; pip install -e '.[wandb]', or leave --wandb out"
