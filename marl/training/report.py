@@ -56,7 +56,8 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
     """How it ended, and where everything is."""
     from arena.replay import write
     from marl.pictures.learning_curve import draw
-    from marl.storage import checkpoint
+    from marl.storage.checkpoint import BEST
+    from marl.storage.checkpoint_finder import resolve
     from marl.training.console import duration
 
     progress, folder, console = trainer.progress, trainer.folder, trainer.console
@@ -77,7 +78,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
     if replay is not None:
         write(folder / BEST_MATCH, replay)
     rate = progress.env_steps / max(1e-9, progress.seconds)
-    best = checkpoint.resolve(folder, prefer=checkpoint.BEST)
+    best = resolve(folder, prefer=BEST)
     console.banner(
         [
             ("time", f"{duration(seconds)} ({duration(progress.seconds)} of training)"),
@@ -86,7 +87,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
             ("updates", f"{progress.updates:,}"),
             ("checkpoints", f"{trainer.saver.saved}; training waited {trainer.save_seconds:.1f} s for them"),
             ("best", str(best)),
-            ("last", str(checkpoint.resolve(folder))),
+            ("last", str(resolve(folder))),
             ("best match", str(folder / BEST_MATCH)),
             ("curve", str(folder / CURVE)),
             ("all curves", f"tensorboard --logdir {folder}"),

@@ -24,7 +24,7 @@ from marl.networks import policy
 from marl.ranks.distributed import Ranks, Solo, lr_factor, on_main, warmup
 from marl.rollout.frozen_seats import Place
 from marl.rollout.rollout import Rollout
-from marl.storage import checkpoint
+from marl.storage.checkpoint import Checkpoint
 from marl.storage.saver import Saver, on_host
 from marl.training.console import Console, Quiet
 from marl.training.evaluation import Evaluation, evaluate
@@ -66,7 +66,7 @@ class Trainer:
         folder: Path,
         metrics: Metrics | Silent,
         console: Console | Quiet,
-        resumed: checkpoint.Checkpoint | None = None,
+        resumed: Checkpoint | None = None,
     ) -> None:
         self.config, self.group, self.folder, self.metrics, self.console = config, group, folder, metrics, console
         self.device = group.device
@@ -116,7 +116,7 @@ class Trainer:
         self.evaluation: Evaluation | None = None  # the last one
         self.stop_signal = 0  # set by whoever wants the run to save and end
 
-    def _take_over(self, resumed: checkpoint.Checkpoint, state: dict[str, Any]) -> None:
+    def _take_over(self, resumed: Checkpoint, state: dict[str, Any]) -> None:
         try:
             self.learner.load_weights(resumed.weights)
             self.learner.load_state_dict(state["learner"])
@@ -130,7 +130,7 @@ class Trainer:
             pool = on_main(self.group, lambda: read_pool(resumed.path.parents[1], state["past_selves"]["pool"]))
             self.past.load_state_dict(state["past_selves"], pool)
 
-    def _take_over_matches(self, resumed: checkpoint.Checkpoint) -> bool:
+    def _take_over_matches(self, resumed: Checkpoint) -> bool:
         """Go on with the very matches and buffer of the checkpoint, if all ranks can."""
         name = f"rank{self.group.rank}"
         here = name in resumed.parts and resumed.manifest["world_size"] == self.group.world

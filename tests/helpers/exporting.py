@@ -18,7 +18,7 @@ from arena.rules import BEANS_MAX, SNAKES, TURNS
 from helpers.command import ROOT
 from marl.networks.networks import Actor, Shape
 from marl.networks.policy import PolicyPlayer, about, legal
-from marl.storage import checkpoint
+from marl.storage import checkpoint_writer
 
 sys.path.append(str(ROOT / "tests" / "arena"))
 from helpers.recorded import steps
@@ -50,7 +50,7 @@ def saved_run(folder: Path, encoder: str) -> Path:
     run.mkdir()
     weights = {f"actor.{name}": tensor for name, tensor in actor(encoder).state_dict().items()}
     said = about(encoder_named(encoder), Shape(BODIES[encoder])) | {"world_size": 1}
-    checkpoint.save(run, 8, weights, {"state": {}}, said)
+    checkpoint_writer.save(run, 8, weights, {"state": {}}, said)
     return run
 
 
