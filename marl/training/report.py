@@ -1,4 +1,4 @@
-"""What a user reads of a training run: the banner before it, and the summary after it."""
+"""Texts for the user of a training run: the banner at the start and the summary at the end."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
 def banner(
     trainer: "Trainer", resumed: "Checkpoint | None", onednn: bool | None, settings: dict[str, str]
 ) -> list[tuple[str, str]]:
-    """What is about to run."""
+    """Rows (name, value) about the run that is about to start."""
     import torch
 
     config, group, buffer, learner = trainer.config, trainer.group, trainer.buffer, trainer.learner
@@ -53,12 +53,13 @@ def banner(
 
 
 def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
-    """How it ended, and where everything is."""
+    """Print the results and the paths of all files; write the curve and the best match."""
     from arena.replay import write
     from marl.pictures.learning_curve import draw
     from marl.storage.checkpoint import BEST
     from marl.storage.checkpoint_finder import resolve
     from marl.training.console import duration
+    from marl.training.metrics import read_lines
 
     progress, folder, console = trainer.progress, trainer.folder, trainer.console
     if ended == "signal":
@@ -71,7 +72,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
         interval = f"{result.win_rate_low:.1%} to {result.win_rate_high:.1%}"
         rows.append((name, f"{result.win_rate:.1%}", interval, f"{result.home_score:.1f} : {result.away_score:.1f}"))
     console.summary("at the end", rows)
-    curve = draw(folder)
+    curve = draw(folder.name, read_lines(folder))
     if curve is not None:
         curve.save(folder / CURVE)
     replay = trainer.evaluation.best_replay
@@ -97,7 +98,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
 
 
 def _others(trainer: "Trainer") -> str:
-    """Shares of the matches that do not follow the ladder."""
+    """Shares of the matches against the team itself and its past selves."""
     line_up = trainer.rollout.line_up
     itself, past = len(line_up.both) + len(line_up.alone), sum(map(len, line_up.past))
     shares = [(itself, f"itself{', learning on both sides' if line_up.both else ''}"), (past, "its past selves")]
@@ -105,7 +106,7 @@ def _others(trainer: "Trainer") -> str:
 
 
 def _layers(shape: "Shape") -> list[str]:
-    """An actor's layers in a few words."""
+    """The layers of an actor, in words."""
     first, *rest = map(str, shape.body)
     convolutions = [f"convolution {channels}" for channels in shape.channels]
     messages = ["messages"] if shape.messages else []
@@ -113,6 +114,6 @@ def _layers(shape: "Shape") -> list[str]:
 
 
 def _python() -> str:
-    """The interpreter, as one would type it here."""
+    """The path of the interpreter, relative if it lies below the current folder."""
     near = os.path.relpath(sys.executable)
     return sys.executable if near.startswith(os.pardir) else near

@@ -28,7 +28,7 @@ from marl.storage.checkpoint import Checkpoint
 from marl.storage.saver import Saver, on_host
 from marl.training.console import Console, Quiet
 from marl.training.evaluation import Evaluation, evaluate
-from marl.training.log_window import Account, packed, unpacked
+from marl.training.log_window import LogWindow, pack, unpack
 from marl.training.metrics import Metrics, Silent, gpu_gauges
 from marl.training.past_selves import PastSelves, read_pool
 from marl.training.stopwatch import Stopwatch
@@ -296,29 +296,29 @@ class Trainer:
         """Read what has added up on the devices of all ranks; the only wait for the device between evaluations."""
         progress, before, group = self.progress, self._logged, self.group
         group.doing = "logging"
-        sums = group.sum_(packed(self.rollout.results(), self.learner.logged()))
+        sums = group.sum_(pack(self.rollout.results(), self.learner.logged()))
         opponents = (*self.rollout.opponents, *self.past.names)
-        account = unpacked(sums, opponents, self.learner.LOGGED, group.world)
-        self._judge_skipped(account)
-        for name, (wins, draws, losses) in account.matches.items():
+        window = unpack(sums, opponents, self.learner.LOGGED, group.world)
+        self._judge_skipped(window)
+        for name, (wins, draws, losses) in window.matches.items():
             self.scheduler.record(name, wins, draws, losses)
         self._renew_past_selves()
         seconds, updates = max(1e-9, progress.seconds - before.seconds), progress.updates - before.updates
         rate = (progress.env_steps - before.env_steps) / seconds
-        values = account.values()
+        values = window.metrics()
         values |= {"train/epsilon": self.epsilon, "train/opponent_level": self.scheduler.rung(progress.episodes)}
         values |= {"time/global_fps": rate, "time/updates_per_second": updates / seconds}
         values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
         values["train/updates"] = progress.updates
         on_main(group, lambda: self.metrics.log(progress.episodes, values | gpu_gauges()))
-        told = account.told()
+        fields = window.console_fields()
         self.console.line(
             {
                 "episode": progress.episodes,
-                "reward": told["reward"],
+                "reward": fields["reward"],
                 "epsilon": f"{self.epsilon:.3f}",
                 "level": self.scheduler.level(progress.episodes),
-                "won": told["won"],
+                "won": fields["won"],
                 **{label: f"{values[name]:.3f}" for label, name in self.learner.SHOWN.items()},
                 "env steps/s": f"{rate:,.0f}",
                 "ranks": group.world,
@@ -332,15 +332,16 @@ class Trainer:
         if self.past.renew(progress.turns, progress.episodes, self.config.schedule.league_interval):
             on_main(self.group, lambda: self.past.write(self.folder))
 
-    def _judge_skipped(self, account: Account) -> None:
+    def _judge_skipped(self, window: LogWindow) -> None:
         """Updates whose gradients are not finite are left out; too many in a row end the run. Alike on all ranks."""
-        if account.in_a_row >= SKIPS_IN_A_ROW:
+        if window.skipped_in_a_row >= SKIPS_IN_A_ROW:
             batches = self.group.gather(on_host(self.learner.last_batch()))
             if self.group.is_main:
                 torch.save(dict(enumerate(batches)), self.folder / BAD_BATCH)
-            raise self._not_finite(f"the gradient of {account.in_a_row:.0f} updates in a row (last batch: {BAD_BATCH})")
-        if account.skipped:
-            self.console.note(f"{account.skipped:.0f} updates were left out: their gradients were not finite")
+            skipped = f"{window.skipped_in_a_row:.0f}"
+            raise self._not_finite(f"the gradient of {skipped} updates in a row (last batch: {BAD_BATCH})")
+        if window.skipped:
+            self.console.note(f"{window.skipped:.0f} updates were left out: their gradients were not finite")
 
     def _evaluate(self, record: bool = False) -> bool:
         """Rank 0 plays, and all learn the result: whether it is the best so far."""
