@@ -4,6 +4,7 @@ Training waits only until all tensors are copied to rank 0's memory. One checkpo
 writing is raised by the next save, or at the end.
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from marl.storage import checkpoint_writer
 class Saver:
     """Writes checkpoints; used on rank 0 only."""
 
-    def __init__(self, keep_last: int, milestones: int) -> None:
-        self._keep_last, self._milestones = keep_last, milestones
+    def __init__(self, keep_last: int, milestones: int, after_prune: Callable[[Path, int], None]) -> None:
+        """after_prune is called with the run and the newest episode whenever old checkpoints have been removed."""
+        self._keep_last, self._milestones, self._after_prune = keep_last, milestones, after_prune
         self._threads = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
         self.saved = 0  # checkpoints begun
@@ -38,7 +40,8 @@ class Saver:
             saved = checkpoint_writer.save(folder, episode, weights, parts, about)
             if best:
                 checkpoint_writer.mark_best(folder, saved)
-            checkpoint_writer.prune(folder, self._keep_last, self._milestones)
+            if checkpoint_writer.prune(folder, self._keep_last, self._milestones):
+                self._after_prune(folder, episode)
 
         self._writing = self._threads.submit(write)
         self.saved += 1

@@ -30,7 +30,7 @@ from marl.training.console import Console, Quiet
 from marl.training.evaluation import Evaluation, evaluate
 from marl.training.log_window import LogWindow, pack, unpack
 from marl.training.metrics import Metrics, Silent, gpu_gauges
-from marl.training.past_selves import PastSelves, read_pool
+from marl.training.past_selves import PastSelves, read_pool, remove_unneeded
 from marl.training.stopwatch import Stopwatch
 from opponents.scheduler import Scheduler
 
@@ -111,7 +111,7 @@ class Trainer:
         self._marks = now.get("marks") or dict.fromkeys(("log", "eval", "save"), self.progress.episodes)
         self._mix: dict[str, float] = {}
         self._stopwatch = Stopwatch(self.progress.seconds)
-        self.saver = Saver(config.keep_last, config.milestones)
+        self.saver = Saver(config.keep_last, config.milestones, remove_unneeded)
         self.save_seconds = 0.0  # that training has waited for checkpoints
         self.evaluation: Evaluation | None = None  # the last one
         self.stop_signal = 0  # set by whoever wants the run to save and end
