@@ -77,8 +77,8 @@ class PastSelves:
 
     def write(self, run: Path) -> None:
         """Write the snapshots that the run folder lacks. Those that left the pool stay, see remove_unneeded."""
-        folder = run / FOLDER
-        folder.mkdir(exist_ok=True)
+        if self._pool:
+            (run / FOLDER).mkdir(exist_ok=True)
         for name, weights in self._pool.items():
             path = _path(run, name)
             if name in self._unwritten or not path.exists():

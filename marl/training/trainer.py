@@ -397,6 +397,7 @@ class Trainer:
         parts = {"state": state} | {f"rank{rank}": part for rank, part in enumerate(ranks) if part is not None}
         about = policy.about(self.encoder, self.learner.shape)
         about |= {"algo": config.algo, "world_size": self.group.world}
+        self.past.write(self.folder)  # a run begun with --load_model has its pool from another folder
         self.saver.save(self.folder, self.progress.episodes, weights, parts, about, best)
 
     def _finish_saving(self) -> None:

@@ -394,6 +394,16 @@ def test_a_run_keeps_the_snapshots_that_its_checkpoints_need_and_no_others(tmp_p
         assert needed <= set(names_in(run)) <= needed | joined_since
 
 
+def test_a_run_that_began_with_another_ones_team_can_go_on(tmp_path) -> None:
+    """Its first checkpoint names past selves of the other run: they must be in its own folder by then."""
+    other = [*RUN, "--runs_dir", tmp_path]
+    train(*other, "--max_episodes", "4")
+    train(*other, "--max_episodes", "8", "--load_model", "--run_name", "heir")
+    run = tmp_path / "snakes_3v3" / "heir"
+    assert "past_0" in names_in(run)
+    train("train", "--resume", run, "--max_episodes", "12")
+
+
 def test_a_league_with_self_play_is_logged_by_name(runs) -> None:
     lines = logged(runs[0])
     assert lines[-1]["step"] == WHOLE
