@@ -1,4 +1,4 @@
-"""snakes eval: matches between two players, and how sure their result is."""
+"""snakes eval: matches between any two players, with confidence intervals (not the evaluation inside training)."""
 
 import argparse
 import json

@@ -253,7 +253,7 @@ def _in_group(
 def _resumed(config: TrainConfig, source: Path | None, group: "Solo | Ranks") -> "Checkpoint | None":
     """The checkpoint to go on from. Rank 0 looks for it and checks it, the others read the same."""
     from marl.ranks.distributed import on_main
-    from marl.storage import checkpoint
+    from marl.storage import checkpoint_finder
 
     if source is None:
         return None
@@ -266,19 +266,20 @@ def _resumed(config: TrainConfig, source: Path | None, group: "Solo | Ranks") ->
     path = on_main(group, look)
     if path is None:
         return None
-    return found[0] if found else checkpoint.load(path, verify=False)
+    return found[0] if found else checkpoint_finder.load(path, verify=False)
 
 
 def _checkpoint(config: TrainConfig, source: Path) -> "Checkpoint | None":
-    from marl.storage import checkpoint
+    from marl.storage import checkpoint_finder
+    from marl.storage.checkpoint import FOLDER
 
     if config.load_model and config.load_model_run_episode is not None:
-        return checkpoint.load(checkpoint.in_run(source, config.load_model_run_episode))
-    if (source / run_folder.CONFIG).is_file() and not config.load_model and checkpoint.is_unsaved(source):
+        return checkpoint_finder.load(checkpoint_finder.find_episode(source, config.load_model_run_episode))
+    if (source / run_folder.CONFIG).is_file() and not config.load_model and checkpoint_finder.is_unsaved(source):
         return None  # a run that was stopped before its first checkpoint, or while it was written
-    if (source / checkpoint.FOLDER).is_dir():
-        return checkpoint.load_newest(source)
-    return checkpoint.load(source)
+    if (source / FOLDER).is_dir():
+        return checkpoint_finder.load_newest(source)
+    return checkpoint_finder.load(source)
 
 
 def _check_unfinished(trainer: "Trainer", resumed: "Checkpoint") -> str:

@@ -14,7 +14,7 @@ import torch
 from arena.errors import ArenaError
 from marl.doctor.check import Check, amount
 from marl.errors import UserError
-from marl.storage import checkpoint
+from marl.storage import checkpoint, checkpoint_finder
 from marl.storage.checkpoint import BEST, FOLDER, LAST, MANIFEST, WEIGHTS, Checkpoint
 from marl.storage.saved_player import load_player
 from opponents.match import play
@@ -43,21 +43,21 @@ def _folders(path: Path) -> tuple[list[Path], list[Check]]:
     checks = []
     for place in pointers or [path]:
         try:
-            folders[checkpoint.resolve(place)] = None
+            folders[checkpoint_finder.resolve(place)] = None
         except UserError as error:
             if not os.path.lexists(place):
                 raise  # nothing is damaged: there is nothing
             checks.append(Check(place.name, False, str(error), "give the folder of a checkpoint that is there"))
     if not folders and pointers:  # training would go on from what is there
         with suppress(UserError):
-            folders[checkpoint.resolve(path)] = None
+            folders[checkpoint_finder.resolve(path)] = None
     return list(folders), checks
 
 
 def _examine(folder: Path) -> tuple[dict[str, Any], list[Check]]:
     name = folder.name
     try:
-        found = checkpoint.load(folder)
+        found = checkpoint.read(folder)
     except UserError as error:
         # The rest is told as far as it can be read: there may be more wrong than the first thing found.
         found, manifest, weights = None, _manifest(folder), _weights(folder)

@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-# Stages of a save: which function of marl.storage.checkpoint begins it, and with which file.
+# Stages of a save: which function of marl.storage.checkpoint_writer begins it, and with which file.
 STAGES = {
-    "begin": ("_write", ".saving-*"),
+    "begin": ("_write_folder", ".saving-*"),
     "middle": ("_write_file", "state.pt"),
-    "rename": ("_put_in_place", ".saving-*"),
+    "rename": ("_replace_folder", ".saving-*"),
     "point": ("write_atomically", "last"),
 }
 
@@ -59,10 +59,10 @@ def _before_cycle(number: int, what: str) -> None:
 
 
 def _in_save(stage: str, number: int) -> None:
-    from marl.storage import checkpoint
+    from marl.storage import checkpoint_writer
 
     name, file = STAGES[stage]
-    function, calls = getattr(checkpoint, name), []
+    function, calls = getattr(checkpoint_writer, name), []
 
     def counted(path: Path, *others: Any) -> Any:
         calls.extend([path] * path.match(file))
@@ -70,7 +70,7 @@ def _in_save(stage: str, number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return function(path, *others)
 
-    setattr(checkpoint, name, counted)
+    setattr(checkpoint_writer, name, counted)
 
 
 def _spoil(first: int, last: int) -> None:

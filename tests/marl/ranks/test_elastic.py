@@ -23,7 +23,7 @@ from helpers.training import (
 )
 
 from marl.storage import relaunch, run_folder
-from marl.storage.relaunch import Begun
+from marl.storage.relaunch import LaunchRecord
 
 FAST = "0:elastic:1 0:patience:1 1:patience:1"
 
@@ -93,13 +93,13 @@ def newest(run: Path) -> dict:
 class Group:
     """What ranks tell each other, as rank 0 sees it."""
 
-    def __init__(self, *others: Begun | None) -> None:
+    def __init__(self, *others: LaunchRecord | None) -> None:
         self._others = others
 
-    def gather(self, value: Begun | None) -> list[Begun | None]:
+    def gather(self, value: LaunchRecord | None) -> list[LaunchRecord | None]:
         return [value, *self._others]
 
-    def share(self, value: Begun | None) -> Begun | None:
+    def share(self, value: LaunchRecord | None) -> LaunchRecord | None:
         return value
 
 
@@ -123,11 +123,11 @@ def test_a_rank_finds_the_run_of_its_launcher_and_no_other(launched, tmp_path) -
     others = [tmp_path / "empty", a_run(tmp_path / "other", strangers)]
     assert relaunch.find(others, Group(None)) is None
     run = a_run(tmp_path / "run", [*strangers, mine], 3, "runs/before")
-    assert relaunch.find([*others, run], Group(None)) == Begun(run, 3, Path("runs/before"))
+    assert relaunch.find([*others, run], Group(None)) == LaunchRecord(run, 3, Path("runs/before"))
 
 
 def test_a_rank_that_has_just_come_is_told_by_another(launched, tmp_path) -> None:
-    known = Begun(tmp_path / "run", 0, None, True)
+    known = LaunchRecord(tmp_path / "run", 0, None, True)
     assert relaunch.find([], Group(None, known)) == known
 
 
@@ -139,7 +139,7 @@ def test_without_a_launcher_nothing_is_looked_for(tmp_path, monkeypatch) -> None
 
 
 def test_a_run_is_described_as_at_its_first_start(tmp_path) -> None:
-    run, again = tmp_path / "run", Begun(tmp_path / "run", 3, Path("runs/before"), True)
+    run, again = tmp_path / "run", LaunchRecord(tmp_path / "run", 3, Path("runs/before"), True)
     assert relaunch.describe(run, run, again, ["b", "a", "b", None]) == {
         "launchers": ["a", "b"],
         "saves": 3,

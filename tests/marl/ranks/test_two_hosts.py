@@ -11,7 +11,7 @@ from helpers.command import ROOT
 from helpers.processes import wait_until
 from helpers.two_hosts import Hosts, Running
 
-from marl.storage import checkpoint
+from marl.storage import checkpoint_finder
 
 PORT = "29555"  # nothing else runs on these hosts
 MATCHES, TURNS = 8, 20
@@ -41,7 +41,7 @@ def train(hosts: Hosts, number: int, *words: str | Path, nodes: int = 2, port: s
 
 def saved(run: Path) -> tuple[int, int]:
     """Episode and number of ranks of the newest checkpoint, with its sums checked."""
-    newest = checkpoint.load_newest(run)
+    newest = checkpoint_finder.load_newest(run)
     newest.part("state")
     about = json.loads((newest.path / "manifest.json").read_text())
     assert [name for name in about["files"] if name.startswith("rank")] == ["rank0.pt", "rank1.pt"]
