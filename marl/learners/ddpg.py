@@ -26,7 +26,7 @@ from marl.config.schema import DdpgConfig, NetworkConfig
 from marl.learners.replay_buffer import Batch, ReplayBuffer
 from marl.networks.networks import MOVES, Critics, actor_of, lowest, value_of
 from marl.networks.policy import BARRED, legal, shape_of
-from marl.ranks.distributed import Ranks, Solo
+from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout
 
 ALIGNED = 8

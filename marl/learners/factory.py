@@ -12,7 +12,7 @@ from marl.learners.ddpg import Ddpg
 from marl.learners.ppo import Ppo
 from marl.learners.replay_buffer import ReplayBuffer
 from marl.learners.rollout_buffer import Trajectories
-from marl.ranks.distributed import Ranks, Solo
+from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.assignment import LineUp, deal
 from marl.rollout.frozen_seats import PLACES
 from opponents.scheduler import Scheduler

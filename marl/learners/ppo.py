@@ -25,7 +25,7 @@ from marl.errors import UserError
 from marl.learners.rollout_buffer import Trajectories
 from marl.networks.networks import MOVES, actor_of
 from marl.networks.policy import shape_of
-from marl.ranks.distributed import Ranks, Solo
+from marl.ranks.process_group import Ranks, Solo
 from marl.rollout import device_loops
 from marl.rollout.ppo_loops import CLIPPED, KL
 from marl.rollout.rollout import Rollout

@@ -20,8 +20,9 @@ from marl.compute.precision import Precision
 from marl.config.schema import TrainConfig
 from marl.errors import UserError
 from marl.learners.factory import learner_of, line_up_of
+from marl.learners.lr_schedule import lr_factor, warmup
 from marl.networks import policy
-from marl.ranks.distributed import Ranks, Solo, lr_factor, on_main, warmup
+from marl.ranks.process_group import Ranks, Solo, on_main
 from marl.rollout.frozen_seats import Place
 from marl.rollout.rollout import Rollout
 from marl.storage import checkpoint

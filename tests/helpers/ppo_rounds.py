@@ -10,7 +10,7 @@ from marl.compute.precision import Precision
 from marl.config.schema import NetworkConfig, PpoConfig, RewardConfig
 from marl.learners.ppo import Ppo
 from marl.learners.rollout_buffer import Trajectories
-from marl.ranks.distributed import Ranks, Solo
+from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.assignment import LineUp
 from marl.rollout.rollout import Rollout
 

@@ -12,7 +12,7 @@ from helpers.collecting import CPU, a_rollout
 from marl.compute.precision import Precision
 from marl.config.schema import DdpgConfig, NetworkConfig
 from marl.learners.ddpg import Ddpg
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 
 
 def resident() -> int:

@@ -16,7 +16,7 @@ from marl.compute.precision import Precision
 from marl.config.schema import DdpgConfig, NetworkConfig
 from marl.learners.ddpg import Ddpg, turns_of
 from marl.learners.replay_buffer import Batch, ReplayBuffer
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 
 SEED = 31
 BODY = NetworkConfig(body=(16, 12))

@@ -17,7 +17,7 @@ from helpers.collecting import CPU, a_rollout
 from marl.compute.precision import Precision
 from marl.config.schema import DdpgConfig, EvalConfig, NetworkConfig
 from marl.learners.ddpg import Ddpg
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 from marl.training.evaluation import evaluate
 from opponents.match import Results
 

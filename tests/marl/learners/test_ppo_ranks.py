@@ -18,7 +18,7 @@ from marl.compute.precision import Precision
 from marl.config.schema import NetworkConfig, PpoConfig, TrainConfig
 from marl.learners.factory import learner_of
 from marl.learners.ppo import Ppo
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 from marl.rollout.assignment import LineUp
 
 CPU = torch.device("cpu")

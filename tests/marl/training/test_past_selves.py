@@ -15,7 +15,7 @@ from marl.config.autoscale import resolve
 from marl.config.schema import read_config
 from marl.errors import UserError
 from marl.learners import factory
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 from marl.rollout.frozen_seats import PLACES
 from marl.storage import snapshot
 from marl.storage.saved_player import load_player
