@@ -1,4 +1,4 @@
-"""snakes doctor PATH: what it tells of a checkpoint, and every damage it must find."""
+"""snakes doctor PATH: the contents of a checkpoint, and every damage that it must find."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def failures(report):
 
 
 def rewrite(folder, weights=None, state=None, **about):
-    """Write it again as someone would who knows how it is made."""
+    """Write the checkpoint again with other contents and right checksums."""
     found = checkpoint.load(folder)
     parts = {"state": state or found.part("state"), "rank0": found.part("rank0")}
     manifest = {name: value for name, value in found.manifest.items() if name != "files"}
@@ -229,7 +229,7 @@ def test_a_pointer_that_leads_nowhere(run):
     assert list(found) == ["last"]
     assert "episode_8, episode_16" in found["last"]["detail"]
     shutil.rmtree(run / "checkpoints" / "episode_16")
-    report = examine(run)  # neither pointer is of use: what training would go on from is looked at
+    report = examine(run)  # both pointers are broken: the checkpoint from which training would go on is examined
     assert list(failures(report)) == ["last", "best"]
     assert [about["episode"] for about in report["checkpoints"]] == [8]
 

@@ -10,13 +10,13 @@ import sys
 import pytest
 import torch
 from helpers import HELPERS
+from helpers.rank_programs import GROUP_VARIABLES
 
 from marl.ranks.exits import EXIT_LOST_RANK
 from marl.ranks.lost_rank import explain
 from marl.ranks.startup import start
 
 PROGRAMS = HELPERS / "rank_programs.py"
-GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def free_port() -> int:
@@ -115,13 +115,6 @@ def test_a_rank_that_does_not_come_is_named(results) -> None:
 
 
 # --- without a second process
-
-
-@pytest.fixture
-def alone(monkeypatch):
-    for name in GROUP_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    return monkeypatch
 
 
 def test_without_ranks_there_is_solo(alone) -> None:

@@ -3,18 +3,10 @@
 import socket
 
 import pytest
+from helpers.rank_programs import GROUP_VARIABLES
 
 from marl.errors import UserError
 from marl.ranks.startup import start
-
-GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
-
-@pytest.fixture
-def alone(monkeypatch):
-    for name in GROUP_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    return monkeypatch
 
 
 @pytest.mark.parametrize(

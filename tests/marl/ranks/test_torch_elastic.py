@@ -18,14 +18,15 @@ TRIED = "marl/ranks/torch_elastic.py was tried with torch 2.11 and 2.13: adapt i
 
 def find(module: str, path: str) -> object:
     """The object `path` of a module of torch; a missing name fails the test with one line."""
-    place = module
+    found: object | None = None
     try:
-        found: object = importlib.import_module(module)
+        found = importlib.import_module(module)
         for name in path.split("."):
-            found = getattr(found, name)
-            place += f".{name}"
-    except (ImportError, AttributeError):
-        pytest.fail(f"torch {torch.__version__} has no {module}.{path} (found only {place}); {TRIED}", pytrace=False)
+            found = getattr(found, name, None)
+    except ImportError:
+        pass
+    if found is None:
+        pytest.fail(f"torch {torch.__version__} has no {module}.{path}; {TRIED}", pytrace=False)
     return found
 
 
