@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from marl.ranks import environment
 from marl.storage import run_folder
 
 if TYPE_CHECKING:
-    from marl.ranks.distributed import Ranks, Solo
+    from marl.ranks.process_group import Ranks, Solo
 
 
 class LaunchRecord(NamedTuple):
@@ -28,14 +29,15 @@ class LaunchRecord(NamedTuple):
 
 def launcher() -> str | None:
     """A name for the process that has started this rank, unique over machines and time; None without a launcher."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:  # a shell, say, in which somebody starts one training after the other
+    launch_id = environment.launch_id()
+    if launch_id is None:  # a shell, say, in which somebody starts one training after the other
         return None
     pid = os.getppid()
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         since = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # in ticks from the boot
     except OSError:  # not Linux
-        boot, since = "", os.environ["TORCHELASTIC_RUN_ID"]
+        boot, since = "", launch_id
     return f"{socket.gethostname()} {boot} {pid} {since}"
 
 
@@ -44,7 +46,7 @@ def find(folders: Iterable[Path], group: "Solo | Ranks") -> LaunchRecord | None:
     mine = launcher()
     if mine is None:
         return None
-    looks = os.environ.get("LOCAL_RANK", "0") == "0"  # one rank of a node is enough
+    looks = environment.is_first_on_node()  # one rank of a node is enough
     found = next((record for folder in folders if looks and (record := _read_record(folder, mine))), None)
     records = group.gather(found) or ()
     return group.share(next((record for record in records if record), None))

@@ -21,8 +21,9 @@ from marl.compute.precision import Precision
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.factory import make_assignment, make_learner
+from marl.learners.lr_schedule import lr_factor, warmup
 from marl.networks import policy
-from marl.ranks.distributed import Ranks, Solo, lr_factor, on_main, warmup
+from marl.ranks.process_group import Ranks, Solo, on_main
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 from marl.storage.checkpoint import Checkpoint

@@ -1,4 +1,4 @@
-"""snakes doctor PATH: what it tells of a checkpoint, and every damage it must find."""
+"""snakes doctor PATH: the contents of a checkpoint, and every damage that it must find."""
 
 import json
 import os
@@ -230,7 +230,7 @@ def test_a_pointer_that_leads_nowhere(run):
     assert list(found) == ["last"]
     assert "episode_8, episode_16" in found["last"]["detail"]
     shutil.rmtree(run / "checkpoints" / "episode_16")
-    report = examine(run)  # neither pointer is of use: what training would go on from is looked at
+    report = examine(run)  # both pointers are broken: the checkpoint from which training would go on is examined
     assert list(failures(report)) == ["last", "best"]
     assert [about["episode"] for about in report["checkpoints"]] == [8]
 

@@ -15,7 +15,7 @@ from marl.config.autoscale import resolve
 from marl.config.train_config import read_config
 from marl.errors import UserError
 from marl.learners import factory
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 from marl.rollout.frozen_seats import PAST_SELVES
 from marl.storage import checkpoint_writer, snapshot
 from marl.storage.checkpoint_finder import episode_of, list_complete
