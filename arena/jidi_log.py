@@ -13,6 +13,7 @@ from typing import Any
 
 from arena import match_dict, replay
 from arena.errors import ArenaError
+from arena.files import write_user_file
 from arena.jidi import DIRECTION_NAMES, FIRST_SNAKE_KEY
 from arena.replay import Replay
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, START_LENGTH, TURNS, UP
@@ -80,7 +81,7 @@ def write_log(path: str | os.PathLike, match: Replay) -> None:
         # The sum of rewards: a snake without room to respawn has lost all length above its first three cells.
         "n_return": [max(score, 0) - begun for score, begun in zip(scores, _scores(first), strict=True)],
     }
-    replay.write_text(path, json.dumps(document, separators=(",", ":")) + "\n")
+    write_user_file(path, json.dumps(document, separators=(",", ":")) + "\n")
 
 
 def _positions(state: dict[str, Any]) -> dict[str, Any]:

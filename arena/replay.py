@@ -17,7 +17,6 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +24,7 @@ import torch
 from arena.batch import BatchArena
 from arena.checks import whole_number
 from arena.errors import ArenaError
+from arena.files import write_user_file
 from arena.rules import OVER, RULES_VERSION, SNAKES, START_LENGTH, TEAM
 
 FORMAT = 1
@@ -109,7 +109,7 @@ def write(path: str | os.PathLike, replay: Replay) -> None:
     lines.append({"type": "start", **replay.start, "check": _check([replay.seed, replay.match], replay.start)})
     lines += [{"type": "turn", **turn} for turn in replay.turns]
     lines.append({"type": "result", **replay.result})
-    write_text(path, "".join(_compact(line) + "\n" for line in lines))
+    write_user_file(path, "".join(_compact(line) + "\n" for line in lines))
 
 
 def read(path: str | os.PathLike) -> Replay:
@@ -168,19 +168,6 @@ def read_bytes(path: str | os.PathLike) -> bytes:
     if not data.strip():
         raise ArenaError(f"{path}: the file is empty; need a match")
     return data
-
-
-def write_text(path: str | os.PathLike, text: str) -> None:
-    """Write a whole file or nothing: into a file beside it, which then takes its name."""
-    try:
-        partial = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.part")
-        try:
-            partial.write_text(text, encoding="utf-8", newline="\n")
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:
-        raise ArenaError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
 class _Lines:

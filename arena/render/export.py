@@ -6,15 +6,14 @@ The pictures are those of frame.py, with the names of the players below.
 import io
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from arena.errors import ArenaError
+from arena.files import atomic_path, cannot_write, write_user_file
 from arena.jidi_log import JidiLog
 from arena.printable import printable
 from arena.render import frame
@@ -41,12 +40,12 @@ def png(path: str | os.PathLike, match: Match, turn: int | None = None) -> None:
         image = _sheet(states, match)
     else:
         image = Image.fromarray(_picture(state_at(states, turn), match, PNG_CELL))
-    _write_bytes(path, _saved(image, "PNG", optimize=True))
+    write_user_file(path, _saved(image, "PNG", optimize=True))
 
 
 def gif(path: str | os.PathLike, match: Match, fps: float = FPS) -> None:
     """The whole match as an animated GIF."""
-    _write_bytes(path, gif_bytes(match, fps))
+    write_user_file(path, gif_bytes(match, fps))
 
 
 def gif_bytes(match: Match, fps: float = FPS, cells: Sequence[int] = GIF_CELLS) -> bytes:
@@ -78,23 +77,26 @@ def mp4(path: str | os.PathLike, match: Match, fps: float = FPS) -> None:
     rate = round(8 * MP4_BYTES_MAX * fps / len(states))  # bits per second, where constant quality would need more
     # faststart: the index in front, so that a player need not wait for the end of the file.
     extra = ["-crf", "25", "-maxrate", f"{rate}", "-bufsize", f"{2 * rate}", "-movflags", "+faststart", "-f", "mp4"]
-    with _partial(path) as partial:
-        writer = imageio_ffmpeg.write_frames(
-            str(partial), (width, height), fps=fps, quality=None, macro_block_size=2, output_params=extra
-        )
-        writer.send(None)
-        for picture in _pictures(states, match, MP4_CELL):
-            writer.send(picture.tobytes())
-        writer.close()
-        if not partial.exists():
-            raise OSError("ffmpeg wrote nothing")
+    try:
+        with atomic_path(path) as draft:
+            writer = imageio_ffmpeg.write_frames(
+                str(draft), (width, height), fps=fps, quality=None, macro_block_size=2, output_params=extra
+            )
+            writer.send(None)
+            for picture in _pictures(states, match, MP4_CELL):
+                writer.send(picture.tobytes())
+            writer.close()
+            if not draft.exists():
+                raise OSError("ffmpeg wrote nothing")
+    except OSError as error:
+        raise cannot_write(path, error) from None
 
 
 def html(path: str | os.PathLike, matches: Sequence[Match], turn: int = 0) -> None:
     """Matches as one page without network and server, opened at a turn."""
     for match in matches if turn else ():
         state_at(match.states(), turn)
-    _write_bytes(path, page(matches, turn).encode())
+    write_user_file(path, page(matches, turn))
 
 
 def state_at(states: Sequence[dict[str, Any]], turn: int) -> dict[str, Any]:
@@ -153,10 +155,10 @@ def _palette() -> list[tuple[int, int, int]]:
     board = frame.BOARD_COLOURS[0]
     colours = [*frame.BOARD_COLOURS, frame.STRIP_COLOUR, frame.TEXT_COLOUR, frame.BEAN_COLOUR]
     colours += [frame.EYE_COLOUR, frame.PUPIL_COLOUR, *frame.TEAM_COLOURS]
-    colours += [frame.mix_colours(board, frame.BEAN_COLOUR, share) for share in (0.05, 0.1, 0.15, 0.5)]
+    colours += [frame.blend(board, frame.BEAN_COLOUR, share) for share in (0.05, 0.1, 0.15, 0.5)]
     for colour in frame.SNAKE_COLOURS:
-        colours += [frame.mix_colours((0, 0, 0), colour, shade) for shade in np.linspace(1, frame.TAIL_SHADE, 5)]
-        colours += [frame.mix_colours(board, colour, share) for share in (0.25, 0.5)]
+        colours += [frame.blend((0, 0, 0), colour, shade) for shade in np.linspace(1, frame.TAIL_SHADE, 5)]
+        colours += [frame.blend(board, colour, share) for share in (0.25, 0.5)]
     return list(dict.fromkeys(colours))
 
 
@@ -169,22 +171,3 @@ def _saved(image: Image.Image, kind: str, **options: Any) -> bytes:
 def _check_fps(fps: float) -> None:
     if not FPS_MIN <= fps <= FPS_MAX:
         raise ArenaError(f"fps is {fps:g}; allowed: {FPS_MIN:g} to {FPS_MAX:g} turns per second")
-
-
-def _write_bytes(path: str | os.PathLike, data: bytes) -> None:
-    with _partial(path) as partial:
-        partial.write_bytes(data)
-
-
-@contextmanager
-def _partial(path: str | os.PathLike) -> Iterator[Path]:
-    """A file beside it, which takes its name when all went well: whole or nothing."""
-    partial = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.part")
-    try:
-        try:
-            yield partial
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise ArenaError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -109,7 +109,7 @@ def ansi(match: dict[str, Any], colour: bool = False) -> str:
     return "\n".join([header, *(" ".join(cells) for cells in board)])
 
 
-def mix_colours(a: Sequence[int], b: Sequence[int], share: float) -> tuple[int, ...]:
+def blend(a: Sequence[int], b: Sequence[int], share: float) -> tuple[int, ...]:
     """The colour that is `share` of the way from a to b."""
     return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
 

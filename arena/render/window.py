@@ -6,6 +6,7 @@ Only this file and the other window_*.py files import pygame.
 """
 
 import functools
+import io
 import os
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame prints nothin
 
 import pygame
 
+from arena.files import write_atomically
 from arena.render import scene
 from arena.render.frame import STRIP_COLOUR
 from arena.render.layout import Layout, first_size
@@ -226,9 +228,9 @@ class Window:
             number += 1
             path = Path(f"snakes_turn{turn:03}_{number}.png")
         try:
-            partial = path.with_name(f".{path.name}")  # whoever sees the file sees all of it
-            pygame.image.save(pygame.display.get_surface(), partial)
-            os.replace(partial, path)
+            picture = io.BytesIO()
+            pygame.image.save(pygame.display.get_surface(), picture, path.name)  # the name says the format
+            write_atomically(path, picture.getvalue())
         except (pygame.error, OSError) as error:
             self._say(f"cannot write {path.absolute()}: {error}")
         else:

@@ -1,4 +1,4 @@
-"""The command `eval`: play matches between two players and report the win rate with its confidence interval."""
+"""The command `eval`: matches between any two players, with confidence intervals. (Not the evaluation in training.)"""
 
 import argparse
 import json

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer
-from marl.storage import checkpoint
+from marl.storage.checkpoint import MANIFEST
+from marl.storage.checkpoint_finder import resolve
 from marl.storage.run_folder import GROUP, newest
 from marl.storage.saved_player import load_player
 
@@ -22,8 +23,8 @@ class LatestSnapshot:
     def __call__(self) -> tuple[PolicyPlayer, str]:
         """The player, and a note if it changed. If the newest snapshot cannot be loaded, the player before stays."""
         try:
-            folder = checkpoint.resolve(self.run)
-            found = folder, (folder / checkpoint.MANIFEST).stat().st_mtime_ns
+            folder = resolve(self.run)
+            found = folder, (folder / MANIFEST).stat().st_mtime_ns
             if found != self._loaded:
                 player = load_player(str(folder))
                 player.name = f"{self.run.name} {folder.name}"

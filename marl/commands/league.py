@@ -55,10 +55,10 @@ def run(args: argparse.Namespace) -> int:
         except OSError as error:
             raise UserError(f"{args.png}: cannot be written: {error.strerror or error}") from None
     if args.html:
-        from arena.replay import write_text
+        from arena.files import write_user_file
         from marl.commands.league_page import league_page
 
-        write_text(args.html, league_page(table, pairs))
+        write_user_file(args.html, league_page(table, pairs))
     if args.json:
         print(json.dumps(_document(table, args.seed), indent=2))
     else:

@@ -12,14 +12,16 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
+from marl.arguments import parse_whole_number
 from marl.config import reader
 from marl.config.help import help_text
 from marl.config.train_config import ALIASES, PREFER, TrainConfig, read_config
 from marl.errors import UserError
+from marl.ranks import environment
 from marl.storage import relaunch, run_folder
 
 if TYPE_CHECKING:
-    from marl.ranks.distributed import Ranks, Solo
+    from marl.ranks.process_group import Ranks, Solo
     from marl.storage.checkpoint import Checkpoint
     from marl.training.trainer import Trainer
 
@@ -58,11 +60,11 @@ def run_words(words: Sequence[str]) -> int:
         if relaunch.launcher() is None:  # else it may be started again, and that was there before
             _check_there(config)
         config = _configuration(words, source)
-        if asked and "RANK" not in os.environ:
+        if asked and not environment.is_rank():
             return _launch(asked, words, config)
         return _train(config, source, list(words))
     except (UserError, ArenaError):
-        if os.environ.get("LOCAL_RANK", "0") != "0":  # every rank of a node finds the same mistake; one tells it
+        if not environment.is_first_on_node():  # every rank of a node finds the same mistake; one tells it
             return 2
         raise
 
@@ -130,39 +132,45 @@ def _launch(asked: dict[str, str], words: list[str], config: TrainConfig) -> int
     import torch
 
     from marl.machine import processor
-    from marl.ranks.launch import launch, nodes_from, ranks_here
+    from marl.ranks.launch import launch
+    from marl.ranks.nodes import choose_ranks_per_node, read_nodes
 
     names = {"nnodes": "NNODES", "node_rank": "NODE_RANK", "master_addr": "MASTER_ADDR", "master_port": "MASTER_PORT"}
-    environment = os.environ | {names[name]: value for name, value in asked.items() if name in names}
+    variables = os.environ | {names[name]: value for name, value in asked.items() if name in names}
     numbers = {name: _whole(asked, name) for name in ("num_gpus", "max_restarts")}
     gpus = 0 if config.device == "cpu" else torch.cuda.device_count()
-    ranks = ranks_here(environment, processor()["cores"], gpus, numbers["num_gpus"])
-    nodes = nodes_from(environment)
+    ranks = choose_ranks_per_node(variables, processor()["cores"], gpus, numbers["num_gpus"])
+    nodes = read_nodes(variables)
     restarts = numbers["max_restarts"] or 0
     if ranks == 1 and nodes.nnodes == (1, 1) and not restarts:
         return _train(config, _source(config), words)
-    return launch(words, ranks, *nodes, max_restarts=restarts, timeout=config.ddp.timeout)
+    return launch(words, ranks, nodes, max_restarts=restarts, timeout=config.ddp.timeout)
 
 
 def _whole(asked: dict[str, str], name: str) -> int | None:
-    text = asked.get(name)
-    if text is not None and not text.isdecimal():
-        raise UserError(f"--{name} {text}: a whole number is needed")
-    return None if text is None else int(text)
+    if name not in asked:
+        return None
+    number = parse_whole_number(asked[name])
+    if number is None:
+        raise UserError(f"--{name} {asked[name]}: a whole number is needed")
+    return number
 
 
 # --- in a rank
 
 
 def _train(config: TrainConfig, source: Path | None, words: list[str]) -> int:
-    from marl.ranks import distributed
-    from marl.ranks.roll_call import EXIT_LOST_RANK
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER
+    from marl.ranks.lost_rank import LostRank, explain, leave
+    from marl.ranks.placement import set_nccl_defaults
+    from marl.ranks.startup import start
+    from marl.ranks.sync_check import OutOfSync
     from marl.training.trainer import NotFinite
 
-    settings = distributed.defaults_for_nccl()
+    settings = set_nccl_defaults()
     try:
-        group = distributed.start(config.ddp.backend, config.ddp.timeout, config.device)
-    except distributed.LostRank as error:
+        group = start(config.ddp.backend, config.ddp.timeout, config.device)
+    except LostRank as error:
         print(f"snakes: {error}", file=sys.stderr)
         return EXIT_LOST_RANK
     try:
@@ -172,18 +180,18 @@ def _train(config: TrainConfig, source: Path | None, words: list[str]) -> int:
     except (UserError, ArenaError):  # on all ranks alike
         group.close()
         raise
-    except (NotFinite, distributed.OutOfSync) as error:  # these too
+    except (NotFinite, OutOfSync) as error:  # these too
         if group.is_main:
             print(f"snakes: {error}", file=sys.stderr)
         group.close()
-        return 1 if group.backend is None else distributed.EXIT_TOGETHER
-    except distributed.LostRank as error:
-        distributed.leave(error, group)
+        return 1 if group.backend is None else EXIT_TOGETHER
+    except LostRank as error:
+        leave(error, group)
     except RuntimeError as error:
-        lost = distributed.explain(error, group)
+        lost = explain(error, group)
         if lost is None:
             raise
-        distributed.leave(lost, group)
+        leave(lost, group)
 
 
 def _in_group(
@@ -193,7 +201,7 @@ def _in_group(
 
     from marl.compute.onednn import choose_onednn
     from marl.config import autoscale
-    from marl.ranks.distributed import on_main
+    from marl.ranks.process_group import on_main
     from marl.storage.saved_player import load_player
     from marl.training.console import Quiet
     from marl.training.metrics import Silent
@@ -210,7 +218,7 @@ def _in_group(
             config = dataclasses.replace(config, **AS_RESTARTED)
     else:
         _check_there(config)
-    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    sharing = environment.ranks_on_this_node()
     config = on_main(group, lambda: autoscale.resolve(config, group.device, sharing, group.world))
     for name in config.evaluation.eval_opponents:
         find(name, load_player).close()  # one that is not there is told now, not when it is to play
@@ -252,8 +260,8 @@ def _in_group(
 
 def _resumed(config: TrainConfig, source: Path | None, group: "Solo | Ranks") -> "Checkpoint | None":
     """The checkpoint to go on from. Rank 0 looks for it and checks it, the others read the same."""
-    from marl.ranks.distributed import on_main
-    from marl.storage import checkpoint
+    from marl.ranks.process_group import on_main
+    from marl.storage import checkpoint_finder
 
     if source is None:
         return None
@@ -266,19 +274,20 @@ def _resumed(config: TrainConfig, source: Path | None, group: "Solo | Ranks") ->
     path = on_main(group, look)
     if path is None:
         return None
-    return found[0] if found else checkpoint.load(path, verify=False)
+    return found[0] if found else checkpoint_finder.load(path, verify=False)
 
 
 def _checkpoint(config: TrainConfig, source: Path) -> "Checkpoint | None":
-    from marl.storage import checkpoint
+    from marl.storage import checkpoint_finder
+    from marl.storage.checkpoint import FOLDER
 
     if config.load_model and config.load_model_run_episode is not None:
-        return checkpoint.load(checkpoint.in_run(source, config.load_model_run_episode))
-    if (source / run_folder.CONFIG).is_file() and not config.load_model and checkpoint.is_unsaved(source):
+        return checkpoint_finder.load(checkpoint_finder.find_episode(source, config.load_model_run_episode))
+    if (source / run_folder.CONFIG).is_file() and not config.load_model and checkpoint_finder.is_unsaved(source):
         return None  # a run that was stopped before its first checkpoint, or while it was written
-    if (source / checkpoint.FOLDER).is_dir():
-        return checkpoint.load_newest(source)
-    return checkpoint.load(source)
+    if (source / FOLDER).is_dir():
+        return checkpoint_finder.load_newest(source)
+    return checkpoint_finder.load(source)
 
 
 def _check_unfinished(trainer: "Trainer", resumed: "Checkpoint") -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from marl.arguments import new_file
 from marl.errors import UserError
-from marl.storage.run_folder import write_atomically
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +83,8 @@ def _check_onnx() -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
+    from arena.files import write_atomically
+
     with _writing(path):
         write_atomically(path, data)
 

@@ -21,17 +21,18 @@ from marl.compute.precision import Precision
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.factory import make_assignment, make_learner
+from marl.learners.lr_schedule import lr_factor, warmup
 from marl.networks import policy
-from marl.ranks.distributed import Ranks, Solo, lr_factor, on_main, warmup
+from marl.ranks.process_group import Ranks, Solo, on_main
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
-from marl.storage import checkpoint
+from marl.storage.checkpoint import Checkpoint
 from marl.storage.saver import Saver, on_host
 from marl.training.console import Console, Quiet
 from marl.training.evaluation import Evaluation, evaluate
-from marl.training.log_window import Account, packed, unpacked
+from marl.training.log_window import LogWindow, pack, unpack
 from marl.training.metrics import Metrics, Silent, gpu_gauges
-from marl.training.past_selves import PastSelves, read_pool
+from marl.training.past_selves import PastSelves, read_pool, remove_unneeded
 from marl.training.stopwatch import Stopwatch
 from opponents.scheduler import Scheduler
 
@@ -67,7 +68,7 @@ class Trainer:
         folder: Path,
         metrics: Metrics | Silent,
         console: Console | Quiet,
-        resumed: checkpoint.Checkpoint | None = None,
+        resumed: Checkpoint | None = None,
     ) -> None:
         self.config, self.group, self.folder, self.metrics, self.console = config, group, folder, metrics, console
         self.device = group.device
@@ -114,12 +115,12 @@ class Trainer:
         self._marks = now.get("marks") or dict.fromkeys(("log", "eval", "save"), self.progress.episodes)
         self._mix: dict[str, float] = {}
         self._stopwatch = Stopwatch(self.progress.seconds)
-        self.saver = Saver(config.keep_last, config.milestones)
+        self.saver = Saver(config.keep_last, config.milestones, remove_unneeded)
         self.save_seconds = 0.0  # that training has waited for checkpoints
         self.evaluation: Evaluation | None = None  # the last one
         self.stop_signal = 0  # set by whoever wants the run to save and end
 
-    def _take_over(self, resumed: checkpoint.Checkpoint, state: dict[str, Any]) -> None:
+    def _take_over(self, resumed: Checkpoint, state: dict[str, Any]) -> None:
         try:
             self.learner.load_weights(resumed.weights)
             self.learner.load_state_dict(state["learner"])
@@ -133,7 +134,7 @@ class Trainer:
             pool = on_main(self.group, lambda: read_pool(resumed.path.parents[1], state["past_selves"]["pool"]))
             self.past.load_state_dict(state["past_selves"], pool)
 
-    def _take_over_matches(self, resumed: checkpoint.Checkpoint) -> bool:
+    def _take_over_matches(self, resumed: Checkpoint) -> bool:
         """Go on with the very matches and buffer of the checkpoint, if all ranks can."""
         name = f"rank{self.group.rank}"
         here = name in resumed.parts and resumed.manifest["world_size"] == self.group.world
@@ -301,29 +302,29 @@ class Trainer:
         """Read what has added up on the devices of all ranks; the only wait for the device between evaluations."""
         progress, before, group = self.progress, self._logged, self.group
         group.doing = "logging"
-        sums = group.sum_(packed(self.rollout.pop_results(), self.learner.pop_stats()))
+        sums = group.sum_(pack(self.rollout.pop_results(), self.learner.pop_stats()))
         opponents = (*self.rollout.opponents, *self.past.names)
-        account = unpacked(sums, opponents, self.learner.LOGGED, group.world)
-        self._judge_skipped(account)
-        for name, (wins, draws, losses) in account.matches.items():
+        window = unpack(sums, opponents, self.learner.LOGGED, group.world)
+        self._judge_skipped(window)
+        for name, (wins, draws, losses) in window.matches.items():
             self.scheduler.record(name, wins, draws, losses)
         self._renew_past_selves()
         seconds, updates = max(1e-9, progress.seconds - before.seconds), progress.updates - before.updates
         rate = (progress.env_steps - before.env_steps) / seconds
-        values = account.values()
+        values = window.metrics()
         values |= {"train/epsilon": self.epsilon, "train/opponent_level": self.scheduler.rung(progress.episodes)}
         values |= {"time/global_fps": rate, "time/updates_per_second": updates / seconds}
         values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
         values["train/updates"] = progress.updates
         on_main(group, lambda: self.metrics.log(progress.episodes, values | gpu_gauges()))
-        told = account.told()
+        fields = window.console_fields()
         self.console.line(
             {
                 "episode": progress.episodes,
-                "reward": told["reward"],
+                "reward": fields["reward"],
                 "epsilon": f"{self.epsilon:.3f}",
                 "level": self.scheduler.level(progress.episodes),
-                "won": told["won"],
+                "won": fields["won"],
                 **{label: f"{values[name]:.3f}" for label, name in self.learner.SHOWN.items()},
                 "env steps/s": f"{rate:,.0f}",
                 "ranks": group.world,
@@ -337,15 +338,16 @@ class Trainer:
         if self.past.renew(progress.turns, progress.episodes, self.config.schedule.league_interval):
             on_main(self.group, lambda: self.past.write(self.folder))
 
-    def _judge_skipped(self, account: Account) -> None:
+    def _judge_skipped(self, window: LogWindow) -> None:
         """Updates whose gradients are not finite are left out; too many in a row end the run. Alike on all ranks."""
-        if account.in_a_row >= SKIPS_IN_A_ROW:
+        if window.skipped_in_a_row >= SKIPS_IN_A_ROW:
             batches = self.group.gather(on_host(self.learner.last_batch()))
             if self.group.is_main:
                 torch.save(dict(enumerate(batches)), self.folder / BAD_BATCH)
-            raise self._not_finite(f"the gradient of {account.in_a_row:.0f} updates in a row (last batch: {BAD_BATCH})")
-        if account.skipped:
-            self.console.note(f"{account.skipped:.0f} updates were left out: their gradients were not finite")
+            skipped = f"{window.skipped_in_a_row:.0f}"
+            raise self._not_finite(f"the gradient of {skipped} updates in a row (last batch: {BAD_BATCH})")
+        if window.skipped:
+            self.console.note(f"{window.skipped:.0f} updates were left out: their gradients were not finite")
 
     def _evaluate(self, record: bool = False) -> bool:
         """Rank 0 plays, and all learn the result: whether it is the best so far."""
@@ -401,6 +403,7 @@ class Trainer:
         parts = {"state": state} | {f"rank{rank}": part for rank, part in enumerate(ranks) if part is not None}
         about = policy.describe_actor(self.encoder, self.learner.spec)
         about |= {"algo": config.algo, "world_size": self.group.world}
+        self.past.write(self.folder)  # a run begun with --load_model has its pool from another folder
         self.saver.save(self.folder, self.progress.episodes, weights, parts, about, best)
 
     def _finish_saving(self) -> None:

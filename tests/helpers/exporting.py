@@ -19,7 +19,7 @@ from helpers.command import ROOT
 from marl.networks.actors import Actor
 from marl.networks.policy import PolicyPlayer, describe_actor, mask_reversal
 from marl.networks.spec import NetworkSpec
-from marl.storage import checkpoint
+from marl.storage import checkpoint_writer
 
 sys.path.append(str(ROOT / "tests" / "arena"))
 from helpers.recorded import steps
@@ -52,7 +52,7 @@ def saved_run(folder: Path, encoder: str) -> Path:
     run.mkdir()
     weights = {f"actor.{name}": tensor for name, tensor in actor(encoder).state_dict().items()}
     said = describe_actor(encoder_named(encoder), NetworkSpec(BODIES[encoder])) | {"world_size": 1}
-    checkpoint.save(run, 8, weights, {"state": {}}, said)
+    checkpoint_writer.save(run, 8, weights, {"state": {}}, said)
     return run
 
 

@@ -12,7 +12,8 @@ from marl.rollout.ppo_loops import KL
 
 from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, weights_of
 from marl.learners.ppo import Ppo
-from marl.ranks.distributed import Ranks, Solo, start
+from marl.ranks.process_group import Ranks, Solo
+from marl.ranks.startup import start
 from marl.rollout.rollout import Rollout
 
 SEED, MATCHES, TURNS = 11, 8, 12  # matches of all ranks together

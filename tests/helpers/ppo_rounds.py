@@ -12,7 +12,7 @@ from marl.config.network_config import NetworkConfig
 from marl.config.reward_config import RewardConfig
 from marl.learners.ppo import Ppo
 from marl.learners.rollout_buffer import RolloutBuffer
-from marl.ranks.distributed import Ranks, Solo
+from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.rollout import Rollout
 

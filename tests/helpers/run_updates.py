@@ -13,7 +13,7 @@ from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 
 
 def resident() -> int:

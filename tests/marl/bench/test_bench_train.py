@@ -32,7 +32,7 @@ class FakeEvent:
 def process_as_before(monkeypatch):
     """A bench is meant to have its process for itself."""
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", torch.backends.mkldnn.enabled)
-    monkeypatch.setattr(training.distributed, "defaults_for_nccl", dict)
+    monkeypatch.setattr(training, "set_nccl_defaults", dict)
 
 
 @pytest.fixture

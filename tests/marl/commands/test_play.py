@@ -21,7 +21,7 @@ from marl.errors import UserError
 from marl.networks.actors import Actor
 from marl.networks.policy import describe_actor
 from marl.networks.spec import NetworkSpec
-from marl.storage import checkpoint
+from marl.storage import checkpoint_writer
 from opponents.match import play
 from opponents.players import find
 
@@ -37,7 +37,9 @@ def save(run: Path, episode: int) -> Path:
     encoder, shape = encoder_named("features"), NetworkSpec((16,), 5)
     weights = {f"actor.{name}": tensor for name, tensor in Actor(encoder, shape).state_dict().items()}
     run.mkdir(exist_ok=True)
-    return checkpoint.save(run, episode, weights, {"state": {}}, describe_actor(encoder, shape) | {"world_size": 1})
+    return checkpoint_writer.save(
+        run, episode, weights, {"state": {}}, describe_actor(encoder, shape) | {"world_size": 1}
+    )
 
 
 def without_display() -> dict[str, str]:
@@ -193,7 +195,7 @@ def test_the_next_match_ends_the_one_before_and_old_ones_are_let_go(tmp_path):
 def test_the_newest_snapshot_is_taken_not_the_best(tmp_path):
     run = tmp_path / "runs" / "snakes_3v3" / "mine"
     run.parent.mkdir(parents=True)
-    checkpoint.mark_best(run, save(run, 1))
+    checkpoint_writer.mark_best(run, save(run, 1))
     save(run, 2)
     latest = LatestSnapshot(tmp_path / "runs")
     player, note = latest()

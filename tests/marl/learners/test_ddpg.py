@@ -17,7 +17,7 @@ from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg, batch_turns_of
 from marl.learners.replay_buffer import Batch, ReplayBuffer
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 
 SEED = 31
 BODY = NetworkConfig(body=(16, 12))

@@ -19,7 +19,7 @@ from marl.config.evaluation_config import EvalConfig
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 from marl.training.evaluation import evaluate
 from opponents.match import Results
 

@@ -20,7 +20,7 @@ from marl.config.network_config import NetworkConfig
 from marl.config.train_config import TrainConfig
 from marl.learners.factory import make_learner
 from marl.learners.ppo import Ppo
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 from marl.rollout.assignment import MatchAssignment
 
 CPU = torch.device("cpu")

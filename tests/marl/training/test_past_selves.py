@@ -15,9 +15,12 @@ from marl.config.autoscale import resolve
 from marl.config.train_config import read_config
 from marl.errors import UserError
 from marl.learners import factory
-from marl.ranks.distributed import Solo
-from marl.storage import snapshot
+from marl.ranks.process_group import Solo
+from marl.rollout.frozen_seats import PAST_SELVES
+from marl.storage import checkpoint_writer, snapshot
+from marl.storage.checkpoint_finder import episode_of, list_complete
 from marl.storage.saved_player import load_player
+from marl.storage.saver import Saver
 from marl.training import past_selves
 from marl.training.console import Quiet
 from marl.training.metrics import Silent
@@ -120,6 +123,81 @@ def test_a_full_pool_lets_the_one_go_that_is_beaten_most_surely(tmp_path) -> Non
 def test_a_snapshot_that_is_gone_is_told_in_a_line(tmp_path) -> None:
     with pytest.raises(UserError, match=r"past_3\.safetensors: no such file$"):
         read_pool(tmp_path, ["past_3"])
+
+
+# --- snapshots that no checkpoint needs any more ----------------------------------------------------------------------
+
+
+def names_in(run: Path) -> list[str]:
+    return sorted(file.stem for file in (run / FOLDER).iterdir())
+
+
+def saved_with_pool(run: Path, episode: int, pool: list[str]) -> Path:
+    """A checkpoint as training writes it, as far as past selves go."""
+    state = {"past_selves": {"names": pool[:1], "pool": pool, "chosen_at": [0, 0]}, "learner": {"m": torch.ones(5)}}
+    return checkpoint_writer.save(run, episode, {"actor.w": torch.ones(2)}, {"state": state}, {})
+
+
+@pytest.fixture
+def pruned(tmp_path) -> Path:
+    """A run with the snapshots 0, 10, ... 60 and these pools: episode 20 has 0 and 20, 40 has 30 and 40."""
+    (tmp_path / FOLDER).mkdir()
+    for episode in range(0, 70, 10):
+        (tmp_path / FOLDER / f"past_{episode}.safetensors").write_bytes(b"")
+    saved_with_pool(tmp_path, 20, ["past_0", "past_20"])
+    saved_with_pool(tmp_path, 40, ["past_30", "past_40"])
+    return tmp_path
+
+
+def test_a_snapshot_that_no_checkpoint_names_is_removed(pruned) -> None:
+    past_selves.remove_unneeded(pruned, 40)
+    assert names_in(pruned) == [f"past_{episode}" for episode in (0, 20, 30, 40, 50, 60)], "50 and 60 have joined since"
+    saved_with_pool(pruned, 60, ["past_30", "past_60"])
+    past_selves.remove_unneeded(pruned, 60)
+    assert names_in(pruned) == [f"past_{episode}" for episode in (0, 20, 30, 40, 60)]
+
+
+def test_all_snapshots_stay_if_a_checkpoint_cannot_be_read(pruned) -> None:
+    before = names_in(pruned)
+    (pruned / "checkpoints" / "episode_20" / "state.pt").write_bytes(b"no zip file")
+    past_selves.remove_unneeded(pruned, 40)
+    assert names_in(pruned) == before
+
+
+def test_all_snapshots_stay_if_the_checkpoints_cannot_be_listed(pruned, monkeypatch) -> None:
+    before = names_in(pruned)
+    monkeypatch.setattr(past_selves, "list_all", lambda run: [])
+    past_selves.remove_unneeded(pruned, 40)
+    assert names_in(pruned) == before
+
+
+def test_files_of_other_names_stay(pruned) -> None:
+    for name in ("past_mine.safetensors", "champion.safetensors", "past_5.txt"):
+        (pruned / FOLDER / name).write_bytes(b"")
+    past_selves.remove_unneeded(pruned, 40)
+    assert {"past_mine", "champion", "past_5"} <= set(names_in(pruned))
+
+
+def test_a_run_without_past_selves_has_nothing_to_remove(tmp_path) -> None:
+    saved_with_pool(tmp_path, 1, [])
+    past_selves.remove_unneeded(tmp_path, 1)
+
+
+@pytest.mark.parametrize("keep_last", [0, 1])
+def test_snapshots_are_removed_only_when_checkpoints_are(keep_last, tmp_path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    for episode in (0, 10, 20, 30):
+        (tmp_path / FOLDER / f"past_{episode}.safetensors").write_bytes(b"")
+    saver = Saver(keep_last, 0, past_selves.remove_unneeded)
+    for episode, pool in ((10, ["past_0", "past_10"]), (20, ["past_10", "past_20"])):
+        state = {"past_selves": {"pool": pool}}
+        saver.save(tmp_path, episode, {"actor.w": torch.ones(2)}, {"state": state}, {}, best=False)
+        saver.finish()
+        if episode == 10:
+            assert names_in(tmp_path) == ["past_0", "past_10", "past_20", "past_30"], "no checkpoint was removed"
+    saver.close()
+    left = (0, 10, 20, 30) if keep_last == 0 else (10, 20, 30)
+    assert names_in(tmp_path) == [f"past_{episode}" for episode in left]
 
 
 # --- who plays --------------------------------------------------------------------------------------------------------
@@ -299,6 +377,32 @@ def runs(request, tmp_path_factory) -> Iterator[tuple[Path, Path]]:
 def train(*words) -> None:
     done = here(*words)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+def test_a_run_keeps_the_snapshots_that_its_checkpoints_need_and_no_others(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(factory, "PLACES", 1)
+    monkeypatch.setattr(past_selves, "STAY", 0)
+    train(*RUN, "--runs_dir", tmp_path, "--max_episodes", "40", "--keep_last", "1")
+    run = the_run(tmp_path)
+    for episodes in (None, "44"):
+        if episodes:
+            train("train", "--resume", run, "--max_episodes", episodes)
+        folders = list_complete(run)
+        pools = [_saved(folder / "state.pt")["past_selves"]["pool"] for folder in folders]
+        needed = {name for pool in pools for name in pool}
+        assert all(len(read_pool(run, pool)) == 2 for pool in pools)
+        joined_since = {f"past_{episode}" for episode in range(episode_of(folders[0]), 45)}
+        assert needed <= set(names_in(run)) <= needed | joined_since
+
+
+def test_a_run_that_began_with_another_ones_team_can_go_on(tmp_path) -> None:
+    """Its first checkpoint names past selves of the other run: they must be in its own folder by then."""
+    other = [*RUN, "--runs_dir", tmp_path]
+    train(*other, "--max_episodes", "4")
+    train(*other, "--max_episodes", "8", "--load_model", "--run_name", "heir")
+    run = tmp_path / "snakes_3v3" / "heir"
+    assert "past_0" in names_in(run)
+    train("train", "--resume", run, "--max_episodes", "12")
 
 
 def test_a_league_with_self_play_is_logged_by_name(runs) -> None:
