@@ -9,7 +9,7 @@ import torch
 import arena
 from arena import rules
 from marl.bench.arena import captured, checked_devices
-from marl.bench.command import Row, best_rate
+from marl.bench.timing import Row, best_rate
 from opponents.loops import act, bind
 from opponents.scripted import SCRIPTED
 

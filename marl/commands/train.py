@@ -160,8 +160,8 @@ def _whole(asked: dict[str, str], name: str) -> int | None:
 
 
 def _train(config: TrainConfig, source: Path | None, words: list[str]) -> int:
-    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER
-    from marl.ranks.lost_rank import LostRank, explain, leave
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank
+    from marl.ranks.lost_rank import explain, leave
     from marl.ranks.placement import set_nccl_defaults
     from marl.ranks.startup import start
     from marl.ranks.sync_check import OutOfSync
