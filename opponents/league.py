@@ -1,11 +1,11 @@
-"""A league: all players against all, and what their results say of their strength.
+"""A league: every player against every other, and ratings from the results.
 
-Ratings follow Bradley and Terry on the scale of Elo: of two players 400 apart the better one takes 10 of 11 points, and
-the mean of the league is 1500. A draw counts as half a win and half a loss. One drawn match more than was played in
-every pair (PRIOR) keeps a player that won everything finite.
+Ratings are Bradley-Terry ratings on the Elo scale: with a difference of 400 the better player takes 10 of 11 points,
+and the mean of the league is 1500. A draw counts as half a win and half a loss. One extra drawn match in every pair
+(PRIOR) keeps the rating of a player that won everything finite.
 
-The 95 % intervals come from the Fisher information at the fitted ratings. It takes every match for a win or a loss, so
-with many draws the intervals are a little wider than they need to be.
+The 95 % intervals come from the Fisher information at the fitted ratings. It assumes that every match is a win or a
+loss, so with many draws the intervals are slightly too wide.
 """
 
 import math
@@ -20,18 +20,18 @@ from opponents.match import NORMAL_95, Results, open_player, play
 from opponents.players import Loader, Player
 
 MEAN = 1500.0
-ELO = 400 / math.log(10)  # one step of the natural logarithm of the odds, in rating
+ELO = 400 / math.log(10)  # rating points per unit of log odds (natural logarithm)
 PRIOR = 1.0  # matches
-SMALL = 1e-6  # natural logarithm of the odds: far below what can be told apart
+SMALL = 1e-6  # log odds: the fit has converged
 
 
 @dataclass(frozen=True)
 class Table:
-    """The results of a league of n players, in the order in which they were named."""
+    """The results of a league of n players, in the given order."""
 
     names: tuple[str, ...]
     matches: int  # per pair
-    wins: np.ndarray  # [n, n] int: how often row beat column
+    wins: np.ndarray  # [n, n] int: wins of row against column
     draws: np.ndarray  # [n, n] int, symmetric
     ratings: np.ndarray  # [n]
     margins: np.ndarray  # [n]: the 95 % interval is rating - margin to rating + margin
@@ -60,7 +60,7 @@ def league(
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards.
 
-    `progress` hears of each pair; with `record`, the results it is given hold replays.
+    `progress` is called with the results of each pair; with `record` they contain replays.
     """
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
@@ -85,7 +85,7 @@ def league(
 
 
 def rate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ratings and 95 % margins from points [n, n], those that row took from column (1 a win, half a draw)."""
+    """Ratings and 95 % margins from points [n, n] of row against column (1 for a win, half for a draw)."""
     taken = points + PRIOR / 2
     np.fill_diagonal(taken, 0.0)
     played = taken + taken.T
@@ -94,13 +94,14 @@ def rate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         chance = 1 / (1 + np.exp(strength[None, :] - strength[:, None]))
         weight = played * chance * (1 - chance)
         information = np.diag(weight.sum(1)) - weight
-        # Only differences count, so the matrix is singular; pinning the mean makes it whole.
+        # Only differences of ratings matter, so the matrix is singular; a fixed mean makes it invertible.
         covariance = np.linalg.inv(information + 1 / len(taken)) - 1 / len(taken)
         step = covariance @ (taken - played * chance).sum(1)
         spread = np.ptp(step)
         if spread < SMALL:
             break
-        # Newton's method; a step this much shorter never overshoots, because a logistic curve bends less than it rises.
+        # Newton's method. A step shortened by this factor never overshoots, because the second derivative of a logistic
+        # function is at most its first.
         strength += step * math.log1p(spread) / spread
     strength -= strength.mean()
     return MEAN + ELO * strength, NORMAL_95 * ELO * np.sqrt(np.diag(covariance))

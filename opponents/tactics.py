@@ -2,8 +2,8 @@
 
 All functions take a match's bytes or cells and return numbers. They allocate nothing, so they run on the CPU and in
 CUDA kernels. Distances and neighbours are read from small tables, and beans are compared without jumps: decisions are
-random to the processor's branch prediction. `level4` decides in a third of the time it takes with arithmetic and jumps
-(104 against 353 ns).
+random to the processor's branch prediction. So `level4` decides in 107 ns on a Neoverse-N1 core; with arithmetic and
+jumps it took 353 ns.
 
 A snake without a body counts as a head on the cell in its HEAD byte. Such a match is over, so its moves do not matter.
 """
