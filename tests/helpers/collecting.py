@@ -44,10 +44,10 @@ class WholeNumbers:
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         return (rows.float() @ self._weights) / 32
 
-    def remember(self, snakes: int, device: torch.device) -> None:
-        """Nothing."""
+    def initial_state(self, snakes: int, device: torch.device) -> None:
+        """No hidden state."""
 
-    def step(self, rows: torch.Tensor, begins: torch.Tensor, memory: None) -> tuple[torch.Tensor, None]:
+    def step(self, rows: torch.Tensor, is_first: torch.Tensor, hidden: None) -> tuple[torch.Tensor, None]:
         return self(rows), None
 
 

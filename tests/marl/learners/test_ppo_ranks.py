@@ -70,21 +70,21 @@ def alone():
 @pytest.mark.parametrize("name", ["union", "union_lstm"])
 def test_two_ranks_play_the_matches_of_one_with_twice_as_many(ranks, alone, name) -> None:
     one, two = alone(name), [found[name] for found in ranks]
-    for what in ("observations", "moves", "rewards", "over"):
+    for what in ("obs", "actions", "rewards", "terminated"):
         together = torch.cat([found[what] for found in two], 1)
         assert together.shape[1] == MATCHES
         assert torch.equal(together, one[what]), what
-    assert one["over"].any()
+    assert one["terminated"].any()
     assert one["rewards"].any()
 
 
 @pytest.mark.parametrize("name", ["union", "union_lstm"])
 def test_a_step_of_two_ranks_is_that_of_one_with_twice_the_matches(ranks, alone, name) -> None:
     one, two = alone(name), [found[name] for found in ranks]
-    for what in ("advantages", "returns", "log_chances"):
+    for what in ("advantages", "returns", "log_probs"):
         torch.testing.assert_close(torch.cat([f[what] for f in two], 1), one[what], rtol=1e-4, atol=1e-5)
     for found in two:
-        torch.testing.assert_close(found["moments"], one["moments"], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(found["adv_stats"], one["adv_stats"], rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(found["gradients"], one["gradients"], rtol=1e-3, atol=1e-6)
         for weight, tensor in found["weights"].items():
             torch.testing.assert_close(tensor, one["weights"][weight], rtol=0, atol=1e-4)
@@ -100,10 +100,10 @@ def test_advantages_are_measured_over_all_ranks(ranks, alone) -> None:
     of_both = torch.cat([found["advantages"] for found in two], 1).double()
     of_each = [found["advantages"].double() for found in two]
     assert of_each[1].mean() > of_each[0].mean() + 20
-    assert torch.equal(two[0]["moments"], two[1]["moments"])
+    assert torch.equal(two[0]["adv_stats"], two[1]["adv_stats"])
     expected = torch.stack((of_both.mean(), 1 / of_both.std(correction=0))).float()
-    torch.testing.assert_close(two[0]["moments"], expected, rtol=1e-4, atol=0)
-    torch.testing.assert_close(two[0]["moments"], one["moments"], rtol=1e-4, atol=0)
+    torch.testing.assert_close(two[0]["adv_stats"], expected, rtol=1e-4, atol=0)
+    torch.testing.assert_close(two[0]["adv_stats"], one["adv_stats"], rtol=1e-4, atol=0)
     for weight, tensor in one["weights"].items():
         torch.testing.assert_close(two[0]["weights"][weight], tensor, rtol=0, atol=1e-4)
 
@@ -111,12 +111,12 @@ def test_advantages_are_measured_over_all_ranks(ranks, alone) -> None:
 @pytest.mark.parametrize("name", ["rounds", "rounds_lstm", "rounds_sync2"])
 def test_ranks_hold_the_same_weights_after_every_step(ranks, name) -> None:
     two = [found[name] for found in ranks]
-    batches = len(two[0]["here"])
-    assert batches == len(two[1]["here"]) == 2 * 2 * 2  # rounds, epochs, batches
+    batches = len(two[0]["idx"])
+    assert batches == len(two[1]["idx"]) == 2 * 2 * 2  # rounds, epochs, batches
     assert len(two[0]["weights"]) == batches // (2 if name == "rounds_sync2" else 1)
     assert torch.equal(two[0]["weights"], two[1]["weights"])
     assert two[0]["weights"].unique(dim=0).shape == two[0]["weights"].shape, "every step has changed them"
-    pairs = zip(two[0]["here"], two[1]["here"], strict=True)
+    pairs = zip(two[0]["idx"], two[1]["idx"], strict=True)
     assert any(not torch.equal(mine, its) for mine, its in pairs), "each rank deals out in its own order"
 
 
