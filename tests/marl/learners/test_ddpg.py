@@ -316,11 +316,12 @@ def together(batches: list[Batch]) -> SimpleNamespace:
 
 @every_form
 @pytest.mark.parametrize("sync_freq", [2, 4])
-def test_small_batches_added_up_are_one_large_batch(sync_freq, form, buffer) -> None:
+def test_small_batches_added_up_are_one_large_batch(sync_freq, form, buffer, monkeypatch) -> None:
     batches = some_batches(buffer, sync_freq)
     added, at_once = Watched(), Watched()
     a, b = learner(buffer, added, sync_freq, **form), learner(buffer, at_once, **form)
-    a.sampler, b.sampler = Given(*batches), Given(together(batches))
+    monkeypatch.setattr(a, "sampler", Given(*batches))
+    monkeypatch.setattr(b, "sampler", Given(together(batches)))
     start = weights_of(a)
     for _ in range(sync_freq - 1):
         a.update()
@@ -336,11 +337,11 @@ def test_small_batches_added_up_are_one_large_batch(sync_freq, form, buffer) -> 
             assert not torch.equal(tensor, start[name])
 
 
-def test_gradients_do_not_leak_into_the_next_round(buffer) -> None:
+def test_gradients_do_not_leak_into_the_next_round(buffer, monkeypatch) -> None:
     batches = some_batches(buffer, 2)
     precision = Watched()
     made = learner(buffer, precision, 2, a_lr=0.0, c_lr=0.0, tau=0.0)
-    made.sampler = Given(*batches, *batches)
+    monkeypatch.setattr(made, "sampler", Given(*batches, *batches))
     for _ in range(4):
         made.update()
     assert len(precision.before) == 4
@@ -474,7 +475,7 @@ def test_a_step_along_a_gradient_that_is_not_finite_is_left_out_and_counted(form
     assert steps_of(made.critic_optimizer) == {1.0}
     logged = made.pop_stats()
     assert torch.isfinite(logged).all()
-    assert logged[SKIPPED:].tolist() == [2, 2]  # so many since the last log, and in a row
+    assert logged[SKIPPED:].tolist() == [2, 2]  # since the last log, and in a row
     made.update()
     assert made.pop_stats()[SKIPPED:].tolist() == [1, 3]
     patch.undo()

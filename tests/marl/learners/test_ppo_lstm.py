@@ -290,9 +290,8 @@ def mean_reward(patch: pytest.MonkeyPatch, recurrent: bool, hidden: bool = True,
 
 def test_where_beans_are_hidden_every_other_turn_an_lstm_beats_none(monkeypatch) -> None:
     """Measured with seeds 1, 2, 3: 0.15 with an LSTM, 0.08 without."""
-    monkeypatch.setattr(
-        torch.backends.mkldnn, "enabled", False
-    )  # several times slower for cells this small on some CPUs
+    # oneDNN is several times slower for cells this small on some CPUs.
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
     without, seeing = mean_reward(monkeypatch, False), mean_reward(monkeypatch, False, hidden=False)
     remembering = mean_reward(monkeypatch, True)
     assert remembering > 1.5 * without
