@@ -464,7 +464,7 @@ def test_a_batch_that_is_not_finite_is_left_out_and_counted(recurrent, number, m
     assert steps_of(learner) == 3
     sums = learner.pop_stats()
     assert torch.isfinite(sums).all()
-    assert sums[[0, SKIPPED, SKIPPED + 1]].tolist() == [4, 1, spoilt[-1]]  # batches, skipped, and skipped in a row by now
+    assert sums[[0, SKIPPED, SKIPPED + 1]].tolist() == [4, 1, spoilt[-1]]  # batches, skipped, skipped in a row
     patch.undo()
     patch = spoil(learner, number, ...)
     for in_a_row in (4, 8):
