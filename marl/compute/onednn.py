@@ -20,7 +20,7 @@ def choose_onednn(config: TrainConfig, before: bool | None = None) -> bool:
     On x86 it is never slower, so nothing is measured there. What was chosen `before` stays. Says if it is on.
     """
     inputs, body = encoder_named(config.network.encoder).width, config.network.body
-    rows = config.ddpg.batch_size if config.algo == "ddpg" else config.ppo.batch_size
+    rows = getattr(config, config.learner_section).batch_size
     if before is not None:
         torch.backends.mkldnn.enabled = before
     elif platform.machine() in ("aarch64", "arm64") and torch.backends.mkldnn.is_available():

@@ -108,6 +108,7 @@ class Ppo(Learner):
         self._overlap = Overlap(device, alone and sync_freq == 1 and self.minibatches.each > 1)
         each = self.minibatches.each
         sizes = [each - each // 2, each // 2] if self._overlap.splits else [each]
+        fused = fused and type(self).loss is Ppo.loss  # the compiled gradient belongs to this loss alone
         self._parts = [_Part(self, size, size / each, fused) for size in sizes]
 
     @classmethod
@@ -182,8 +183,8 @@ class Ppo(Learner):
     def _learn_minibatch(self, items: torch.Tensor, step: bool) -> None:
         """The gradient of one minibatch, and a step along it."""
         first, *rest = self._parts
-        running = [self._overlap.run(part.backward, items[first.items :]) for part in rest]
-        stats = first.weight * first.backward(items[: first.items])
+        running = [self._overlap.run(part.backward, self, items[first.items :]) for part in rest]
+        stats = first.weight * first.backward(self, items[: first.items])
         for part, wait in zip(rest, running, strict=True):
             stats = stats + part.weight * wait()
         norm = torch.zeros_like(self._skipped_in_a_row)
@@ -203,6 +204,10 @@ class Ppo(Learner):
         obs = self._precision.gather(self.buffer.obs.flatten(0, 1), idx)
         with self._precision.autocast():
             return self.ddp_actor(obs)
+
+    def loss(self, outputs: torch.Tensor, batch: PpoBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss of a minibatch, and the means of its statistics; see ppo_loss. A subclass may override it."""
+        return ppo_loss(outputs, batch, self.coefs)
 
     def backward(self, tensor: torch.Tensor, weight: float, gradient: torch.Tensor | None = None) -> None:
         """Accumulate the gradients of a part of a minibatch, which counts by its weight."""
@@ -262,7 +267,7 @@ class _Part:
     def __init__(self, learner: Ppo, items: int, weight: float, fused: bool) -> None:
         buffer = learner.buffer
         device, rows = buffer.device, items * learner.minibatches.turns_per_item
-        self.items, self.weight, self._learner, self._fused = items, weight, learner, fused
+        self.items, self.weight, self._fused = items, weight, fused
         outputs = torch.zeros(rows, TEAM, OUTPUTS, device=device)
         self.batch = Minibatch(
             torch.zeros(rows, dtype=torch.int64, device=device),
@@ -272,16 +277,17 @@ class _Part:
         )
         self._loss_gradient = loss_gradients.bind(rows * TEAM, device, self.batch, buffer.targets, learner.coefs)
 
-    def backward(self, items: torch.Tensor) -> torch.Tensor:
+    def backward(self, learner: Ppo, items: torch.Tensor) -> torch.Tensor:
         """Accumulate the gradients of these items; returns the means of the statistics."""
-        batch, learner = self.batch, self._learner
+        batch = self.batch
         outputs = learner.outputs_for(items, batch.idx)
+        batch.outputs.copy_(outputs.detach().view(batch.outputs.shape))
         if not self._fused:
             targets = (tensor[: learner.turns].flatten(0, 1)[batch.idx] for tensor in learner.buffer.targets)
-            loss, stats = ppo_loss(outputs.view(batch.outputs.shape), PpoBatch(*targets), learner.coefs)
+            loss, stats = learner.loss(outputs.view(batch.outputs.shape), PpoBatch(*targets))
             learner.backward(loss, self.weight)
+            batch.stats.copy_(stats)  # their means in every row
             return stats
-        batch.outputs.copy_(outputs.detach().view(batch.outputs.shape))
         self._loss_gradient()
         learner.backward(outputs, self.weight, batch.gradients)
         return batch.stats.mean(0)

@@ -15,7 +15,7 @@ class NetworkSpec:
 
     body: tuple[int, ...]  # widths of the dense layers
     outputs: int = ACTIONS  # logits, and maybe a value
-    channels: tuple[int, ...] = ()  # of the convolutions before the body
+    channels: tuple[int, ...] = ()  # of the stem, for kinds other than mlp: of its convolutions
     messages: bool = False  # mates exchange messages behind the first layer
     lstm_size: int = 0  # of the LSTM behind the body; 0 for none
     kind: str = ""  # of the stem, a key of marl.registry.NETWORKS; "" in old files: cnn if there are channels, else mlp
@@ -28,7 +28,7 @@ class NetworkSpec:
 
 def spec_from_config(network: NetworkConfig, outputs: int, recurrent: bool = False) -> NetworkSpec:
     """The actor that a configuration asks for."""
-    channels = network.channels if network.kind == "cnn" else ()
+    channels = () if network.kind == "mlp" else network.channels
     lstm_size = network.lstm_size if recurrent else 0
     return NetworkSpec(network.body, outputs, channels, network.messages, lstm_size, network.kind)
 

@@ -1,8 +1,9 @@
 """The golden losses of a tiny PPO: 20 updates on a CPU, in golden_ppo.json. A change that is meant to change them makes
 them anew by `.venv/bin/python tests/helpers/golden_ppo.py`, run in the repository.
 
-Moves are drawn from the answers of a fixed actor of whole numbers, and what the network thinks of them is noted: so
-another CPU, which rounds otherwise, plays the same matches, and its losses differ by no more than its rounding.
+Actions are drawn from the outputs of a fixed actor of whole numbers, and the network's log-probabilities and values of
+them are recorded: so another CPU, which rounds differently, plays the same matches, and its losses differ by no more
+than its rounding.
 """
 
 import json
@@ -10,25 +11,27 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    tests = Path(__file__).resolve().parents[1]
+    sys.path[:0] = [str(tests.parent), str(tests)]
 
+import pytest
 import torch
-from marl.rollout.ppo_loops import ENTROPY, KL, POLICY, VALUE
 
 from helpers.collecting import WholeNumbers
 from helpers.ppo_rounds import a_ppo, batches_of, means
 from marl.config.reward_config import RewardConfig
+from marl.learners.ppo_kernels import ENTROPY, KL, POLICY_LOSS, VALUE_LOSS
 from marl.networks.spec import ACTIONS
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "golden_ppo.json"
 ALGOS = ("ppo", "ppo_lstm")
-NUMBERS = {"policy": POLICY, "value": VALUE, "entropy": ENTROPY, "kl": KL}
+COLUMNS = {"policy": POLICY_LOSS, "value": VALUE_LOSS, "entropy": ENTROPY, "kl": KL}
 NOISE = {"policy": 2e-5, "value": 1e-5, "entropy": 1e-5, "kl": 2e-6}  # of sums of numbers that are far larger
 SEED, ROUNDS = 7, 5
 
 
 def curve(algo: str) -> list[dict[str, float]]:
-    """The losses of every update: five rounds of two batches, twice."""
+    """The losses of every update: five rounds of two minibatches, twice."""
     options = {
         "gamma": 0.97, "gae_lambda": 0.9, "clip": 0.05, "value_clip": 0.3, "value_weight": 0.5, "lr": 1e-2,
         "lr_end": 0.5, "entropy": 0.02, "entropy_end": 0.001, "max_grad_norm": 0.5, "batch_size": 120, "epochs": 2,
@@ -37,22 +40,23 @@ def curve(algo: str) -> list[dict[str, float]]:
     recurrent = algo == "ppo_lstm"
     learner, rollout = a_ppo(8, 10, mix, SEED, recurrent=recurrent, reward=reward, spread=0.3, **options)
     fixed = WholeNumbers(rollout.encoder, SEED)
-    batches = batches_of(learner)
 
-    def moves(rows: torch.Tensor) -> torch.Tensor:
-        return torch.cat((fixed(rows), torch.zeros(len(rows), learner.answers - ACTIONS)), 1)
+    def policy(obs: torch.Tensor) -> torch.Tensor:
+        return torch.cat((fixed(obs), torch.zeros(len(obs), learner.outputs - ACTIONS)), 1)
 
-    def note() -> None:
+    def record_step() -> None:
         rollout.outputs.copy_(learner.act(rollout.obs))
         learner.record_step()
 
-    rollout.start(moves)
-    for number in range(ROUNDS):
-        for _ in range(learner.turns):
-            rollout.play_turn(moves, note)
-        learner.anneal(1.0, number / ROUNDS)
-        learner.learn()
-    return [{name: numbers[column] for name, column in NUMBERS.items()} for numbers in means(batches)]
+    rollout.start(policy)
+    with pytest.MonkeyPatch.context() as patch:
+        batches = batches_of(learner, patch)
+        for number in range(ROUNDS):
+            for _ in range(learner.turns):
+                rollout.play_turn(policy, record_step)
+            learner.anneal(1.0, number / ROUNDS)
+            learner.learn()
+    return [{name: stats[column] for name, column in COLUMNS.items()} for stats in means(batches)]
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
-from marl.rollout.ppo_loops import KL
 
 from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, weights_of
 from marl.learners.ppo import Ppo
+from marl.learners.ppo_kernels import KL
 from marl.ranks.process_group import Ranks, Solo
 from marl.ranks.startup import start
 from marl.rollout.rollout import Rollout
@@ -37,11 +38,10 @@ def steps_of(learner: Ppo) -> list[torch.Tensor]:
 
 
 def found(learner: Ppo, **more: Any) -> dict[str, Any]:
-    memory = learner.buffer
-    names = ("observations", "moves", "rewards", "over", "advantages", "returns", "log_chances")
-    tensors = {name: getattr(memory, name).clone() for name in names}
-    moments, logged = learner.moments.clone(), learner.pop_stats().clone()
-    return {**tensors, "moments": moments, "weights": weights_of(learner), "logged": logged, **more}
+    names = ("obs", "actions", "rewards", "terminated", "advantages", "returns", "log_probs")
+    tensors = {name: getattr(learner.buffer, name).clone() for name in names}
+    adv_stats, logged = learner.coefs.adv_stats.clone(), learner.pop_stats().clone()
+    return {**tensors, "adv_stats": adv_stats, "weights": weights_of(learner), "logged": logged, **more}
 
 
 def union(group: Solo | Ranks, recurrent: bool) -> dict[str, Any]:
@@ -66,40 +66,40 @@ def rewards(group: Solo | Ranks) -> dict[str, Any]:
 def rounds(group: Solo | Ranks, recurrent: bool, sync_freq: int) -> dict[str, Any]:
     """Several rounds of several batches, each rank's in its own order."""
     learner, rollout = made(group, recurrent=recurrent, sync_freq=sync_freq, batch_size=72, epochs=2)
-    weights, batches = steps_of(learner), batches_of(learner)
-    for _ in range(2):
-        learner.learn()
-        play(learner, rollout)
-    return {"weights": torch.stack(weights), "here": [batch["here"] for batch in batches]}
+    with pytest.MonkeyPatch.context() as patch:
+        weights, batches = steps_of(learner), batches_of(learner, patch)
+        for _ in range(2):
+            learner.learn()
+            play(learner, rollout)
+    return {"weights": torch.stack(weights), "idx": [batch["idx"] for batch in batches]}
 
 
-def kl(group: Solo | Ranks, told: float, target: float) -> dict[str, Any]:
-    """From its third batch on, rank 1 alone tells a KL of so much more."""
+def kl(group: Solo | Ranks, more: float, target: float) -> dict[str, Any]:
+    """From its third minibatch on, rank 1 alone reports a KL that is larger by `more`."""
     learner, _ = made(group, batch_size=36, epochs=2, target_kl=target)
-    weights, batches = steps_of(learner), batches_of(learner)
-    if group.rank == 1:
-        mean = group.mean_
-        group.mean_ = lambda tensor: mean(tensor + told if len(batches) >= 2 else tensor)
-    learner.learn()
-    if group.rank == 1:
-        del group.mean_
-    return {"weights": torch.stack(weights), "batches": len(batches), "kl": [numbers[KL] for numbers in means(batches)]}
+    with pytest.MonkeyPatch.context() as patch:
+        weights, batches = steps_of(learner), batches_of(learner, patch)
+        if group.rank == 1:
+            mean = group.mean_
+            patch.setattr(group, "mean_", lambda tensor: mean(tensor + more if len(batches) >= 2 else tensor))
+        learner.learn()
+    return {"weights": torch.stack(weights), "batches": len(batches), "kl": [stats[KL] for stats in means(batches)]}
 
 
 def spoilt(group: Solo | Ranks) -> dict[str, Any]:
-    """A number that is none in one turn of rank 1."""
+    """A NaN in one turn of rank 1."""
     learner, rollout = made(group, batch_size=36)
     weights = steps_of(learner)
-    estimate = learner._estimate
+    estimate = learner._estimate_advantages
 
     def spoil() -> None:
         estimate()
         learner.buffer.returns[0, 0, 0] = float("nan") if group.rank == 1 else 0.0
 
-    learner._estimate = spoil
-    learner.learn()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learner, "_estimate_advantages", spoil)
+        learner.learn()
     first = learner.pop_stats()
-    learner._estimate = estimate
     play(learner, rollout)
     learner.learn()
     return {"weights": torch.stack(weights), "logged": [first, learner.pop_stats()]}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 
 from arena.encoders import encoder_named
@@ -11,6 +12,7 @@ from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.reward_config import RewardConfig
 from marl.learners.ppo import Ppo
+from marl.learners.ppo_lstm import PpoLstm
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.assignment import MatchAssignment
@@ -29,7 +31,8 @@ def a_ppo(
     precision: Precision | str = "fp32",
     sync_freq: int = 1,
     recurrent: bool = False,
-    masked: bool = True,
+    masks_reversal: bool = True,
+    fused: bool = True,
     body: tuple[int, ...] = (16, 12),
     messages: bool = False,
     reward: RewardConfig | None = None,
@@ -38,19 +41,20 @@ def a_ppo(
 ) -> tuple[Ppo, Rollout]:
     """A learner and its matches, which have not been started; options are PpoConfig's.
 
-    First weights answer nearly the same everywhere: `spread` is how far they are moved from there.
+    Initial weights give nearly the same outputs everywhere: `spread` is the size of the noise that is added to them.
     """
-    line_up = matches if isinstance(matches, MatchAssignment) else MatchAssignment(matches)
+    assignment = matches if isinstance(matches, MatchAssignment) else MatchAssignment(matches)
     group, mix = group or Solo(CPU), mix or MIX
     key = 99 + group.rank
-    memory = RolloutBuffer(turns, line_up.teams, encoder_named("features"), CPU, key)
+    buffer = RolloutBuffer(turns, assignment.teams, encoder_named("features"), CPU, key)
     network = NetworkConfig(encoder="features", body=body, messages=messages, lstm_size=body[-1])
     precision = Precision(precision, CPU) if isinstance(precision, str) else precision
     config = PpoConfig(**({"batch_size": 10**9, "epochs": 1, "max_grad_norm": 0.0, "lr": 2e-3} | options))
-    learner = Ppo(config, network, memory, group, precision, sync_freq, seed, recurrent)
+    learner = (PpoLstm if recurrent else Ppo)(config, network, buffer, group, precision, sync_freq, seed, fused)
     weights = (reward or RewardConfig()).weights()
     world = (group.rank, group.world)
-    rollout = Rollout(line_up, tuple(mix), weights, memory, seed, *world, answers=learner.answers, masked=masked)
+    rest = {"outputs": learner.outputs, "masks_reversal": masks_reversal}
+    rollout = Rollout(assignment, tuple(mix), weights, buffer, seed, *world, **rest)
     rollout.set_mix(mix)
     learner.attach(rollout)
     with torch.no_grad():
@@ -61,9 +65,10 @@ def a_ppo(
 
 
 def begin(rollout: Rollout) -> None:
-    """Bring the matches to different turns by chance: some end in every stretch of turns. Such matches are kept."""
+    """Bring the matches to different turns by random actions: some end in every stretch of turns. Cached."""
     arena = rollout.arena
-    key = (rollout.assignment, rollout.opponents, rollout.masked, arena.seed, arena.stride, *arena.numbers.tolist())
+    made_of = (rollout.assignment, rollout.opponents, rollout.masks_reversal)
+    key = (*made_of, arena.seed, arena.stride, *arena.numbers.tolist())
     if key not in _begun:
         rollout.start()
         _begun[key] = rollout.state_dict()
@@ -76,21 +81,21 @@ def play(learner: Ppo, rollout: Rollout) -> None:
         rollout.play_turn(learner.act, learner.record_step)
 
 
-def batches_of(learner: Ppo) -> list[dict[str, torch.Tensor]]:
-    """A list that fills with what every batch is made of; see Ppo.last_batch."""
-    seen, learn = [], learner._learn
+def batches_of(learner: Ppo, patch: pytest.MonkeyPatch) -> list[dict[str, torch.Tensor]]:
+    """A list that fills with the tensors of every minibatch; see Ppo.last_batch."""
+    seen, learn = [], learner._learn_minibatch
 
     def watched(*arguments, **options) -> None:
         learn(*arguments, **options)
         seen.append({name: tensor.clone() for name, tensor in learner.last_batch().items()})
 
-    learner._learn = watched
+    patch.setattr(learner, "_learn_minibatch", watched)
     return seen
 
 
 def means(batches: list[dict[str, torch.Tensor]]) -> list[list[float]]:
-    """The numbers of each batch: policy, value, entropy, kl, clipped."""
-    return [batch["numbers"].double().mean(0).tolist() for batch in batches]
+    """The mean statistics of each minibatch: policy loss, value loss, entropy, KL, clipped share."""
+    return [batch["stats"].double().mean(0).tolist() for batch in batches]
 
 
 def weights_of(learner: Ppo) -> dict[str, torch.Tensor]:

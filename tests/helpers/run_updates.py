@@ -1,4 +1,4 @@
-"""Plays and learns with tiny networks; prints resident kilobytes after so many updates: run in a process of its own.
+"""Plays and learns with tiny networks; prints resident kilobytes after these numbers of updates, in its own process.
 
 usage: run_updates.py UPDATES [UPDATES ...]
 """

@@ -11,12 +11,12 @@ from helpers.collecting import CPU, WholeNumbers, a_buffer, a_rollout
 
 from arena.encoders import encoder_named
 from arena.rules import TEAM
-from marl.compute.overlap import Overlap
+from marl.compute import overlap
 from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg, batch_turns_of
-from marl.learners.replay_buffer import Batch, ReplayBuffer
+from marl.learners.replay_buffer import Batch, BatchRows, ReplayBuffer
 from marl.ranks.process_group import Solo
 
 SEED = 31
@@ -45,7 +45,7 @@ def seed_printed():
 
 @pytest.fixture(scope="module")
 def filled() -> ReplayBuffer:
-    """Sixty turns of real matches, of which more are said to have ended than did."""
+    """Sixty turns of real matches, with more ends of matches than there were."""
     rollout = a_rollout(16, turns=60, opponents=("level0", "level1"), seed=SEED)
     rollout.start()
     rollout.set_mix({"level0": 0.5, "level1": 0.5})
@@ -63,13 +63,13 @@ def filled() -> ReplayBuffer:
 def buffer(filled) -> ReplayBuffer:
     """A copy, so that batches are counted from 0."""
     fresh = a_buffer(filled.turns, filled.teams)
-    for name in ("observations", "moves", "rewards", "over", "counts"):
+    for name in ("obs", "actions", "rewards", "terminated", "counts"):
         getattr(fresh, name).copy_(getattr(filled, name))
     return fresh
 
 
 class Watched(Precision):
-    """Keeps the gradients that each step was made with, before and after clipping."""
+    """Records the gradients of each step, before and after clipping."""
 
     def __init__(self, name: str = "fp32") -> None:
         super().__init__(name, CPU)
@@ -81,9 +81,9 @@ class Watched(Precision):
         optimizer.register_step_pre_hook(lambda *_: self.clipped.append(gradients(optimizer)))
         return optimizer
 
-    def step(self, optimizer, max_norm):
+    def optimizer_step(self, optimizer, max_norm, skip=None):
         self.before.append(gradients(optimizer))
-        return super().step(optimizer, max_norm)
+        return super().optimizer_step(optimizer, max_norm, skip)
 
 
 def gradients(optimizer) -> list[torch.Tensor]:
@@ -91,14 +91,22 @@ def gradients(optimizer) -> list[torch.Tensor]:
 
 
 def learner(
-    buffer: ReplayBuffer, precision: Precision | str = "fp32", sync_freq: int = 1, seed: int = 3, **options
+    buffer: ReplayBuffer,
+    precision: Precision | str = "fp32",
+    sync_freq: int = 1,
+    seed: int = 3,
+    thread: bool = False,
+    **options,
 ) -> Ddpg:
+    """A learner with noise in its weights. Without a thread a test sees the actor's step first, then the critic's."""
     config = DdpgConfig(**({"batch_size": 24, "entropy": 0.02, "max_grad_norm": 0.0} | options))
     if isinstance(precision, str):
         precision = Precision(precision, CPU)
-    made = Ddpg(config, BODY, buffer, Solo(CPU), precision, sync_freq, seed)
-    made._beside = Overlap(CPU, enabled=False)  # so that whoever watches sees the actor first, then the critic
-    with torch.no_grad():  # first weights answer nearly 0 everywhere, and targets equal what they follow: not so here
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlap, "_halve_threads", lambda: thread)
+        patch.setattr(overlap, "_restore_threads", lambda: None)
+        made = Ddpg(config, BODY, buffer, Solo(CPU), precision, sync_freq, seed)
+    with torch.no_grad():  # initial outputs are nearly 0 everywhere, and targets equal the online networks: not so here
         generator = torch.Generator().manual_seed(seed)
         for net in made.networks().values():
             for parameter in net.parameters():
@@ -111,22 +119,22 @@ def weights_of(made: Ddpg) -> dict[str, torch.Tensor]:
 
 
 def drawn(buffer: ReplayBuffer, made: Ddpg) -> Batch:
-    """The batch that the learner's next update will draw, which it draws all the same."""
+    """The batch that the learner's next update will draw; the draw is not counted."""
     peek = buffer.sampler(len(made.sampler.batch.rows.idx), made.config.n_step, made.config.gamma)
     batch = peek.draw()
     buffer.counts[1] -= 1
     return batch
 
 
-# --- the slow formulas: one turn, one snake, one move after another ---------------------------------------------------
+# --- the slow formulas: one turn, one snake, one action after another -------------------------------------------------
 
 
 def slow_dense(layer, x: torch.Tensor) -> torch.Tensor:
     return layer.weight @ x + layer.bias
 
 
-def slow_first(net, row: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    return net.first.weight @ (row.float() * scale) + net.first.bias
+def slow_first(net, obs: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return net.first.weight @ (obs.float() * scale) + net.first.bias
 
 
 def slow_tail(tail, x: torch.Tensor) -> torch.Tensor:
@@ -135,63 +143,63 @@ def slow_tail(tail, x: torch.Tensor) -> torch.Tensor:
     return slow_dense(tail.head, x)
 
 
-def slow_shares(actor, row: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Softmax over the three moves that are no reversal."""
-    logits = slow_tail(actor.tail, torch.relu(slow_first(actor, row, scale)))
-    direction = row[12:16].tolist().index(1)
-    legal = [move for move in range(4) if move != direction ^ 1]
-    powers = {move: torch.exp(logits[move]) for move in legal}
+def slow_probs(actor, obs: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Softmax over the three actions that are no reversal."""
+    logits = slow_tail(actor.tail, torch.relu(slow_first(actor, obs, scale)))
+    direction = obs[12:16].tolist().index(1)
+    legal = [action for action in range(4) if action != direction ^ 1]
+    powers = {action: torch.exp(logits[action]) for action in legal}
     total = sum(powers.values())
-    return torch.stack([powers[move] / total if move in legal else torch.zeros(()) for move in range(4)])
+    return torch.stack([powers[action] / total if action in legal else torch.zeros(()) for action in range(4)])
 
 
-def slow_value(critic, rows: torch.Tensor, shares: torch.Tensor, own: torch.Tensor, snake: int, scale) -> torch.Tensor:
-    """What one critic says of snake `snake` playing the shares `own` while its mates play theirs."""
-    hidden = slow_first(critic, rows[snake], scale)
+def slow_value(critic, obs: torch.Tensor, probs: torch.Tensor, own: torch.Tensor, snake: int, scale) -> torch.Tensor:
+    """One critic's value of snake `snake` with the probabilities `own` while its mates have theirs."""
+    hidden = slow_first(critic, obs[snake], scale)
     if critic.mates is not None:
         both = 0
         for mate in range(TEAM):
             if mate != snake:
-                both = both + torch.cat((slow_first(critic, rows[mate], scale), shares[mate]))
+                both = both + torch.cat((slow_first(critic, obs[mate], scale), probs[mate]))
         hidden = hidden + slow_dense(critic.mates.layer, both)
     hidden = torch.relu(hidden)
     if critic.joined:
         return slow_tail(critic.tail, torch.cat((hidden, own)))[0]
-    answers = slow_tail(critic.tail, hidden)
-    return sum(answers[move] * own[move] for move in range(4))
+    q_values = slow_tail(critic.tail, hidden)
+    return sum(q_values[action] * own[action] for action in range(4))
 
 
 def slow_update(made: Ddpg, batch: Batch) -> SimpleNamespace:
     """Losses of a batch and their gradients, by autograd of the plain formulas."""
     scale = torch.from_numpy(made.encoder.scale)
-    rows, later = batch.obs, batch.next_obs
-    count = rows.shape[0] * TEAM
-    critic_loss = actor_loss = entropy = mean_value = evenness = 0
-    targets = torch.zeros(rows.shape[:2])
+    obs, next_obs, actions = batch.obs, batch.next_obs, batch.rows.actions
+    count = obs.shape[0] * TEAM
+    critic_loss = actor_loss = entropy = mean_value = cross_entropy = 0
+    targets = torch.zeros(obs.shape[:2])
     critics = made.critics.each
-    for i in range(rows.shape[0]):
+    for i in range(obs.shape[0]):
         with torch.no_grad():
-            next_shares = [slow_shares(made.target_actor, later[i, s], scale) for s in range(TEAM)]
-        shares = [slow_shares(made.actor, rows[i, s], scale) for s in range(TEAM)]
-        # Heads say what a move is worth beside the mates' moves that were played; a joined critic is asked about what
-        # the whole team would play now.
-        mates = batch.rows.actions[i] if made.config.critic_form == "heads" else shares
+            next_probs = [slow_probs(made.target_actor, next_obs[i, s], scale) for s in range(TEAM)]
+        probs = [slow_probs(made.actor, obs[i, s], scale) for s in range(TEAM)]
+        # Heads give the value of an action beside the mates' actions that were played; a joined critic is asked about
+        # what the whole team would play now.
+        mates = actions[i] if made.config.critic_form == "heads" else probs
         for s in range(TEAM):
             with torch.no_grad():
                 next_values = [
-                    slow_value(critic, later[i], next_shares, next_shares[s], s, scale)
+                    slow_value(critic, next_obs[i], next_probs, next_probs[s], s, scale)
                     for critic in made.target_critics.each
                 ]
                 targets[i, s] = batch.rows.returns[i, s] + batch.rows.discounts[i] * min(next_values)
             for critic in critics:
-                said = slow_value(critic, rows[i], batch.rows.actions[i], batch.rows.actions[i, s], s, scale)
-                critic_loss = critic_loss + (said - targets[i, s]) ** 2 / count
-            value = torch.stack([slow_value(critic, rows[i], mates, shares[s], s, scale) for critic in critics]).min()
-            spread = -sum(share * torch.log(share) for share in shares[s] if share > 0)
-            mean_value, entropy = mean_value + value / count, entropy + spread / count
-            legal = [torch.log(share) for share in shares[s] if share > 0]
-            evenness = evenness + sum(legal) / len(legal) / count
-    actor_loss = -mean_value - made.config.entropy * entropy - (made.config.uniform_kl or 0) * evenness
+                q_value = slow_value(critic, obs[i], actions[i], actions[i, s], s, scale)
+                critic_loss = critic_loss + (q_value - targets[i, s]) ** 2 / count
+            value = torch.stack([slow_value(critic, obs[i], mates, probs[s], s, scale) for critic in critics]).min()
+            log_probs = [torch.log(prob) for prob in probs[s] if prob > 0]
+            of_snake = -sum(prob * torch.log(prob) for prob in probs[s] if prob > 0)
+            mean_value, entropy = mean_value + value / count, entropy + of_snake / count
+            cross_entropy = cross_entropy - sum(log_probs) / len(log_probs) / count
+    actor_loss = -mean_value - made.config.entropy * entropy + (made.config.uniform_kl or 0) * cross_entropy
     return SimpleNamespace(
         targets=targets,
         losses=[x.item() for x in (critic_loss, actor_loss, entropy, mean_value)],
@@ -215,8 +223,7 @@ def test_an_update_is_what_the_slow_formulas_say(form, uniform_kl, buffer) -> No
         batch = drawn(buffer, made)
         assert 0 < int((batch.rows.discounts == 0).sum()) < len(batch.rows.discounts)
         expected = slow_update(made, batch)
-        later = batch.next_obs
-        targets = made._target(batch, later, made._next_shares(later))
+        targets = made._target(batch, batch.next_obs, made._next_probs(batch.next_obs))
         torch.testing.assert_close(targets, expected.targets, rtol=1e-4, atol=1e-5)
         precision.before.clear()
         made.update()
@@ -226,7 +233,7 @@ def test_an_update_is_what_the_slow_formulas_say(form, uniform_kl, buffer) -> No
         assert_all_close(of_actor, expected.actor)
         assert_all_close(of_critic, expected.critic)
         assert logged[0] == 1
-        assert logged[7:] == [0, 0]  # nothing is left out
+        assert logged[7:] == [0, 0]  # nothing is skipped
         for norm, grads in zip(logged[5:7], (of_actor, of_critic), strict=True):
             assert norm == pytest.approx(torch.cat([g.flatten() for g in grads]).norm().item(), rel=1e-4)
 
@@ -302,16 +309,19 @@ def some_batches(buffer: ReplayBuffer, count: int) -> list[Batch]:
 
 
 def together(batches: list[Batch]) -> SimpleNamespace:
-    return SimpleNamespace(**{name: torch.cat([getattr(b, name) for b in batches]) for name in vars(batches[0])})
+    rows = BatchRows(*(torch.cat(tensors) for tensors in zip(*(batch.rows for batch in batches), strict=True)))
+    obs, next_obs = (torch.cat([getattr(batch, name) for batch in batches]) for name in ("obs", "next_obs"))
+    return SimpleNamespace(rows=rows, obs=obs, next_obs=next_obs)
 
 
 @every_form
 @pytest.mark.parametrize("sync_freq", [2, 4])
-def test_small_batches_added_up_are_one_large_batch(sync_freq, form, buffer) -> None:
+def test_small_batches_added_up_are_one_large_batch(sync_freq, form, buffer, monkeypatch) -> None:
     batches = some_batches(buffer, sync_freq)
     added, at_once = Watched(), Watched()
     a, b = learner(buffer, added, sync_freq, **form), learner(buffer, at_once, **form)
-    a.sampler, b.sampler = Given(*batches), Given(together(batches))
+    monkeypatch.setattr(a, "sampler", Given(*batches))
+    monkeypatch.setattr(b, "sampler", Given(together(batches)))
     start = weights_of(a)
     for _ in range(sync_freq - 1):
         a.update()
@@ -327,11 +337,11 @@ def test_small_batches_added_up_are_one_large_batch(sync_freq, form, buffer) -> 
             assert not torch.equal(tensor, start[name])
 
 
-def test_gradients_do_not_leak_into_the_next_round(buffer) -> None:
+def test_gradients_do_not_leak_into_the_next_round(buffer, monkeypatch) -> None:
     batches = some_batches(buffer, 2)
     precision = Watched()
     made = learner(buffer, precision, 2, a_lr=0.0, c_lr=0.0, tau=0.0)
-    made.sampler = Given(*batches, *batches)
+    monkeypatch.setattr(made, "sampler", Given(*batches, *batches))
     for _ in range(4):
         made.update()
     assert len(precision.before) == 4
@@ -393,10 +403,10 @@ def test_learning_rates_fall_in_a_straight_line_to_the_share_that_is_left(done, 
 @every_form
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_narrow_products_are_those_of_fp32_within_their_rounding(precision, form, buffer) -> None:
-    """Answers and the first losses; what is learnt stays in fp32 and finite. (In fp16 the first steps overflow.)"""
+    """Outputs and the first losses; what is learned stays in fp32 and finite. (In fp16 the first steps overflow.)"""
     narrow, full = learner(buffer, precision, **form), learner(buffer, "fp32", **form)
-    rows = buffer.obs[0].flatten(0, 1)
-    torch.testing.assert_close(narrow.act(rows).float(), full.act(rows), rtol=0.02, atol=0.05)
+    obs = buffer.obs[0].flatten(0, 1)
+    torch.testing.assert_close(narrow.act(obs).float(), full.act(obs), rtol=0.02, atol=0.05)
     full.update()
     buffer.counts[1] = 0
     narrow.update()
@@ -465,7 +475,7 @@ def test_a_step_along_a_gradient_that_is_not_finite_is_left_out_and_counted(form
     assert steps_of(made.critic_optimizer) == {1.0}
     logged = made.pop_stats()
     assert torch.isfinite(logged).all()
-    assert logged[SKIPPED:].tolist() == [2, 2]  # so many since the last log, and in a row
+    assert logged[SKIPPED:].tolist() == [2, 2]  # since the last log, and in a row
     made.update()
     assert made.pop_stats()[SKIPPED:].tolist() == [1, 3]
     patch.undo()
@@ -513,7 +523,7 @@ def test_the_same_seed_gives_bit_identical_losses(form, buffer) -> None:
 
 
 def test_whole_runs_with_one_seed_are_bit_identical() -> None:
-    """Matches, moves drawn from the learning actor, batches and updates."""
+    """Matches, actions drawn from the learning actor, batches and updates."""
 
     def run() -> tuple[list[list[float]], torch.Tensor]:
         rollout = a_rollout(8, turns=20, opponents=("level0", "level1"), seed=SEED)
@@ -529,10 +539,10 @@ def test_whole_runs_with_one_seed_are_bit_identical() -> None:
                 losses.append(made.pop_stats().tolist())
         return losses, rollout.buffer.obs.clone()
 
-    (losses, seen), (losses_again, seen_again) = run(), run()
+    (losses, obs), (losses_again, obs_again) = run(), run()
     assert len(losses) == 54
     assert losses == losses_again
-    assert torch.equal(seen, seen_again)
+    assert torch.equal(obs, obs_again)
 
 
 def test_first_weights_depend_on_the_seed_alone(buffer) -> None:
@@ -597,39 +607,39 @@ def test_what_is_logged_adds_up_until_it_is_asked_for(buffer) -> None:
 
 def test_acting_gives_logits_without_a_graph(buffer) -> None:
     made = learner(buffer)
-    rows = buffer.obs[3].flatten(0, 1)
-    logits = made.act(rows)
+    obs = buffer.obs[3].flatten(0, 1)
+    logits = made.act(obs)
     assert not logits.requires_grad
-    torch.testing.assert_close(logits, made.actor(rows))
+    torch.testing.assert_close(logits, made.actor(obs))
     assert encoder_named("features") is made.encoder
 
 
-@pytest.mark.parametrize("masked", [True, False])
-def test_a_reversal_is_thought_of_only_without_a_mask(masked, buffer) -> None:
-    """In targets and in the actor's loss, as in the moves that are drawn."""
+@pytest.mark.parametrize("masks_reversal", [True, False])
+def test_a_reversal_has_a_probability_only_without_a_mask(masks_reversal, buffer) -> None:
+    """In targets and in the actor's loss, as in the actions that are drawn."""
     config = DdpgConfig(batch_size=24)
-    made = Ddpg(config, BODY, buffer, Solo(CPU), Precision("fp32", CPU), masked=masked)
-    rows = buffer.obs[0]
-    backwards = rows[..., 12:16].argmax(-1) ^ 1
-    shares = made._next_shares(rows).gather(-1, backwards[..., None])
-    assert (shares == 0).all() if masked else (shares > 0.1).all()
+    made = Ddpg(config, BODY, buffer, Solo(CPU), Precision("fp32", CPU), masks_reversal=masks_reversal)
+    obs = buffer.obs[0]
+    backwards = obs[..., 12:16].argmax(-1) ^ 1
+    probs = made._next_probs(obs).gather(-1, backwards[..., None])
+    assert (probs == 0).all() if masks_reversal else (probs > 0.1).all()
     made.update()
     entropy = made.pop_stats()[1 + Ddpg.LOGGED.index("losses/entropy")].item()
-    assert entropy == pytest.approx(math.log(3 if masked else 4), abs=0.01), "all moves are nearly alike at first"
+    actions = 3 if masks_reversal else 4
+    assert entropy == pytest.approx(math.log(actions), abs=0.01), "all actions are nearly alike at first"
 
 
-# --- beside each other ------------------------------------------------------------------------------------------------
+# --- overlap ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", [{}, {"critic": "team"}, {"twin": True}], ids=str)
 def test_a_thread_of_its_own_changes_no_bit(form, buffer) -> None:
-    """The actors' part in its place, and beside the critics'."""
+    """The actors' part in the caller's place, and beside the critics'."""
     weights, logits = [], []
-    for enabled in (False, True):
+    for thread in (False, True):
         buffer.counts[1] = 0
-        made = learner(buffer, **form)
-        made._beside = Overlap(CPU, enabled)
-        assert not enabled or torch.get_num_threads() > 1 or made._beside._worker is not None
+        made = learner(buffer, thread=thread, **form)
+        assert made._overlap.splits == thread
         for _ in range(3):
             made.update()
         logits.append(made.act(buffer.obs[0].flatten(0, 1)))

@@ -30,9 +30,9 @@ MATCHES, CYCLES = 64, 200
 
 
 def train(cycles: int, shuffled: bool = False) -> Results:
-    """How a team does against level0 after so many cycles of four turns and four updates against it.
+    """Results against level0 after this many cycles of four turns and four updates against it.
 
-    Shuffled, each turn's rewards are dealt out anew among the matches: the same numbers, for somebody else's moves.
+    Shuffled: each turn's rewards are permuted among the matches: the same numbers, for another team's actions.
     """
     print(f"seed {SEED}")
     rollout = a_rollout(MATCHES, turns=400, opponents=("level0",), seed=SEED)
@@ -85,7 +85,7 @@ def test_memory_is_flat() -> None:
         pytest.skip("no /proc to read the memory from")
     done = subprocess.run(
         [sys.executable, str(HELPERS / "run_updates.py"), "1000", "4000"],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(HELPERS.parent)))},
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,10 +1,9 @@
-"""PPO's round of updates against slow formulas, and what surrounds it: batches, schedules, the KL stop, precision, the
-golden curve, the command line. The formulas of single snakes are in test_ppo_loops.py."""
+"""PPO's round of updates against slow formulas, and what surrounds it: minibatches, schedules, the KL stop, precision,
+the golden curve, the command line. The formulas of single snakes are tested in test_ppo_loops.py."""
 
 import copy
 import io
 import json
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -14,16 +13,17 @@ from helpers import golden_ppo
 from helpers.command import assert_one_line
 from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, same_weights, weights_of
 from helpers.training import SMOKE, here, logged, manifest, the_run
-from marl.rollout.ppo_loops import KL
 
 from arena.encoders.features import F_DIRECTION, F_TURNS_LEFT
 from arena.rules import TEAM, TURNS
+from marl.compute import overlap
 from marl.compute.precision import Precision
 from marl.config.autoscale import resolve
 from marl.config.learner_configs import PpoConfig
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.ppo import Ppo
+from marl.learners.ppo_kernels import KL
 from marl.networks.spec import ACTIONS
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.rollout import Rollout
@@ -40,7 +40,7 @@ both_kinds = pytest.mark.parametrize("recurrent", [False, True], ids=["mlp", "ls
 
 
 class Watched(Precision):
-    """Keeps of each step the weights before it, and the gradients before and after clipping."""
+    """Records the weights before each step, and the gradients before and after clipping."""
 
     def __init__(self, name: str = "fp32") -> None:
         super().__init__(name, CPU)
@@ -53,10 +53,10 @@ class Watched(Precision):
         optimizer.register_step_pre_hook(lambda *_: self.clipped.append([p.grad.clone() for p in of(optimizer)]))
         return optimizer
 
-    def step(self, optimizer, max_norm, leave_out=None):
+    def optimizer_step(self, optimizer, max_norm, skip=None):
         self.weights.append([p.detach().clone() for p in of(optimizer)])
         self.gradients.append([p.grad.clone() for p in of(optimizer)])
-        return super().step(optimizer, max_norm, leave_out)
+        return super().optimizer_step(optimizer, max_norm, skip)
 
 
 def of(optimizer) -> list[torch.Tensor]:
@@ -72,7 +72,7 @@ def a_round(**options) -> tuple[Ppo, Rollout]:
     learner, rollout = a_ppo(**({"seed": SEED, "spread": 0.2, "matches": 16, "turns": 16} | options))
     begin(rollout)
     if learner.recurrent:
-        play(learner, rollout)  # so that there is something to remember
+        play(learner, rollout)  # so that hidden states are not zero
     learner.before = {name: tensor.clone() for name, tensor in learner.rank_state().items()}
     play(learner, rollout)
     assert learner.buffer.terminated[:-1].any(), "no match ended within the round"
@@ -83,20 +83,20 @@ def a_round(**options) -> tuple[Ppo, Rollout]:
 
 
 class Slow:
-    """What a round should do, from the matches alone: seen, played, rewarded, ended. In double, by autograd."""
+    """What a round should do, from observations, actions, rewards and ends of matches. In double, by autograd."""
 
     def __init__(self, learner: Ppo, rollout: Rollout) -> None:
-        memory = learner.buffer
+        buffer = learner.buffer
         self.config, self.learner = learner.config, learner
-        self.rows, self.moves = memory.observations.clone(), memory.moves.long()
-        self.rewards, self.over = buffer.rewards.double(), memory.over.clone()
-        self.first = learner.before["memory"].double() if learner.recurrent else None
-        self.after = rollout.observe().view(buffer.teams, TEAM, -1).clone()
-        self.masked = rollout.masked
+        self.obs, self.actions = buffer.obs.clone(), buffer.actions.long()
+        self.rewards, self.terminated = buffer.rewards.double(), buffer.terminated.clone()
+        self.first_hidden = learner.before["memory"].double() if learner.recurrent else None
+        self.last_obs = rollout.observe().view(buffer.teams, TEAM, -1).clone()
+        self.masks_reversal = rollout.masks_reversal
         with torch.no_grad():
-            answers, last = self.answers(self.network(learner.actor.parameters()))
-            self.old_log_chances = self.log_probs(answers).gather(-1, self.moves[..., None])[..., 0]
-            self.old_values = answers[..., ACTIONS]
+            outputs, last = self.outputs(self.network(learner.actor.parameters()))
+            self.old_log_probs = self.log_probs(outputs).gather(-1, self.actions[..., None])[..., 0]
+            self.old_values = outputs[..., ACTIONS]
         self.estimate(torch.cat((self.old_values, last[None, ..., ACTIONS])))
 
     def network(self, weights) -> torch.nn.Module:
@@ -105,63 +105,67 @@ class Slow:
             parameter.data.copy_(tensor)
         return net
 
-    def answers(self, net) -> tuple[torch.Tensor, torch.Tensor]:
-        """To all turns [T, G, 3, 5], and to the one after them. A match's first turn tells itself by the turns left."""
-        every = torch.cat((self.rows, self.after[None]))
-        if self.first is None:
-            answers = net(every)
+    def outputs(self, net) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of all turns [T, G, 3, 5], and of the turn after them. The observed turns left show a match's first turn."""
+        every = torch.cat((self.obs, self.last_obs[None]))
+        if self.first_hidden is None:
+            outputs = net(every)
         else:
-            begins = every[..., F_TURNS_LEFT] == TURNS // 2
-            assert torch.equal(begins[1:-1, :, 0], self.over[:-1])
-            memory, answers = self.first, []
-            for rows, begin_ in zip(every, begins, strict=True):
-                said, memory = net.step(rows.flatten(0, 1), begin_.flatten(), memory)
-                answers.append(said.view(*rows.shape[:2], -1))
-            answers = torch.stack(answers)
-        return answers[:-1], answers[-1]
+            is_first = every[..., F_TURNS_LEFT] == TURNS // 2
+            assert torch.equal(is_first[1:-1, :, 0], self.terminated[:-1])
+            hidden, outputs = self.first_hidden, []
+            for obs, first in zip(every, is_first, strict=True):
+                of_turn, hidden = net.step(obs.flatten(0, 1), first.flatten(), hidden)
+                outputs.append(of_turn.view(*obs.shape[:2], -1))
+            outputs = torch.stack(outputs)
+        return outputs[:-1], outputs[-1]
 
-    def log_chances(self, answers: torch.Tensor) -> torch.Tensor:
-        logits = answers[..., :ACTIONS]
-        if self.masked:
-            up, down, left, right = self.rows[..., F_DIRECTION : F_DIRECTION + 4].bool().unbind(-1)
+    def log_probs(self, outputs: torch.Tensor) -> torch.Tensor:
+        logits = outputs[..., :ACTIONS]
+        if self.masks_reversal:
+            up, down, left, right = self.obs[..., F_DIRECTION : F_DIRECTION + 4].bool().unbind(-1)
             logits = logits.masked_fill(torch.stack((down, up, right, left), -1), -torch.inf)
         return logits.log_softmax(-1)
 
     def estimate(self, values: torch.Tensor) -> None:
-        """Advantages as sums of all surprises to come up to the end of the match."""
-        gamma, decay = self.config.gamma, self.config.gae_lambda
-        goes_on = 1 - self.over.double()[..., None]
-        surprises = self.rewards + gamma * goes_on * values[1:] - values[:-1]
-        self.advantages = torch.zeros_like(surprises)
-        for t in range(len(surprises)):
-            weight = torch.ones_like(goes_on[0])
-            for later in range(t, len(surprises)):
-                self.advantages[t] += weight * surprises[later]
-                weight = weight * gamma * decay * goes_on[later]
+        """Advantages as discounted sums of all TD errors up to the end of the match."""
+        gamma, gae_lambda = self.config.gamma, self.config.gae_lambda
+        nonterminal = 1 - self.terminated.double()[..., None]
+        deltas = self.rewards + gamma * nonterminal * values[1:] - values[:-1]
+        self.advantages = torch.zeros_like(deltas)
+        for t in range(len(deltas)):
+            weight = torch.ones_like(nonterminal[0])
+            for later in range(t, len(deltas)):
+                self.advantages[t] += weight * deltas[later]
+                weight = weight * gamma * gae_lambda * nonterminal[later]
         self.returns = self.advantages + values[:-1]
         self.mean, self.deviation = self.advantages.mean(), self.advantages.std(correction=0)
 
     def update(self, weights) -> SimpleNamespace:
         """Losses of the whole round as one batch, and their gradient by the weights."""
         config, net = self.config, self.network(weights)
-        answers, _ = self.answers(net)
-        log_chances = self.log_probs(answers)
-        finite = log_chances.masked_fill(log_chances.isinf(), 0)
-        entropy = -(log_chances.exp() * finite).sum(-1)
-        moved = log_chances.gather(-1, self.moves[..., None])[..., 0] - self.old_log_chances
-        ratio = moved.exp()
-        gain = (self.advantages - self.mean) / self.deviation
-        policy = -torch.minimum(ratio * gain, ratio.clamp(1 - config.clip, 1 + config.clip) * gain)
-        value = answers[..., ACTIONS]
-        wrong = (value - self.returns).square()
+        outputs, _ = self.outputs(net)
+        log_probs = self.log_probs(outputs)
+        legal = ~log_probs.isinf()
+        finite = log_probs.masked_fill(~legal, 0)
+        entropy = -(log_probs.exp() * finite).sum(-1)
+        # KL(uniform || policy), up to the constant log of the number of legal actions.
+        uniform_kl = -finite.sum(-1) / legal.sum(-1)
+        log_ratio = log_probs.gather(-1, self.actions[..., None])[..., 0] - self.old_log_probs
+        ratio = log_ratio.exp()
+        advantage = (self.advantages - self.mean) / self.deviation
+        policy = -torch.minimum(ratio * advantage, ratio.clamp(1 - config.clip, 1 + config.clip) * advantage)
+        value = outputs[..., ACTIONS]
+        error = (value - self.returns).square()
         if config.value_clip:
             near = self.old_values + (value - self.old_values).clamp(-config.value_clip, config.value_clip)
-            wrong = torch.maximum(wrong, (near - self.returns).square())
-        loss = (policy + config.value_weight * wrong / 2 - config.entropy * entropy).mean()
-        kl, clipped = ratio - 1 - moved, ((ratio - 1).abs() > config.clip).double()
+            error = torch.maximum(error, (near - self.returns).square())
+        regulariser = (config.uniform_kl or 0) * uniform_kl - config.entropy * entropy
+        loss = (policy + config.value_weight * error / 2 + regulariser).mean()
+        kl, clipped = ratio - 1 - log_ratio, ((ratio - 1).abs() > config.clip).double()
         return SimpleNamespace(
             gradients=torch.autograd.grad(loss, list(net.parameters())),
-            numbers=[number.mean().item() for number in (policy, wrong / 2, entropy, kl, clipped)],
+            stats=[each.mean().item() for each in (policy, error / 2, entropy, kl, clipped)],
         )
 
 
@@ -169,41 +173,45 @@ FORMS = {
     "plain": {},
     "value_clip": {"value_clip": 0.05},
     "entropy": {"entropy": 0.5, "value_weight": 0.1},
+    "uniform_kl": {"uniform_kl": 0.5},
+    "uniform_kl_and_reversals": {"uniform_kl": 0.02, "masks_reversal": False},
     "narrow_clip": {"clip": 0.01, "lr": 3e-2},
     "discounts": {"gamma": 0.5, "gae_lambda": 0.3},
     "to_the_end": {"gamma": 1.0, "gae_lambda": 1.0},
-    "reversals": {"masked": False},
+    "reversals": {"masks_reversal": False},
     "messages": {"messages": True},
-    "both_sides": {"matches": MatchAssignment(16, both=(0, 1, 6, 7))},
+    "both_sides": {"matches": MatchAssignment(16, self_play_both=(0, 1, 6, 7))},
     "clipped_gradients": {"max_grad_norm": 1e-3},
     "lstm": {"recurrent": True},
     "lstm_messages_value_clip": {"recurrent": True, "messages": True, "value_clip": 0.05},
+    "lstm_uniform_kl": {"recurrent": True, "uniform_kl": 0.5},
 }
 
 
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "torch"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_round_is_what_the_slow_formulas_say(form) -> None:
-    """Three epochs of one batch: the chances move away from those that were played, and are clipped."""
+def test_a_round_is_what_the_slow_formulas_say(form, fused, monkeypatch) -> None:
+    """Three epochs of one minibatch: probabilities move away from those that were played, and ratios are clipped."""
     precision = Watched()
-    learner, rollout = a_round(precision=precision, **({"epochs": 3, "lr": 1e-2} | FORMS[form]))
+    learner, rollout = a_round(precision=precision, fused=fused, **({"epochs": 3, "lr": 1e-2} | FORMS[form]))
     slow = Slow(learner, rollout)
-    batches = batches_of(learner)
+    batches = batches_of(learner, monkeypatch)
     learner.learn()
-    told = means(batches)
+    stats = means(batches)
     torch.testing.assert_close(learner.buffer.advantages, slow.advantages.float(), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(learner.buffer.returns, slow.returns.float(), rtol=1e-4, atol=1e-5)
     assert len(precision.gradients) == learner.updates == 3
     for step, (weights, found) in enumerate(zip(precision.weights, precision.gradients, strict=True)):
         expected = slow.update(weights)
-        assert told[step] == pytest.approx(expected.numbers, rel=1e-4, abs=2e-6), step
+        assert stats[step] == pytest.approx(expected.stats, rel=1e-4, abs=2e-6), step
         for mine, its in zip(found, expected.gradients, strict=True):
             torch.testing.assert_close(mine, its.float(), rtol=1e-3, atol=1e-5)
-    assert told[0][KL] == pytest.approx(0, abs=1e-6)
-    assert told[-1][KL] > 1e-4
-    # What is logged: sums over the batches, with the norm before clipping.
+    assert stats[0][KL] == pytest.approx(0, abs=1e-6)
+    assert stats[-1][KL] > 1e-4
+    # What is logged: sums over the minibatches, with the norm before clipping.
     sums = learner.pop_stats().tolist()
     norms = sum(norm(gradients) for gradients in precision.gradients)
-    expected = [3, *(sum(column) for column in zip(*told, strict=True)), norms, 0, 0]
+    expected = [3, *(sum(column) for column in zip(*stats, strict=True)), norms, 0, 0]
     assert sums == pytest.approx(expected, rel=1e-4, abs=1e-6)
     assert not learner.pop_stats().any()
     assert_adam(precision, [p.detach() for p in learner.actor.parameters()], learner.config)
@@ -261,18 +269,20 @@ SEQUENCES = [
     ("recurrent", "sizes", "expected"),
     [*((False, *case) for case in BATCHES), *((True, *case) for case in SEQUENCES)],
 )
-def test_batches_of_an_epoch_are_disjoint_and_leave_out_a_remainder_at_the_most(recurrent, sizes, expected) -> None:
+def test_batches_of_an_epoch_are_disjoint_and_leave_out_a_remainder_at_the_most(
+    recurrent, sizes, expected, monkeypatch
+) -> None:
     teams, turns, size, sync_freq = sizes
     learner, rollout = a_ppo(
         teams, turns, seed=SEED, batch_size=size, sync_freq=sync_freq, epochs=3, recurrent=recurrent
     )
     begin(rollout)
     play(learner, rollout)
-    seen = batches_of(learner)
+    seen = batches_of(learner, monkeypatch)
     learner.learn()
-    seen = [batch["here"].tolist() for batch in seen]
+    seen = [batch["idx"].tolist() for batch in seen]
     batches, rows = expected
-    assert (learner.batches, learner.rows, learner.updates) == (batches, rows, 3 * batches)
+    assert (learner.minibatches.count, learner.batch_turns, learner.updates) == (batches, rows, 3 * batches)
     assert [len(batch) for batch in seen] == [rows] * 3 * batches
     epochs = [seen[i : i + batches] for i in range(0, len(seen), batches)]
     for epoch in epochs:
@@ -291,15 +301,16 @@ def test_batches_of_an_epoch_are_disjoint_and_leave_out_a_remainder_at_the_most(
 
 @both_kinds
 @pytest.mark.parametrize("sync_freq", [2, 4])
-def test_batches_added_up_are_one_large_batch(recurrent, sync_freq) -> None:
+def test_batches_added_up_are_one_large_batch(recurrent, sync_freq, monkeypatch) -> None:
     """One step, whose gradient is that of all of them together."""
     of_all, added = Watched(), Watched()
     whole, _ = a_round(precision=of_all, recurrent=recurrent)
     parts, _ = a_round(precision=added, recurrent=recurrent, sync_freq=sync_freq)
-    assert (whole.batches, parts.batches) == (1, sync_freq)
+    assert (whole.minibatches.count, parts.minibatches.count) == (1, sync_freq)
     before = weights_of(parts)
-    weights, learn = [], parts._learn
-    parts._learn = lambda *batch, **options: (weights.append(weights_of(parts)), learn(*batch, **options))
+    weights, learn = [], parts._learn_minibatch
+    watched = lambda *batch, **options: (weights.append(weights_of(parts)), learn(*batch, **options))  # noqa: E731
+    monkeypatch.setattr(parts, "_learn_minibatch", watched)
     whole.learn()
     parts.learn()
     assert len(weights) == sync_freq
@@ -307,8 +318,8 @@ def test_batches_added_up_are_one_large_batch(recurrent, sync_freq) -> None:
     assert all(same_weights(before, now) for now in weights), "no step before the last of them"
     for mine, its in zip(added.gradients[0], of_all.gradients[0], strict=True):
         torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-6)
-    told, expected = parts.pop_stats(), whole.pop_stats()
-    torch.testing.assert_close(told / told[0], expected, rtol=1e-3, atol=1e-5)
+    found, expected = parts.pop_stats(), whole.pop_stats()
+    torch.testing.assert_close(found / found[0], expected, rtol=1e-3, atol=1e-5)
 
 
 def test_gradients_do_not_leak_into_the_next_step() -> None:
@@ -331,11 +342,11 @@ def test_learning_rate_and_entropy_fall_in_a_straight_line(factor, share, rate, 
     learner, _ = a_ppo(2, 1, lr=2e-3, lr_end=0.2, entropy=0.04, entropy_end=0.02, uniform_kl=0.08)
     learner.anneal(factor, share)
     assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
-    assert learner.spreads.tolist() == pytest.approx([entropy, 0.08 * (1 - share)])
+    assert learner.coefs.regularisers.tolist() == pytest.approx([entropy, 0.08 * (1 - share)])
 
 
 def test_an_update_follows_the_schedules() -> None:
-    """What follow() sets is what the next round is made with."""
+    """What anneal() sets is what the next round is made with."""
     options = {"lr": 1e-2, "lr_end": 0.1, "entropy": 0.9, "entropy_end": 0.3}
     late, _ = a_round(**options)
     late.anneal(0.5, 0.5)
@@ -352,18 +363,20 @@ def test_an_update_follows_the_schedules() -> None:
 # --- the KL stop
 
 
-def kl_round(target: float, recurrent: bool, on_gpu: bool = False) -> tuple[Ppo, Watched, list[float], list[int]]:
-    """Its learner after two rounds, the KL of each batch of the first one, and the steps of both."""
+def kl_round(
+    patch: pytest.MonkeyPatch, target: float, recurrent: bool, on_gpu: bool = False
+) -> tuple[Ppo, Watched, list[float], list[int]]:
+    """A learner after two rounds, the KL of each minibatch of the first one, and the steps of both."""
     precision = Watched()
     learner, rollout = a_round(
         precision=precision, recurrent=recurrent, epochs=3, batch_size=16 * 16, lr=2e-2, target_kl=target
     )
-    assert learner.batches == 3
+    assert learner.minibatches.count == 3
     if on_gpu:
-        learner.buffer.device = torch.device("meta")  # no CPU: it is not asked whether to stop
-    batches = batches_of(learner)
+        patch.setattr(learner.buffer, "device", torch.device("meta"))  # no CPU: it is not asked whether to stop
+    batches = batches_of(learner, patch)
     learner.learn()
-    kls, steps = [numbers[KL] for numbers in means(batches)], steps_of(learner)
+    kls, steps = [stats[KL] for stats in means(batches)], steps_of(learner)
     learner.after_one = weights_of(learner)
     play(learner, rollout)
     learner.learn()
@@ -375,12 +388,12 @@ def steps_of(learner: Ppo) -> int:
     return steps
 
 
-def test_batches_added_up_are_asked_together_how_far_the_policy_has_moved() -> None:
+def test_batches_added_up_are_asked_together_how_far_the_policy_has_moved(monkeypatch) -> None:
     def a_step(target: float) -> tuple[list[float], int]:
         learner, _ = a_round(sync_freq=2, batch_size=8 * 16, epochs=2, lr=2e-2, target_kl=target)
-        batches = batches_of(learner)
+        batches = batches_of(learner, monkeypatch)
         learner.learn()
-        return [numbers[KL] for numbers in means(batches)], steps_of(learner)
+        return [stats[KL] for stats in means(batches)], steps_of(learner)
 
     kls, steps = a_step(0.0)
     means_of_two = [(a + b) / 2 for a, b in zip(kls[::2], kls[1::2], strict=True)]
@@ -391,20 +404,20 @@ def test_batches_added_up_are_asked_together_how_far_the_policy_has_moved() -> N
 
 
 @both_kinds
-def test_once_the_policy_has_moved_too_far_the_rest_of_the_round_is_left_out(recurrent) -> None:
-    free, _, kls, steps = kl_round(0.0, recurrent)
+def test_once_the_policy_has_moved_too_far_the_rest_of_the_round_is_left_out(recurrent, monkeypatch) -> None:
+    free, _, kls, steps = kl_round(monkeypatch, 0.0, recurrent)
     assert (len(kls), steps) == (9, [9, 9])
     assert kls[0] == pytest.approx(0, abs=1e-6)
     target = 0.5 * max(kls)
     stops = next(i for i, kl in enumerate(kls) if kl > target)
     assert 1 <= stops < 8
-    cpu, _, told, steps = kl_round(target, recurrent)
-    assert told == kls[: stops + 1], "up to there nothing is different, and then it ends"
+    cpu, _, found, steps = kl_round(monkeypatch, target, recurrent)
+    assert found == kls[: stops + 1], "up to there nothing is different, and then it ends"
     assert steps[0] == stops, "the batch that shows it is not learned from either"
     assert steps[1] > 0, "the next round begins anew"
     # As on a GPU: all steps are made, and those that are left change nothing.
-    gpu, watched, told, steps = kl_round(target, recurrent, on_gpu=True)
-    assert (len(told), told[: stops + 1]) == (9, kls[: stops + 1])
+    gpu, watched, found, steps = kl_round(monkeypatch, target, recurrent, on_gpu=True)
+    assert (len(found), found[: stops + 1]) == (9, kls[: stops + 1])
     assert steps[0] == stops
     assert steps[1] > 0
     for weights in watched.weights[stops + 1 : 9]:
@@ -415,38 +428,35 @@ def test_once_the_policy_has_moved_too_far_the_rest_of_the_round_is_left_out(rec
     assert gpu.pop_stats()[SKIPPED:].tolist() == [0, 0]
 
 
-def test_a_limit_that_is_never_reached_changes_nothing() -> None:
-    assert same_weights(weights_of(kl_round(0.0, False)[0]), weights_of(kl_round(1e9, False)[0]))
+def test_a_limit_that_is_never_reached_changes_nothing(monkeypatch) -> None:
+    free, limited = (kl_round(monkeypatch, target, False)[0] for target in (0.0, 1e9))
+    assert same_weights(weights_of(free), weights_of(limited))
 
 
 # --- gradients that are not finite
 
 
-def spoil(learner: Ppo, number: float, where=(0, 0, 1)) -> Callable[[], None]:
-    """Put a number that is none into the returns there, of one turn of one snake or of more; answers how to mend it."""
-    estimate = learner._estimate
+def spoil(learner: Ppo, number: float, where=(0, 0, 1)) -> pytest.MonkeyPatch:
+    """A patch to be undone: NaN or infinity in the returns of one snake's turn, or of more of them."""
+    estimate, patch = learner._estimate_advantages, pytest.MonkeyPatch()
 
     def spoilt() -> None:
         estimate()
         learner.buffer.returns[where] = number
 
-    learner._estimate = spoilt
-
-    def mend() -> None:
-        learner._estimate = estimate
-
-    return mend
+    patch.setattr(learner, "_estimate_advantages", spoilt)
+    return patch
 
 
 @both_kinds
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_a_batch_that_is_not_finite_is_left_out_and_counted(recurrent, number) -> None:
+def test_a_batch_that_is_not_finite_is_left_out_and_counted(recurrent, number, monkeypatch) -> None:
     precision = Watched()
     learner, rollout = a_round(precision=precision, recurrent=recurrent, batch_size=12 * 16)
-    assert learner.batches == 4
-    mend, batches = spoil(learner, number), batches_of(learner)
+    assert learner.minibatches.count == 4
+    patch, batches = spoil(learner, number), batches_of(learner, monkeypatch)
     learner.learn()
-    spoilt = [0 in batch["here"].tolist() for batch in batches]
+    spoilt = [0 in batch["idx"].tolist() for batch in batches]
     assert sum(spoilt) == 1
     steps = zip(precision.weights, [*precision.weights[1:], of(learner.optimizer)], strict=True)
     stayed = [all(torch.equal(a, b) for a, b in zip(before, after, strict=True)) for before, after in steps]
@@ -454,15 +464,15 @@ def test_a_batch_that_is_not_finite_is_left_out_and_counted(recurrent, number) -
     assert steps_of(learner) == 3
     sums = learner.pop_stats()
     assert torch.isfinite(sums).all()
-    assert sums[[0, SKIPPED, SKIPPED + 1]].tolist() == [4, 1, spoilt[-1]]  # batches, left out, and in a row by now
-    mend()
-    mend = spoil(learner, number, ...)
+    assert sums[[0, SKIPPED, SKIPPED + 1]].tolist() == [4, 1, spoilt[-1]]  # batches, skipped, skipped in a row
+    patch.undo()
+    patch = spoil(learner, number, ...)
     for in_a_row in (4, 8):
         play(learner, rollout)
         learner.learn()
         assert learner.pop_stats()[SKIPPED:].tolist() == [4, in_a_row + spoilt[-1]]
     assert steps_of(learner) == 3
-    mend()
+    patch.undo()
     play(learner, rollout)
     learner.learn()
     assert learner.pop_stats()[SKIPPED:].tolist() == [0, 0]
@@ -487,14 +497,14 @@ def test_bf16_is_fp32_within_its_rounding(recurrent) -> None:
     options = {"recurrent": recurrent, "spread": 0.1}
     full, _ = a_round(**options)
     narrow, rollout = a_round(precision="bf16", **options)
-    rows = full.buffer.obs[0].flatten(0, 1)
+    obs = full.buffer.obs[0].flatten(0, 1)
     if not recurrent:
-        torch.testing.assert_close(narrow.act(rows).float(), full.act(rows), rtol=0.03, atol=0.1)
+        torch.testing.assert_close(narrow.act(obs).float(), full.act(obs), rtol=0.03, atol=0.1)
     full.learn()
     narrow.learn()
-    told, expected = narrow.pop_stats(), full.pop_stats()
-    assert told[1 + KL] < 1e-3, "the policy that learns is the one that played"
-    torch.testing.assert_close(told[2:4], expected[2:4], rtol=0.5, atol=0.1)
+    found, expected = narrow.pop_stats(), full.pop_stats()
+    assert found[1 + KL] < 1e-3, "the policy that learns is the one that played"
+    torch.testing.assert_close(found[2:4], expected[2:4], rtol=0.5, atol=0.1)
     before = weights_of(narrow)
     for _ in range(2):
         play(narrow, rollout)
@@ -512,12 +522,12 @@ def test_bf16_is_fp32_within_its_rounding(recurrent) -> None:
 @both_kinds
 def test_whole_runs_with_one_seed_are_bit_identical_and_one_that_was_saved_goes_on_identically(recurrent) -> None:
     def rounds(learner, rollout, count) -> list[list[float]]:
-        told = []
+        stats = []
         for _ in range(count):
             play(learner, rollout)
             learner.learn()
-            told.append(learner.pop_stats().tolist())
-        return told
+            stats.append(learner.pop_stats().tolist())
+        return stats
 
     def made(seed=SEED):
         learner, rollout = a_ppo(8, 6, seed=seed, recurrent=recurrent, batch_size=48, epochs=2)
@@ -545,7 +555,8 @@ def test_whole_runs_with_one_seed_are_bit_identical_and_one_that_was_saved_goes_
 @pytest.mark.parametrize("sync_freq", [1, 2])
 def test_batches_in_two_threads_are_the_same_to_the_bit_every_time(recurrent, sync_freq, monkeypatch) -> None:
     def learned(threads: bool) -> tuple[Ppo, list[list[torch.Tensor]]]:
-        monkeypatch.setattr("marl.compute.overlap._halve_threads", lambda: threads)
+        monkeypatch.setattr(overlap, "_halve_threads", lambda: threads)
+        monkeypatch.setattr(overlap, "_restore_threads", lambda: None)
         precision = Watched()
         options = {"recurrent": recurrent, "sync_freq": sync_freq, "batch_size": 5 * 16 * 3, "epochs": 4}
         learner, _ = a_round(precision=precision, **options)

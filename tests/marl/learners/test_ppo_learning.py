@@ -21,15 +21,15 @@ MATCHES, ROUNDS = 64, 40
 
 
 def train(rounds: int, self_play: float = 0.0, shuffled: bool = False) -> Results:
-    """How a team does against level0 after so many rounds of 16 turns against it, or in a share of the matches against
-    itself.
+    """Results against level0 after this many rounds of 16 turns against it, or in a share of the matches against the
+    team itself.
 
-    Shuffled, each turn's rewards are dealt out anew among the teams: the same numbers, for somebody else's moves.
+    Shuffled: each turn's rewards are permuted among the teams: the same numbers, for another team's actions.
     """
     print(f"seed {SEED}")
-    line_up = assign_matches(MATCHES, both=self_play)
+    assignment = assign_matches(MATCHES, self_play_both=self_play)
     learner, rollout = a_ppo(
-        line_up, 16, {"level0": 1.0}, SEED, body=(64, 64), batch_size=1024, epochs=2, lr=2e-3, lr_end=0.1,
+        assignment, 16, {"level0": 1.0}, SEED, body=(64, 64), batch_size=1024, epochs=2, lr=2e-3, lr_end=0.1,
         entropy=0.01, entropy_end=0.001, max_grad_norm=0.5,
     )  # fmt: skip
     begin(rollout)
@@ -38,7 +38,7 @@ def train(rounds: int, self_play: float = 0.0, shuffled: bool = False) -> Result
         play(learner, rollout)
         if shuffled:
             for of_turn in rewards:
-                of_turn.copy_(of_turn[torch.randperm(line_up.teams, generator=generator)])
+                of_turn.copy_(of_turn[torch.randperm(assignment.teams, generator=generator)])
         learner.anneal(1.0, number / rounds)
         learner.learn()
     config = EvalConfig(eval_matches=100, eval_opponents=("level0",))

@@ -1,5 +1,5 @@
 """PPO in two real gloo ranks: one team that learns, the same as from one rank with all the matches; and `train` with
-it, stopped and gone on with."""
+it, stopped and resumed."""
 
 import re
 import signal
@@ -51,7 +51,7 @@ def ranks(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone():
-    """The same of one rank with all the matches, if it is asked for."""
+    """The same cases of one rank with all the matches, computed when they are asked for."""
     found, threads = {}, torch.get_num_threads()
 
     def ask(name: str) -> dict:
@@ -70,21 +70,21 @@ def alone():
 @pytest.mark.parametrize("name", ["union", "union_lstm"])
 def test_two_ranks_play_the_matches_of_one_with_twice_as_many(ranks, alone, name) -> None:
     one, two = alone(name), [found[name] for found in ranks]
-    for what in ("observations", "moves", "rewards", "over"):
+    for what in ("obs", "actions", "rewards", "terminated"):
         together = torch.cat([found[what] for found in two], 1)
         assert together.shape[1] == MATCHES
         assert torch.equal(together, one[what]), what
-    assert one["over"].any()
+    assert one["terminated"].any()
     assert one["rewards"].any()
 
 
 @pytest.mark.parametrize("name", ["union", "union_lstm"])
 def test_a_step_of_two_ranks_is_that_of_one_with_twice_the_matches(ranks, alone, name) -> None:
     one, two = alone(name), [found[name] for found in ranks]
-    for what in ("advantages", "returns", "log_chances"):
+    for what in ("advantages", "returns", "log_probs"):
         torch.testing.assert_close(torch.cat([f[what] for f in two], 1), one[what], rtol=1e-4, atol=1e-5)
     for found in two:
-        torch.testing.assert_close(found["moments"], one["moments"], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(found["adv_stats"], one["adv_stats"], rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(found["gradients"], one["gradients"], rtol=1e-3, atol=1e-6)
         for weight, tensor in found["weights"].items():
             torch.testing.assert_close(tensor, one["weights"][weight], rtol=0, atol=1e-4)
@@ -100,10 +100,10 @@ def test_advantages_are_measured_over_all_ranks(ranks, alone) -> None:
     of_both = torch.cat([found["advantages"] for found in two], 1).double()
     of_each = [found["advantages"].double() for found in two]
     assert of_each[1].mean() > of_each[0].mean() + 20
-    assert torch.equal(two[0]["moments"], two[1]["moments"])
+    assert torch.equal(two[0]["adv_stats"], two[1]["adv_stats"])
     expected = torch.stack((of_both.mean(), 1 / of_both.std(correction=0))).float()
-    torch.testing.assert_close(two[0]["moments"], expected, rtol=1e-4, atol=0)
-    torch.testing.assert_close(two[0]["moments"], one["moments"], rtol=1e-4, atol=0)
+    torch.testing.assert_close(two[0]["adv_stats"], expected, rtol=1e-4, atol=0)
+    torch.testing.assert_close(two[0]["adv_stats"], one["adv_stats"], rtol=1e-4, atol=0)
     for weight, tensor in one["weights"].items():
         torch.testing.assert_close(two[0]["weights"][weight], tensor, rtol=0, atol=1e-4)
 
@@ -111,13 +111,13 @@ def test_advantages_are_measured_over_all_ranks(ranks, alone) -> None:
 @pytest.mark.parametrize("name", ["rounds", "rounds_lstm", "rounds_sync2"])
 def test_ranks_hold_the_same_weights_after_every_step(ranks, name) -> None:
     two = [found[name] for found in ranks]
-    batches = len(two[0]["here"])
-    assert batches == len(two[1]["here"]) == 2 * 2 * 2  # rounds, epochs, batches
+    batches = len(two[0]["idx"])
+    assert batches == len(two[1]["idx"]) == 2 * 2 * 2  # rounds, epochs, batches
     assert len(two[0]["weights"]) == batches // (2 if name == "rounds_sync2" else 1)
     assert torch.equal(two[0]["weights"], two[1]["weights"])
     assert two[0]["weights"].unique(dim=0).shape == two[0]["weights"].shape, "every step has changed them"
-    pairs = zip(two[0]["here"], two[1]["here"], strict=True)
-    assert any(not torch.equal(mine, its) for mine, its in pairs), "each rank deals out in its own order"
+    pairs = zip(two[0]["idx"], two[1]["idx"], strict=True)
+    assert any(not torch.equal(mine, its) for mine, its in pairs), "each rank shuffles in its own order"
 
 
 def test_the_kl_stop_is_agreed_upon(ranks) -> None:
@@ -132,7 +132,7 @@ def test_the_kl_stop_is_agreed_upon(ranks) -> None:
     assert not torch.equal(stopped[1], stopped[0])
 
 
-def test_a_number_that_is_none_on_one_rank_is_left_out_by_both(ranks) -> None:
+def test_a_nan_on_one_rank_is_skipped_by_both(ranks) -> None:
     two = [found["spoilt"] for found in ranks]
     assert torch.equal(two[0]["weights"], two[1]["weights"])
     assert two[0]["weights"].isfinite().all()
@@ -169,7 +169,7 @@ def test_the_update_interval_is_shared_out_to_all_ranks(interval, matches, world
     assert learner.turns == learner.buffer.turns == turns
 
 
-# --- stopped, and gone on with. A cycle is 0.8 episodes, as in test_resume.py
+# --- stopped and resumed. A cycle is 0.8 episodes, as in test_resume.py
 
 SMALL = ["--update_interval", "160", "--batch_size", "240", "--epochs", "2"]
 # Of a run that ends by the clock: rates that follow from it would not be those of a run without one.
@@ -184,8 +184,8 @@ STOPS = {
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """The folder of all runs, and what each of them printed: whole, stopped, gone on with; and one run in two ranks,
-    then one, then two."""
+    """The folder of all runs, and what each of them printed: whole, stopped, resumed; and one run in two ranks, then
+    one, then two."""
     folder = tmp_path_factory.mktemp("stopped")
     trainings = {}
     for name, (world, words, stop) in STOPS.items():
@@ -210,11 +210,11 @@ def stopped(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", STOPS)
-def test_a_run_that_was_stopped_is_the_one_that_never_was(stopped, name) -> None:
-    folder, told = stopped
+def test_a_run_stopped_and_resumed_equals_one_that_was_never_stopped(stopped, name) -> None:
+    folder, printed = stopped
     whole, resumed = the_run(folder / name / "whole"), the_run(folder / name / "stopped")
     world = STOPS[name][0]
-    from_episode = re.search(r"going on from +\S+ \(episode (\d+)\), to the bit", told[f"{name}, resumed"])
+    from_episode = re.search(r"going on from +\S+ \(episode (\d+)\), to the bit", printed[f"{name}, resumed"])
     assert 8 <= int(from_episode[1]) < 16
     mine, other = saved(resumed, 16), saved(whole, 16)
     assert mine.keys() == {"state", "weights", *(f"rank{rank}" for rank in range(world))}
@@ -232,11 +232,11 @@ def test_a_run_that_was_stopped_is_the_one_that_never_was(stopped, name) -> None
 
 def test_a_run_goes_on_with_other_ranks(stopped) -> None:
     """With as many matches in each of them, so that one rank plays twice the turns between updates."""
-    folder, told = stopped
+    folder, printed = stopped
     run = the_run(folder / "two_term" / "stopped")
     for name in ("one", "two again"):
-        assert "to the bit" not in told[name]
-        assert re.search(r"\(episode \d+\), with new matches", told[name])
+        assert "to the bit" not in printed[name]
+        assert re.search(r"\(episode \d+\), with new matches", printed[name])
     assert [manifest(run, episode)["world_size"] for episode in (16, 24, 32)] == [2, 1, 2]
     parts = {episode: saved(run, episode) for episode in (16, 24, 32)}
     assert [part["rank0"]["fits"]["turns"] for part in parts.values()] == [20, 40, 20]

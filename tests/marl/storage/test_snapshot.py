@@ -1,4 +1,4 @@
-"""Snapshots: a policy in one file that comes back as it was, and anything else told in one line."""
+"""Snapshots: a policy in one file that comes back as it was; anything else is an error in one line."""
 
 import json
 
@@ -20,12 +20,15 @@ from opponents.match import play
 from opponents.players import find
 
 SEED = 5
-SHAPES = {
+SPECS = {
     "dense": ("features", NetworkSpec((16, 8))),
     "value": ("planes", NetworkSpec((8,), 5)),
     "torus": ("planes", NetworkSpec((8, 8), 5, channels=(4, 2))),
     "messages": ("features", NetworkSpec((8, 8), messages=True)),
-    "memory": ("features", NetworkSpec((8,), 5, messages=True, lstm_size=6)),
+    "lstm": ("features", NetworkSpec((8,), 5, messages=True, lstm_size=6)),
+    "canonical": ("canonical", NetworkSpec((8, 8), kind="mlp")),
+    "canonical_lstm": ("canonical", NetworkSpec((8,), 5, lstm_size=6, kind="mlp")),
+    "torus_by_kind": ("planes", NetworkSpec((8,), channels=(4, 2), kind="cnn")),
 }
 
 
@@ -36,23 +39,23 @@ def seeded():
 
 
 def a_policy(name: str = "dense") -> tuple[torch.nn.Module, dict]:
-    """An actor that has an opinion, and what is to be known of it."""
-    encoder, shape = SHAPES[name]
-    actor = make_actor(encoder_named(encoder), shape)
+    """An actor that prefers some actions, and its description."""
+    encoder, spec = SPECS[name]
+    actor = make_actor(encoder_named(encoder), spec)
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
-    return actor, describe_actor(encoder_named(encoder), shape)
+    return actor, describe_actor(encoder_named(encoder), spec)
 
 
 def written(path, name: str = "dense", change: dict | None = None, dtype=torch.float32) -> torch.nn.Module:
-    actor, told = a_policy(name)
-    snapshot.write(path, {key: tensor.to(dtype) for key, tensor in actor.state_dict().items()}, told | (change or {}))
+    actor, about = a_policy(name)
+    snapshot.write(path, {key: tensor.to(dtype) for key, tensor in actor.state_dict().items()}, about | (change or {}))
     return actor
 
 
 def moves_of(player, turns: int = 4) -> list[list[int]]:
-    """What it plays as red in two matches, turn by turn."""
+    """The player's actions as red in two matches, turn by turn."""
     arena = BatchArena(2, seed=SEED)
     arena.start()
     seats = torch.tensor([0, 1, 2, 6, 7, 8], dtype=torch.int32)
@@ -66,13 +69,13 @@ def moves_of(player, turns: int = 4) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", SPECS)
 def test_a_policy_comes_back_as_it_was(name, tmp_path) -> None:
     path = tmp_path / "team.safetensors"
     actor = written(path, name)
     player = snapshot.read(path, "team")
     assert player.name == "team"
-    assert player.encoder is encoder_named(SHAPES[name][0])
+    assert player.encoder is encoder_named(SPECS[name][0])
     again = player.actor.state_dict()
     assert again.keys() == actor.state_dict().keys()
     assert all(torch.equal(tensor, again[key]) for key, tensor in actor.state_dict().items())
@@ -101,7 +104,7 @@ def test_narrow_weights_are_half_the_size_and_play_in_full_precision(dtype, tmp_
 
 def test_a_snapshot_plays_whole_matches_by_its_path(tmp_path) -> None:
     path = tmp_path / "team.safetensors"
-    written(path, "memory")
+    written(path, "lstm")
     results = play(str(path), "level0", 4, seed=SEED, loader=load_player)
     assert (results.home, results.wins + results.draws + results.losses) == (str(path), 4)
 
@@ -115,6 +118,27 @@ def test_a_champion_plays_by_its_name(tmp_path, monkeypatch) -> None:
     assert found.name == "victor"
     assert play("victor", "level0", 2, seed=SEED, loader=load_player).home == "victor"
     assert players.listing()[-1] == ("victor", "Won everything.")
+
+
+# --- old files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_snapshot_with_the_former_names_plays_the_same(name, tmp_path) -> None:
+    """Written before `turned` became canonical and `memory` lstm_size, and before `kind`."""
+    actor, about = a_policy(name)
+    new, old = tmp_path / "new.safetensors", tmp_path / "old.safetensors"
+    snapshot.write(new, actor.state_dict(), about)
+    former = {"memory" if key == "lstm_size" else key: value for key, value in about.items() if key != "kind"}
+    former["encoder"] = {"canonical": "turned"}.get(former["encoder"], former["encoder"])
+    assert former.keys() == {"encoder", "encoder_version", "body", "outputs", "channels", "messages", "memory"}
+    snapshot.write(old, actor.state_dict(), former)
+    players_of_both = snapshot.read(old), snapshot.read(new)
+    for player in players_of_both:
+        assert player.encoder is encoder_named(about["encoder"])
+        assert type(player.actor) is type(actor)
+        assert all(torch.equal(tensor, actor.state_dict()[key]) for key, tensor in player.actor.state_dict().items())
+    assert moves_of(players_of_both[0], turns=20) == moves_of(players_of_both[1], turns=20)
 
 
 # --- files that are no snapshots --------------------------------------------------------------------------------------
@@ -165,7 +189,7 @@ def test_a_header_that_is_no_json(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"encoder": "smells"}, "unknown encoder 'smells'; known: features, planes, turned"),
+        ({"encoder": "smells"}, "unknown encoder 'smells'; known: canonical, features, planes"),
         ({"encoder": None}, "unknown encoder None"),
         ({"encoder_version": 0}, "was trained on version 0 of encoder features"),
         ({"body": [16, 9]}, "its weights are not those of the network that it names"),
@@ -174,7 +198,10 @@ def test_a_header_that_is_no_json(tmp_path) -> None:
         ({"body": None}, "its weights are not those of the network that it names"),
         ({"outputs": 5}, "its weights are not those of the network that it names"),
         ({"messages": True}, "its weights are not those of the network that it names"),
+        ({"lstm_size": 8}, "its weights are not those of the network that it names"),
         ({"memory": 8}, "its weights are not those of the network that it names"),
+        ({"kind": "cnn"}, "its weights are not those of the network that it names"),
+        ({"kind": "smells"}, "its weights are not those of the network that it names"),
         ({"encoder": "planes", "encoder_version": encoder_named("planes").version}, "its weights are not those"),
     ],
 )
