@@ -9,7 +9,6 @@ B = matches. Tensors handed out belong to the arena and are overwritten by the n
 """
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import torch
 from arena import match_dict
 from arena.backends import cpu
 from arena.backends.tensors import BatchState, Events
+from arena.checks import whole_number
 from arena.encoders import encoder_named
 from arena.errors import ArenaError
 from arena.jit import announced
@@ -41,10 +41,10 @@ class BatchArena:
         first_match: int = 0,
         stride: int | None = None,
     ) -> None:
-        self.matches = _whole(matches, "matches", 1, None)  # the memory is the limit
-        self.seed = _whole(seed, "seed")
-        self.stride = matches if stride is None else _whole(stride, "stride")
-        first_match = _whole(first_match, "first_match", 0, 2**62)
+        self.matches = whole_number(matches, "matches", 1, None)  # the memory is the limit
+        self.seed = whole_number(seed, "seed")
+        self.stride = matches if stride is None else whole_number(stride, "stride")
+        first_match = whole_number(first_match, "first_match", 0, 2**62)
         self.device = _checked_device(device)
         self._check_memory()
         if self.device.type == "cuda":
@@ -163,7 +163,7 @@ class BatchArena:
         return seats
 
     def _checked_index(self, i: int) -> None:
-        _whole(i, "match index", 0, self.matches - 1)
+        whole_number(i, "match index", 0, self.matches - 1)
 
     def _check_memory(self) -> None:
         need = self.matches * (MATCH_BYTES + 16 + SNAKES * 9 + 2)
@@ -204,14 +204,6 @@ def free_memory() -> int:
     except OSError:
         pass
     return 2**63
-
-
-def _whole(value: Any, what: str, least: int = 0, most: int | None = 2**63 - 1) -> int:
-    integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if not integer or value < least or (most is not None and value > most):
-        upto = "" if most is None else f" to {most}"
-        raise ArenaError(f"{what} is {value!r}; allowed: a whole number from {least}{upto}")
-    return int(value)
 
 
 def _kind(value: Any) -> tuple[torch.dtype | None, torch.device | None]:

@@ -1,8 +1,8 @@
-"""The game as PettingZoo environments: parallel_env() for all six at once, env() for one agent after the other.
+"""The game as PettingZoo environments: parallel_env() for all six agents at once, env() for one agent after the other.
 
-No rule is here: a turn is one call of the compiled loops, the rest is spaces and dictionaries. A death is an event in
-the infos, never a termination: snakes respawn, so all six agents live until the match ends. The end by the rules (200
-turns, a full board, no room) is a termination; `max_cycles` below 200 cuts the match off, which is a truncation.
+This file holds no rules: a turn is one call of the compiled loops, the rest is spaces and dictionaries. A death is an
+event in the infos, never a termination: snakes respawn, so all six agents live until the match ends. The end by the
+rules (200 turns, a full board, no room to respawn) is a termination; `max_cycles` below 200 is a truncation.
 """
 
 import secrets
@@ -22,6 +22,7 @@ from arena import match_dict
 from arena.backends import cpu
 from arena.backends.encode import cpu_loop
 from arena.backends.loops import specialise
+from arena.checks import whole_number
 from arena.encoders import ENCODERS, board_encoder
 from arena.errors import ArenaError
 from arena.jit import announced, njit
@@ -42,20 +43,20 @@ from arena.rules import (
 
 AGENTS = ("red_0", "red_1", "red_2", "blue_0", "blue_1", "blue_2")  # snakes 0 to 5
 RENDER_MODES = ("human", "rgb_array", "ansi")
-MOVES = "0 up, 1 down, 2 left, 3 right"
+MOVE_MEANINGS = "0 up, 1 down, 2 left, 3 right"
 _MOVE_BYTES = bytes(range(4))
 _EVERYONE, _NO_ONE = dict.fromkeys(AGENTS, True), dict.fromkeys(AGENTS, False)
 
-# The global view of state(): all that the next turn depends on, except the random numbers.
+# Layout of the global state(): everything that the next turn depends on, except the random numbers.
 S_BOARD = 0  # [200] 0 free, 1 + s for snake s, 7 bean
-S_WAIT = CELLS  # [200] for a body cell: turns until it is free, 1 for a tail, the length for a head; else 0
+S_WAIT = CELLS  # [200] body cells: turns until the cell is free, 1 for a tail, the length for a head; other cells: 0
 S_DIRECTION = 2 * CELLS  # [6] stored directions
 S_LENGTH = S_DIRECTION + SNAKES  # [6]
 S_TURN = S_LENGTH + SNAKES  # turns already played
 S_WIDTH = S_TURN + 1
 
-# What infos say, by the number of code_events: length, + 256 if the snake ate, + 512 if it died. Copying one is cheaper
-# than making one.
+# All possible infos, by the code of code_events: length, + 256 if the snake ate, + 512 if it died. Copying a dictionary
+# is cheaper than building one.
 _INFOS = [
     {"ate": bool(ate), "died": bool(died), "length": length, "score": length - START_LENGTH}
     for died in range(2)
@@ -66,17 +67,19 @@ _INFOS = [
 
 @njit
 def code_events(state, ate, died, codes):
+    """Write the index into _INFOS of every snake."""
     for snake in range(SNAKES):
         codes[snake] = int(state[0, LENGTH + snake]) + 256 * int(ate[0, snake]) + 512 * int(died[0, snake])
 
 
 def encode_seats(state, seats, out):
-    """Stands for an encoder's loop."""
+    """Placeholder for the loop of an encoder."""
     raise NotImplementedError
 
 
 # One call of compiled code per turn: every further call costs a Python user a twentieth of the speed.
 def turn(state, key, actions, ate, died, reward, over, seats, out, codes, play):
+    """Play a turn (if `play`), encode all six snakes and code the events."""
     if play:
         cpu.play_serial(state, key, actions, ate, died, reward, over)
     encode_seats(state, seats, out)
@@ -85,7 +88,7 @@ def turn(state, key, actions, ate, died, reward, over, seats, out, codes, play):
 
 @cache
 def _turn_with(encoder: str) -> Any:
-    """The compiled turn that ends with the observations of an encoder."""
+    """`turn` compiled for one encoder."""
     loop = cpu_loop(ENCODERS[encoder], in_parallel=False)
     return njit(specialise(turn, encoder, encode_seats=loop), ENCODERS[encoder].encode)
 
@@ -103,22 +106,21 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
     def __init__(self, render_mode: str | None, seed: int | None, observation: str, max_cycles: int) -> None:
         if render_mode not in (None, *RENDER_MODES):
             raise ArenaError(f"render_mode is {render_mode!r}; allowed: None, {', '.join(RENDER_MODES)}")
-        if isinstance(max_cycles, bool) or not isinstance(max_cycles, int) or max_cycles < 1:
-            raise ArenaError(f"max_cycles is {max_cycles!r}; allowed: a whole number from 1 ({TURNS} = whole matches)")
+        whole_matches = f"a whole number from 1 ({TURNS} = whole matches)"
+        self.max_cycles = whole_number(max_cycles, "max_cycles", 1, None, whole_matches)
         encoder = board_encoder(observation)
         self.render_mode = render_mode
-        self.max_cycles = max_cycles
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []
-        # Bytes that are always 0 get a bound of 1: PettingZoo's tests take an empty range for a mistake.
+        # Bytes that are always 0 get an upper bound of 1: PettingZoo's tests report an empty range as a mistake.
         high = np.maximum(encoder.high, encoder.low + 1)
         self.observation_spaces = {agent: Box(encoder.low, high, dtype=encoder.dtype) for agent in AGENTS}
         self.action_spaces = {agent: Discrete(4) for agent in AGENTS}
         self.state_space = _state_space()
 
-        # One row each, as BatchArena has them; no array is a view of another, so that copy.deepcopy copies a match.
+        # The arrays of a BatchArena with one match. No array is a view of another, so copy.deepcopy copies a match.
         self._state = np.zeros((1, MATCH_BYTES), np.uint8)
-        self._state[0, OVER] = 1  # nothing has been started
+        self._state[0, OVER] = 1  # no match has been started
         self._key = np.zeros(1, np.int64)
         self._number = np.zeros(1, np.int64)
         self._ate = np.zeros((1, SNAKES), np.bool_)
@@ -136,7 +138,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         self._choose_seed(secrets.randbelow(2**63) if seed is None else seed)
 
     def observation_space(self, agent: str) -> Box:
-        """The bounds of what an agent sees: the same for all."""
+        """The bounds of an observation, the same for all agents."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Discrete:
@@ -146,7 +148,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
-        """Start match 0 of a seed, or without one the next match of the present seed; options are not used."""
+        """Start match 0 of a seed; without a seed, the next match of the present one. `options` is not used."""
         if seed is not None:
             self._choose_seed(seed)
         if not self._compiled:
@@ -162,7 +164,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
     def step(
         self, actions: dict[str, int]
     ) -> tuple[dict[str, np.ndarray], dict[str, int], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Play one turn; after the end of a match five empty dictionaries."""
+        """Play one turn. After the end of a match: five empty dictionaries."""
         if not self.agents:
             self._check_started()
             return {}, {}, {}, {}, {}
@@ -182,13 +184,13 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         )
 
     def state(self) -> np.ndarray:
-        """A global view of the match, the S_ parts one after the other; bounds in state_space."""
+        """The global state of the match [S_WIDTH] uint8 in the layout of the S_ constants; bounds in state_space."""
         self._check_started()
         match = self._state[0]
         view = np.empty(S_WIDTH, np.uint8)
         board = match[BOARD : BOARD + CELLS]
         view[S_BOARD:S_WAIT] = board
-        # Free cells and beans find the zero byte on either side of the lengths.
+        # Free cells and beans read the zero byte before or after the lengths.
         lengths = match[LENGTH - 1 : LENGTH + SNAKES + 1][board]
         waits = lengths - (match[TURN] - match[ENTERED : ENTERED + CELLS])
         view[S_WAIT:S_DIRECTION] = np.where(lengths > 0, waits, 0)
@@ -203,7 +205,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         return match_dict.to_dict(self._state[0])
 
     def render(self) -> np.ndarray | str | None:
-        """The match as a picture (rgb_array), as text (ansi), or in a window (human), which every turn calls for."""
+        """The match as a picture (rgb_array), as text (ansi), or in a window (human; reset and step call it then)."""
         if self.render_mode is None:
             gymnasium.logger.warn(f"render() without a render_mode shows nothing; allowed: {', '.join(RENDER_MODES)}")
             return None
@@ -222,27 +224,21 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
             self._window = None
 
     def _choose_seed(self, seed: int) -> None:
-        try:
-            chosen = index(seed)
-        except TypeError:
-            chosen = -1
-        if not 0 <= chosen < 2**63:
-            raise ArenaError(f"seed is {seed!r}; allowed: 0 to 2**63 - 1")
-        self.seed = chosen
-        self._number[0] = -1  # starting goes on to the next number: 0
+        self.seed = whole_number(seed, "seed", allowed="0 to 2**63 - 1")
+        self._number[0] = -1  # the next start adds 1: match 0
 
     def _compile(self) -> None:
-        """Load or compile the loops on a match that is over, which stays as it is: no turn shall stall later."""
+        """Load or compile the loops now, so that no turn stalls later. The match is over, so nothing changes."""
         with announced("the rules"):
             self._start(False)
             self._play(bytearray(SNAKES), True)
         self._compiled = True
 
-    def _start(self, really: bool) -> None:
-        cpu.start_serial(self._state, self._key, self._number, np.array([really]), self.seed, 1)
+    def _start(self, start: bool) -> None:
+        cpu.start_serial(self._state, self._key, self._number, np.array([start]), self.seed, 1)
 
-    def _play(self, moves: bytearray, really: bool) -> None:
-        """Play a turn (really) and look at the match."""
+    def _play(self, moves: bytearray, play: bool) -> None:
+        """Play a turn (if `play`) and encode the match."""
         self._turn(
             self._state,
             self._key,
@@ -254,7 +250,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
             self._seats,
             self._out,
             self._codes,
-            really,
+            play,
         )
 
     def _observations(self) -> dict[str, np.ndarray]:
@@ -269,7 +265,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
 
 
 class _SnakesAecEnv(parallel_to_aec_wrapper):
-    """Agents one after the other; a bad action is refused when it is given, not when the turn is played."""
+    """Agents act one after the other. A bad action raises when it is given, not when the turn is played."""
 
     def step(self, action: int | None) -> None:
         agent = self.agent_selection
@@ -291,7 +287,7 @@ def parallel_env(
 def env(
     render_mode: str | None = None, seed: int | None = None, observation: str = "features", max_cycles: int = TURNS
 ) -> AECEnv:
-    """The environment in which agents act one after the other; the turn is played when the last has acted."""
+    """The environment in which agents act one after the other. The last action of six plays the turn."""
     return OrderEnforcingWrapper(_SnakesAecEnv(parallel_env(render_mode, seed, observation, max_cycles)))
 
 
@@ -306,13 +302,13 @@ def _state_space() -> Box:
 
 
 def _by_agent(values: Iterable[Any]) -> dict[str, Any]:
-    """Six values under the agents' names; written out, it is three times as fast as a dict of zip."""
+    """Six values by agent name. Written out, this is three times as fast as dict(zip(...))."""
     red_0, red_1, red_2, blue_0, blue_1, blue_2 = values
     return {"red_0": red_0, "red_1": red_1, "red_2": red_2, "blue_0": blue_0, "blue_1": blue_1, "blue_2": blue_2}
 
 
 def _checked_moves(actions: Mapping[str, int]) -> bytearray:
-    """The six moves in order of snakes; a bytearray takes whole numbers of any kind and nothing else."""
+    """The six moves in the order of the snakes. A bytearray accepts every kind of whole number and nothing else."""
     try:
         moves = bytearray([actions[agent] for agent in AGENTS])
         if len(actions) == SNAKES and not moves.translate(None, _MOVE_BYTES):
@@ -320,10 +316,12 @@ def _checked_moves(actions: Mapping[str, int]) -> bytearray:
     except (LookupError, TypeError, ValueError):
         pass
     if not isinstance(actions, Mapping):
-        raise ArenaError(f"actions are {type(actions).__name__}; need a dictionary of agents and moves ({MOVES})")
+        raise ArenaError(
+            f"actions are {type(actions).__name__}; need a dictionary of agents and moves ({MOVE_MEANINGS})"
+        )
     for agent in AGENTS:
         if agent not in actions:
-            raise ArenaError(f"action of {agent} is missing; need one of all six ({MOVES}); nothing was played")
+            raise ArenaError(f"action of {agent} is missing; need one of all six ({MOVE_MEANINGS}); nothing was played")
         _check_move(agent, actions[agent])
     unknown = next(agent for agent in actions if agent not in AGENTS)
     raise ArenaError(f"action of unknown agent {unknown!r}; known: {', '.join(AGENTS)}; nothing was played")
@@ -336,4 +334,4 @@ def _check_move(agent: str, move: Any) -> None:
         good = False
     if not good:
         shown = " ".join(repr(move).split())[:40]
-        raise ArenaError(f"action of {agent} is {shown}; allowed: {MOVES}; nothing was played")
+        raise ArenaError(f"action of {agent} is {shown}; allowed: {MOVE_MEANINGS}; nothing was played")

@@ -1,4 +1,4 @@
-"""What a controller of the Jidi competition is given: the competition's own dictionary of a match."""
+"""The observation that the Jidi competition passes to a controller: its own dictionary of a match."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ FIRST_SNAKE_KEY = 2
 
 
 def jidi_observation(match: dict[str, Any], snake: int, last_directions: list[int | str] | None) -> dict[Any, Any]:
-    """The competition's observation of one snake, with lists of its own.
+    """The competition's observation of one snake, in new lists.
 
-    match: as get_match returns it. last_directions: the directions before the last turn (the competition shows them one
-    turn late), as numbers or names; None at the start of a match.
+    match: a match dictionary (match_dict.py). last_directions: the directions before the last turn (the competition
+    shows them one turn late), as numbers or names; None at the start of a match.
     """
     if snake not in range(SNAKES):
         raise ArenaError(f"snake is {snake!r}; allowed: 0 to {SNAKES - 1}")

@@ -1,7 +1,8 @@
-"""The competition's own log of a match: one JSON document with the positions before and after every step.
+"""The Jidi competition's log of a match: one JSON document with the positions before and after every step.
 
-Read well enough to watch a recorded competition match, and written so that its viewers can open one of ours. A log
-does not number its turns (they count from 0 here), has no team names, and says a direction only one step later.
+Read completely enough to watch a recorded competition match, and written so that the competition's viewers can open our
+matches. A log does not number its turns (they count from 0 here), has no team names, and shows a direction one step
+late.
 """
 
 import ast
@@ -12,20 +13,21 @@ from typing import Any
 
 from arena import match_dict, replay
 from arena.errors import ArenaError
+from arena.files import write_user_file
 from arena.jidi import DIRECTION_NAMES, FIRST_SNAKE_KEY
 from arena.replay import Replay
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, START_LENGTH, TURNS, UP
 
-# A Python literal in a log is one state; a longer one is not worth the parser's time.
+# Letters of a Python literal in a log. A literal holds one state; a longer one is refused to save the parser's time.
 LITERAL_MAX = 100_000
 
 
 @dataclass(frozen=True)
 class JidiLog:
-    """A competition match as viewers want it: the same states(), red and blue as a Replay."""
+    """A competition match for viewers, with states(), red and blue like a Replay."""
 
     positions: list[dict[str, Any]]
-    actions: list[list[int] | None]  # None where the log's joint_action cannot be understood
+    actions: list[list[int] | None]  # None where the log's joint_action cannot be read
     red: str = "red"
     blue: str = "blue"
 
@@ -35,12 +37,12 @@ class JidiLog:
 
 
 def open_match(path: str | os.PathLike) -> Replay | JidiLog:
-    """A match to look at, from a replay file (verified) or a competition log."""
+    """A match from a replay file (which is verified) or from a competition log."""
     return read_log(path) if b'"init_info"' in replay.read_bytes(path) else replay.read(path)
 
 
 def read_log(path: str | os.PathLike) -> JidiLog:
-    """Read a competition log; ArenaError says which step cannot be understood."""
+    """Read a competition log; ArenaError names the step that cannot be read."""
     try:
         return _log(replay.read_bytes(path))
     except ArenaError as error:
@@ -51,7 +53,7 @@ def read_log(path: str | os.PathLike) -> JidiLog:
 
 
 def write_log(path: str | os.PathLike, match: Replay) -> None:
-    """Write a replay as a competition log; an old file of that name stays whole if this fails."""
+    """Write a replay as a competition log; if that fails, an existing file stays as it was."""
     states = match.states()
     steps = []
     for before, after, turn in zip(states[:-1], states[1:], match.turns, strict=True):
@@ -60,7 +62,7 @@ def write_log(path: str | os.PathLike, match: Replay) -> None:
             "hit": [int(snake in turn.get("died", ())) for snake in range(SNAKES)],
             "score": _scores(after),
         }
-        # Nothing in a replay says when it was played, and viewers only want a number.
+        # A replay has no time stamps; the competition's viewers only need a number.
         step = {"time": "0", "joint_action": str(one_hot), "info_before": {"directions": _named(before)}}
         steps.append(step | {"info_after": info_after})
     first, scores = states[0], _scores(states[-1])
@@ -76,10 +78,10 @@ def write_log(path: str | os.PathLike, match: Replay) -> None:
         "steps": steps,
         "winner": scores.index(max(scores)) + FIRST_SNAKE_KEY,
         "winner_information": "",
-        # The sum of rewards: a snake that found no room has lost what was above its first three cells.
+        # The sum of rewards: a snake without room to respawn has lost all length above its first three cells.
         "n_return": [max(score, 0) - begun for score, begun in zip(scores, _scores(first), strict=True)],
     }
-    replay.write_text(path, json.dumps(document, separators=(",", ":")) + "\n")
+    write_user_file(path, json.dumps(document, separators=(",", ":")) + "\n")
 
 
 def _positions(state: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +132,7 @@ def _log(data: bytes) -> JidiLog:
 def _state(
     info: dict[str, Any], before: dict[str, Any] | None, actions: list[int] | None, where: str
 ) -> dict[str, Any]:
-    """The match dictionary of an init_info or info_after; before is None for the first."""
+    """The match dictionary of an init_info or info_after; `before` is None for the first state."""
     if "snakes_position" not in info:
         raise ArenaError(f"{where} has no snakes_position")
     snakes = _decoded(info["snakes_position"], f"{where}.snakes_position")
@@ -141,7 +143,7 @@ def _state(
     except ArenaError as error:
         raise ArenaError(f"{where}: {error}") from None
     if beans is None and before:
-        # Not said: those of the turn before on which nobody has come to lie.
+        # Not recorded: the beans of the turn before, without those that a snake now covers.
         covered = [cell for body in state["snakes"] for cell in body]
         state["beans"] = [bean for bean in before["beans"] if bean not in covered]
     if "directions" in info:
@@ -155,9 +157,9 @@ def _state(
 def _derived(
     snake: int, state: dict[str, Any], before: dict[str, Any] | None, actions: list[int] | None, hit: Any
 ) -> int:
-    """The direction of a snake where the log does not say it (any more)."""
+    """The direction of a snake if the log does not record it."""
     body = state["snakes"][snake]
-    if not body:  # no room to respawn: the direction of its last move
+    if not body:  # no room to respawn: keep the direction of the last move
         last = before["directions"][snake] if before else UP
         return actions[snake] if actions and actions[snake] != last ^ 1 else last
     (row, column), (neck_row, neck_column) = body[:2]
@@ -166,7 +168,7 @@ def _derived(
     else:
         respawned = before is not None and [body[1]] != before["snakes"][snake][:1]
     down, right = row - neck_row, column - neck_column
-    if not respawned:  # around the torus; a respawn looks at the plain numbers instead (a quirk that is a rule)
+    if not respawned:  # around the torus; a respawn compares the plain numbers instead (a quirk of the original rules)
         down = down if abs(down) < ROWS - 1 else -down
         right = right if abs(right) < COLUMNS - 1 else -right
     if down == 0:
@@ -182,7 +184,7 @@ def _directions(info: dict[str, Any], where: str) -> list[int]:
 
 
 def _actions(joint: Any) -> list[int] | None:
-    """Six actions out of six one-hot lists, each in a list of its own or not; None if it is anything else."""
+    """Six actions from six one-hot lists, each optionally inside another list; None for anything else."""
     try:
         joint = _decoded(joint, "joint_action")
     except ArenaError:
@@ -207,7 +209,7 @@ def _dictionary(parent: dict[str, Any], key: str, where: str) -> dict[str, Any]:
 
 
 def _decoded(value: Any, where: str) -> Any:
-    """A value that some logs hold as it is, some as JSON text, some as Python text. Literals only: nothing is run."""
+    """A value that logs store as it is, as JSON text or as Python text. Only literals are read: no code is run."""
     if not isinstance(value, str):
         return value
     try:

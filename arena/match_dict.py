@@ -1,15 +1,15 @@
-"""A match as a dictionary that people and files can read, and back.
+"""Converts a match between its row of bytes (rules.py) and a dictionary that people and files can read.
 
 {"turn": 0.., "snakes": [[[row, column], ...] x 6, head first], "directions": [0-3 x 6], "beans": [[row, column], ...]}
 Replay files, recorded games and BatchArena.get_match / set_match all use it.
 """
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from arena.checks import whole_number
 from arena.errors import ArenaError
 from arena.rules import (
     BEAN,
@@ -39,7 +39,7 @@ from arena.rules import (
 
 
 def to_dict(match: np.ndarray) -> dict[str, Any]:
-    """The dictionary of a match's row of bytes."""
+    """The dictionary of a match, given as its row of bytes."""
     snakes = []
     for snake in range(SNAKES):
         cell = int(match[TAIL + snake])
@@ -57,11 +57,11 @@ def to_dict(match: np.ndarray) -> dict[str, Any]:
 
 
 def from_dict(source: dict[str, Any]) -> np.ndarray:
-    """The row of bytes of a match given as a dictionary; ArenaError if no match can look like that.
+    """The row of bytes of a match, given as a dictionary; ArenaError if no match can look like that.
 
-    Torn bodies are taken: a respawned snake can have a gap, and recorded cases contain wilder ones. So is a cell shared
-    by two tails, which recorded cases contain too, if both are sure to leave it on the next turn: no bean beside either
-    head. The second tail is kept on a spare place.
+    Bodies with gaps are accepted: a respawned snake can have one, and recorded cases contain more. A cell shared by two
+    tails, which recorded cases also contain, is accepted if both tails are sure to leave it on the next turn: no bean
+    is beside either head. The second tail is then stored on a spare cell.
     """
     if not isinstance(source, dict) or set(source) != {"turn", "snakes", "directions", "beans"}:
         keys = sorted(map(str, source)) if isinstance(source, dict) else type(source).__name__
@@ -134,9 +134,7 @@ def _list(value: Any, what: str, count: int | None = None) -> Sequence:
 
 
 def _integer(value: Any, most: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= value <= most:
-        raise ArenaError(f"match: {what} is {value!r}; allowed: 0 to {most}")
-    return int(value)
+    return whole_number(value, f"match: {what}", 0, most, f"0 to {most}")
 
 
 def _cell(place: Any, what: str) -> int:

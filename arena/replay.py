@@ -1,13 +1,15 @@
-"""The replay file: one match as JSON lines that a person can read and that reading plays again to verify.
+"""The replay file: one match as readable JSON lines; reading a file plays the match again to verify it.
+
+(marl/commands/replay.py is the command that shows such files.)
 
     {"type":"header","format":1,"rules":1,"seed":7,"match":3,"red":"level4","blue":"evasive"}
     {"type":"start","turn":0,"snakes":[...],"directions":[...],"beans":[...],"check":"5f0c1a2b"}
     {"type":"turn","turn":1,"actions":[0,3,3,1,2,0],"ate":[4],"beans":[[2,7]],"check":"91d3e07a"}
     {"type":"result","turns":200,"lengths":[...],"red_score":12,"blue_score":9,"winner":"red"}
 
-Seed, match number, start and actions say everything. The rest of a turn line is for people and for verifying:
-"directions" after the turn where they are not the actions (a reversal, a respawn), who "ate", who "died", new "beans",
-and "check", a CRC-32 of the actions and the match dictionary after the turn.
+Seed, match number, start and actions determine the match. The rest of a turn line is for people and for verification:
+"directions" after the turn if they differ from the actions (a reversal, a respawn), the snakes that "ate" and "died",
+new "beans", and "check", a CRC-32 of the actions and the match dictionary after the turn.
 """
 
 import json
@@ -15,19 +17,20 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from arena.batch import BatchArena
+from arena.checks import whole_number
 from arena.errors import ArenaError
+from arena.files import write_user_file
 from arena.rules import OVER, RULES_VERSION, SNAKES, START_LENGTH, TEAM
 
 FORMAT = 1
-# Far above any match; keeps a wrong path from filling the memory.
+# Far above the size of any match; a wrong path cannot fill the memory.
 FILE_BYTES_MAX = 16 * 2**20
-NUMBERS_MAX = {"seed": 2**63 - 1, "match": 2**62}
+SEED_MAX, MATCH_MAX = 2**63 - 1, 2**62
 MESSAGE_MAX = 300
 
 _HEADER_KEYS = {"type", "format", "rules", "seed", "match", "red", "blue"}
@@ -39,10 +42,10 @@ _RESULT_KEYS = {"type", "turns", "lengths", "red_score", "blue_score", "winner"}
 
 @dataclass(frozen=True)
 class Replay:
-    """A match that was played; make one with from_actions, a Recorder or read."""
+    """A recorded match. Made by from_actions, by a Recorder or by read."""
 
     seed: int
-    match: int  # its global number in the run of that seed
+    match: int  # number of the match of this seed
     red: str
     blue: str
     start: dict[str, Any]
@@ -53,7 +56,8 @@ class Replay:
     def from_actions(
         cls, seed: int, match: int, start: dict[str, Any] | None, actions: Any, *, red: str = "red", blue: str = "blue"
     ) -> "Replay":
-        """The replay of actions [T, 6] from a start (None: the one drawn for this match), up to the match's end."""
+        """The replay of actions [T, 6] from a start (None: the start that the seed draws), up to its end."""
+        seed, match = _checked_numbers(seed, match)
         arena = _arena_at(seed, match, start)
         state = start = arena.get_match(0)
         turns = []
@@ -69,7 +73,7 @@ class Replay:
         return [turn["actions"] for turn in self.turns]
 
     def states(self) -> list[dict[str, Any]]:
-        """The match dictionary at the start and after every turn, obtained by playing the match again."""
+        """The match dictionary at the start and after every turn, computed by playing the match again."""
         arena = _arena_at(self.seed, self.match, self.start)
         states = [arena.get_match(0)]
         for actions in self.actions():
@@ -80,7 +84,7 @@ class Replay:
 
 @dataclass
 class Recorder:
-    """Keeps the actions of a match that is being played; everything else follows from them."""
+    """Stores the actions of a match in progress; the rest of a replay follows from them."""
 
     start: dict[str, Any]
     seed: int
@@ -90,26 +94,26 @@ class Recorder:
     _actions: list[list[int]] = field(default_factory=list, init=False)
 
     def add(self, actions: Any) -> None:
-        """Record the six actions of a turn (copied: a tensor may be overwritten by the next turn)."""
+        """Record the six actions of a turn. They are copied: the next turn may overwrite a tensor."""
         self._actions += _rows([actions] if isinstance(actions, (list, tuple)) else actions[None])
 
     def replay(self) -> Replay:
-        """The replay of what has been recorded so far."""
+        """The replay of the turns recorded so far."""
         return Replay.from_actions(self.seed, self.match, self.start, self._actions, red=self.red, blue=self.blue)
 
 
 def write(path: str | os.PathLike, replay: Replay) -> None:
-    """Write a replay file; an old file of that name stays whole if this fails."""
+    """Write a replay file; if that fails, an existing file stays as it was."""
     header = {"format": FORMAT, "rules": RULES_VERSION, "seed": replay.seed, "match": replay.match}
     lines = [{"type": "header", **header, "red": replay.red, "blue": replay.blue}]
     lines.append({"type": "start", **replay.start, "check": _check([replay.seed, replay.match], replay.start)})
     lines += [{"type": "turn", **turn} for turn in replay.turns]
     lines.append({"type": "result", **replay.result})
-    write_text(path, "".join(_compact(line) + "\n" for line in lines))
+    write_user_file(path, "".join(_compact(line) + "\n" for line in lines))
 
 
 def read(path: str | os.PathLike) -> Replay:
-    """Read a replay file and verify it by playing the match again; ArenaError names the line that is wrong."""
+    """Read a replay file and verify it by playing the match again; ArenaError names the wrong line."""
     lines = _Lines(path)
     try:
         return _verified(lines)
@@ -153,7 +157,7 @@ def _verified(lines: "_Lines") -> Replay:
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:
-    """The content of a file of ours; ArenaError if it cannot be read, is empty or far too large."""
+    """The content of a match file; ArenaError if it cannot be read, is empty or far too large."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -166,21 +170,8 @@ def read_bytes(path: str | os.PathLike) -> bytes:
     return data
 
 
-def write_text(path: str | os.PathLike, text: str) -> None:
-    """Write a whole file or nothing: into a file beside it, which then takes its name."""
-    try:
-        partial = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.part")
-        try:
-            partial.write_text(text, encoding="utf-8", newline="\n")
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:
-        raise ArenaError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
-
-
 class _Lines:
-    """The lines of a replay file, one after the other, with the place for error messages."""
+    """The lines of a replay file one after the other, with the line number for error messages."""
 
     def __init__(self, path: str | os.PathLike) -> None:
         self.path = path
@@ -196,7 +187,7 @@ class _Lines:
         return ArenaError(f"{self.path}:{self.number}: {what}")
 
     def next(self, *types: str) -> dict[str, Any]:
-        """The next line, which must be of one of these types."""
+        """The next line; ArenaError if it is of none of these types."""
         if self.number == self._last:
             raise self.error(
                 f"no result line: the file stops after this line ({types[0]} or result expected); it was cut off"
@@ -224,12 +215,12 @@ class _Lines:
             raise self.error(f"{line['type']} line with unknown {', '.join(map(repr, sorted(unknown)))}")
 
     def compare(self, written: dict[str, Any], played: dict[str, Any]) -> None:
-        """Raise if what is written is not what playing gives; by text, so that 1, 1.0 and true differ."""
+        """Raise if a written line differs from the played turn. Compared as text, so that 1, 1.0 and true differ."""
         for key in (*played, *(written.keys() - played.keys())):
-            there, right = (_compact(side[key]) if key in side else "missing" for side in (written, played))
-            if there != right:
+            found, right = (_compact(side[key]) if key in side else "missing" for side in (written, played))
+            if found != right:
                 hint = "; a line or the seed was changed" if key == "check" else ""
-                raise self.error(f"{key} is {there[:100]}, playing the match again gives {right}{hint}")
+                raise self.error(f"{key} is {found[:100]}, playing the match again gives {right}{hint}")
 
     def check_end(self) -> None:
         if self.number < self._last:
@@ -238,7 +229,7 @@ class _Lines:
 
 
 def _check_header(header: dict[str, Any], lines: _Lines) -> None:
-    # Format and rules first: another format may well have other keys.
+    # Format and rules first: another format may have other keys.
     if _compact(header.get("format")) != str(FORMAT):
         raise lines.error(f"unknown format {header.get('format')!r}; this program reads format {FORMAT}")
     if _compact(header.get("rules")) != str(RULES_VERSION):
@@ -248,7 +239,7 @@ def _check_header(header: dict[str, Any], lines: _Lines) -> None:
         )
     lines.check_keys(header, _HEADER_KEYS)
     try:
-        _check_numbers(header["seed"], header["match"])
+        _checked_numbers(header["seed"], header["match"])
     except ArenaError as error:
         raise lines.error(str(error)) from None
     for key in ("red", "blue"):
@@ -265,14 +256,15 @@ def _check_actions(actions: Any, lines: _Lines) -> None:
         raise lines.error(f"actions are {_compact(actions)[:100]}; need six numbers 0-3")
 
 
-def _check_numbers(seed: Any, match: Any) -> None:
-    for what, number in (("seed", seed), ("match", match)):
-        if type(number) is not int or not 0 <= number <= NUMBERS_MAX[what]:
-            raise ArenaError(f"{what} is {number!r}; allowed: 0 to {NUMBERS_MAX[what]}")
+def _checked_numbers(seed: Any, match: Any) -> tuple[int, int]:
+    """Seed and match number as ints; ArenaError if there is no such match."""
+    seed = whole_number(seed, "seed", 0, SEED_MAX, f"0 to {SEED_MAX}")
+    match = whole_number(match, "match", 0, MATCH_MAX, f"0 to {MATCH_MAX}")
+    return seed, match
 
 
 def _rows(actions: Any) -> list[list[int]]:
-    """Actions [T, 6] of any kind (lists, numpy, torch on any device) as plain lists."""
+    """Actions [T, 6] (lists, numpy, torch on any device) as plain lists."""
     try:
         tensor = torch.as_tensor(actions)
     except (ValueError, TypeError, RuntimeError, OverflowError):
@@ -285,8 +277,8 @@ def _rows(actions: Any) -> list[list[int]]:
 
 
 def _arena_at(seed: int, match: int, start: dict[str, Any] | None) -> BatchArena:
-    """An arena of this one match, at its start."""
-    _check_numbers(seed, match)
+    """An arena with this one match, at its start."""
+    seed, match = _checked_numbers(seed, match)
     arena = BatchArena(1, seed=seed, first_match=match)
     arena.start()
     if start is not None:
@@ -295,12 +287,12 @@ def _arena_at(seed: int, match: int, start: dict[str, Any] | None) -> BatchArena
 
 
 def _play_turn(arena: BatchArena, before: dict[str, Any], actions: list[int]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Play a turn: its line (without the type) and the match after it."""
+    """Play a turn; returns its line (without the type) and the match dictionary after it."""
     events = arena.play_turn(torch.tensor([actions]))
     after = arena.get_match(0)
     ate = [snake for snake in range(SNAKES) if events.ate[0, snake]]
     died = [snake for snake in range(SNAKES) if events.died[0, snake]]
-    new_beans = after["beans"][len(before["beans"]) - len(ate) :]  # those left over keep their order in front
+    new_beans = after["beans"][len(before["beans"]) - len(ate) :]  # old beans come first, in their old order
     line: dict[str, Any] = {"turn": after["turn"], "actions": actions}
     if after["directions"] != actions:
         line["directions"] = after["directions"]
@@ -310,7 +302,7 @@ def _play_turn(arena: BatchArena, before: dict[str, Any], actions: list[int]) ->
 
 
 def _result(state: dict[str, Any]) -> dict[str, Any]:
-    """How a match ended: the team of larger total length wins."""
+    """The result line of a match: the team with the larger total length wins."""
     lengths = [len(body) for body in state["snakes"]]
     red, blue = (sum(lengths[first : first + TEAM]) - TEAM * START_LENGTH for first in (0, TEAM))
     winner = "draw" if red == blue else "red" if red > blue else "blue"

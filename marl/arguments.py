@@ -1,4 +1,4 @@
-"""Kinds of values that several commands take."""
+"""Value types of command-line arguments that several commands share."""
 
 import argparse
 from pathlib import Path
@@ -16,6 +16,15 @@ def new_file(text: str) -> Path:
 
 def count(text: str) -> int:
     """A whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
+    number = parse_whole_number(text, least=1)
+    if number is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
-    return int(text)
+    return number
+
+
+def parse_whole_number(text: str, least: int = 0) -> int | None:
+    """The number that the text holds; None unless it is a whole number of at least `least`.
+
+    The caller words the error, since a flag, an environment variable and an argparse type are named differently.
+    """
+    return int(text) if text.isdecimal() and int(text) >= least else None

@@ -1,9 +1,9 @@
-"""The command line: finds the command, reads its flags, and tells a user's mistake in one line.
+"""The command line: finds the command, parses its flags, and reports a user's mistake in one line.
 
-A command is a module with `add_arguments(parser)` and `run(args) -> int`, and a line in COMMANDS; one that reads its
-flags itself has `run_words(words) -> int` instead. With `set_aside(words) -> (its own, others)` it keeps words from the
-parser and gets them as `args.set_aside`. Modules are loaded only when their command is called, and they load
-torch only when they run: help and mistakes must come at once.
+A command is a module with a line in COMMANDS and two functions, `add_arguments(parser)` and `run(args) -> int`. If it
+parses its flags itself, it has `run_words(words) -> int` instead. An optional `set_aside(words)` splits the words into
+those for the parser and the rest, which `run` gets as `args.set_aside`. The module of a command is imported only when
+the command is called, and it imports torch only in `run`: help and error messages must appear at once.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from marl.errors import UserError
 
-# name: (module, what it does)
+# name: (module, description in the help text)
 COMMANDS = {
     "train": ("marl.commands.train", "Train a team under a curriculum of opponents, in one process or many ranks."),
     "bench": (
@@ -43,16 +43,16 @@ COMMANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse without its usage dump."""
+    """argparse that reports errors without printing the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see {self.prog} --help)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit code: 0 success, 2 a user's mistake, 130 interrupted, else the command's."""
+    """Run the command; returns the exit code: 0 success, 2 a user's mistake, 130 interrupted, or the command's own."""
     words = _with_dashes(sys.argv[1:] if argv is None else argv)
-    # torch, which reads this when it is loaded, warns of lost connections in many lines of its own; we say it in one.
+    # torch reads this on import. Its own warnings of lost connections take many lines; ours takes one.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         code = _run(words)
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("snakes: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `| head` has seen enough; without this Python complains once more at its end
+    except BrokenPipeError:  # `| head` has closed the pipe; otherwise Python prints another error at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except ValueError as error:
@@ -83,7 +83,7 @@ def _run(words: list[str]) -> int:
         raise UserError(f"unknown {kind} {name!r}{_guess(name, COMMANDS)}; known commands: {', '.join(COMMANDS)}")
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(module_name)
-    if hasattr(module, "run_words"):  # a command that reads its own flags
+    if hasattr(module, "run_words"):  # a command that parses its own flags
         return module.run_words(rest)
     parser = _Parser(prog=f"snakes {name}", description=summary, allow_abbrev=False)
     module.add_arguments(parser)
@@ -98,7 +98,7 @@ def _run(words: list[str]) -> int:
 
 
 def _check_flags(parser: argparse.ArgumentParser, command: str, words: list[str]) -> None:
-    # Before argparse, which would first complain about the value that follows an unknown flag.
+    # Before argparse, which would first report the value that follows an unknown flag.
     known = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
     for word in words:
         flag = word.partition("=")[0]
@@ -109,7 +109,7 @@ def _check_flags(parser: argparse.ArgumentParser, command: str, words: list[str]
 
 
 def _with_dashes(words: Sequence[str]) -> list[str]:
-    """The words with every option's name spelled with dashes; values stay as they are."""
+    """The words with dashes for underscores in the names of flags; values stay as they are."""
     spelled = []
     for i, word in enumerate(words):
         if word == "--":
@@ -127,7 +127,7 @@ def _guess(word: str, known: Iterable[str]) -> str:
 
 
 def _is_users_mistake(error: ValueError) -> bool:
-    # Looked up, not imported: an ArenaError can only have come from an arena that is loaded, and loading it takes long.
+    # Looked up, not imported: importing the arena is slow, and an ArenaError can only come from an imported arena.
     arena_errors = sys.modules.get("arena.errors")
     return isinstance(error, UserError) or (arena_errors is not None and isinstance(error, arena_errors.ArenaError))
 

@@ -1,4 +1,4 @@
-"""What this machine is: processor, memory, GPUs and the versions of the packages that decide speed and results."""
+"""Facts about this machine: processor, memory, GPUs, and the versions of packages."""
 
 import os
 import platform
@@ -7,12 +7,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "numba", "numba-cuda", "numpy", "pettingzoo")
-TRAINING_PACKAGES = ("safetensors", "pyyaml", "tensorboard", "rich", "nvidia-ml-py")  # decide neither
+PACKAGES = ("torch", "numba", "numba-cuda", "numpy", "pettingzoo")  # their versions change speed or results
+TRAINING_PACKAGES = ("safetensors", "pyyaml", "tensorboard", "rich", "nvidia-ml-py")  # theirs do not
 
 
 def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str | None]:
-    """The version of Python and of each package, None where one is missing."""
+    """The versions of Python and of each package; None for a missing package."""
     found: dict[str, str | None] = {"python": platform.python_version()}
     for package in packages:
         try:
@@ -23,7 +23,7 @@ def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str | None]:
 
 
 def processor() -> dict[str, Any]:
-    """Model, usable cores and memory of the CPU."""
+    """Model and usable cores of the CPU, and the memory of the machine."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {"model": _model(), "cores": usable, "memory_gib": _memory_gib()}
 
@@ -43,7 +43,7 @@ def _model() -> str:
     for line in _text("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
-    try:  # ARM kernels give numbers in /proc/cpuinfo; lscpu knows the names
+    try:  # ARM: /proc/cpuinfo has only numbers, lscpu has names
         listing = subprocess.run(
             ["lscpu"], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
         )
@@ -56,10 +56,10 @@ def _model() -> str:
 
 
 def _memory_gib() -> float | None:
-    for line in _text("/proc/meminfo").splitlines():
-        if line.startswith("MemTotal:"):
-            return round(int(line.split()[1]) / 2**20, 1)
-    return None
+    try:
+        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
+    except (AttributeError, OSError, ValueError):  # no such call on this system, or no such value
+        return None
 
 
 def _text(path: str) -> str:

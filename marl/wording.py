@@ -1,4 +1,4 @@
-"""Words that go with numbers, for messages."""
+"""Singular and plural of words in messages."""
 
 from collections.abc import Sized
 
@@ -9,7 +9,7 @@ def named_ranks(ranks: list[int]) -> str:
 
 
 def verb(things: Sized, one: str, many: str) -> str:
-    """The word for one thing, or for several."""
+    """`one` for one thing, `many` for several or none."""
     return one if len(things) == 1 else many
 
 

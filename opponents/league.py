@@ -1,11 +1,11 @@
-"""A league: all players against all, and what their results say of their strength.
+"""The league itself: plays all pairs of players and computes ratings. (marl/commands/league.py is the command.)
 
-Ratings follow Bradley and Terry on the scale of Elo: of two players 400 apart the better one takes 10 of 11 points, and
-the mean of the league is 1500. A draw counts as half a win and half a loss. One drawn match more than was played in
-every pair (PRIOR) keeps a player that won everything finite.
+Ratings are Bradley-Terry ratings on the Elo scale: of two players 400 apart the better one takes 10 of 11 points, and
+the mean of the league is 1500. A draw counts as half a win and half a loss. One additional draw per pair (PRIOR) keeps
+the rating of a player that won every match finite.
 
-The 95 % intervals come from the Fisher information at the fitted ratings. It takes every match for a win or a loss, so
-with many draws the intervals are a little wider than they need to be.
+The 95 % intervals come from the Fisher information at the fitted ratings. It treats every match as a win or a loss, so
+with many draws the intervals are slightly too wide.
 """
 
 import math
@@ -20,9 +20,9 @@ from opponents.match import NORMAL_95, Results, open_player, play
 from opponents.players import Loader, Player
 
 MEAN = 1500.0
-ELO = 400 / math.log(10)  # one step of the natural logarithm of the odds, in rating
-PRIOR = 1.0  # matches
-SMALL = 1e-6  # natural logarithm of the odds: far below what can be told apart
+ELO = 400 / math.log(10)  # rating points per unit of log-odds
+PRIOR = 1.0  # additional drawn matches per pair
+TOLERANCE = 1e-6  # log-odds; far below any measurable difference
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Table:
 
     names: tuple[str, ...]
     matches: int  # per pair
-    wins: np.ndarray  # [n, n] int: how often row beat column
+    wins: np.ndarray  # [n, n] int: matches that row won against column
     draws: np.ndarray  # [n, n] int, symmetric
     ratings: np.ndarray  # [n]
     margins: np.ndarray  # [n]: the 95 % interval is rating - margin to rating + margin
@@ -39,7 +39,7 @@ class Table:
 
     @property
     def points(self) -> np.ndarray:
-        """[n, n]: the share of the points that row took from column, nan against itself."""
+        """[n, n]: share of the points that row took from column; nan on the diagonal."""
         points = (self.wins + self.draws / 2) / self.matches
         np.fill_diagonal(points, np.nan)
         return points
@@ -60,7 +60,7 @@ def league(
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards.
 
-    `progress` hears of each pair; with `record`, the results it is given hold replays.
+    `progress` is called with the results of each pair; with `record`, these hold replays.
     """
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
@@ -70,7 +70,7 @@ def league(
         for name in names:
             if names.count(name) > 1:
                 raise ArenaError(f"player {name} is named {names.count(name)} times; a league needs different ones")
-        problems: dict[str, None] = {}  # each once, in order
+        problems: dict[str, None] = {}  # an ordered set
         wins = np.zeros((len(names), len(names)), np.int64)
         draws = np.zeros_like(wins)
         for i in range(len(names)):
@@ -85,22 +85,23 @@ def league(
 
 
 def rate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ratings and 95 % margins from points [n, n], those that row took from column (1 a win, half a draw)."""
+    """Ratings and 95 % margins from points [n, n] that row took from column (win 1, draw 0.5)."""
     taken = points + PRIOR / 2
     np.fill_diagonal(taken, 0.0)
     played = taken + taken.T
     strength = np.zeros(len(taken))
     while True:
-        chance = 1 / (1 + np.exp(strength[None, :] - strength[:, None]))
-        weight = played * chance * (1 - chance)
+        win_prob = 1 / (1 + np.exp(strength[None, :] - strength[:, None]))
+        weight = played * win_prob * (1 - win_prob)
         information = np.diag(weight.sum(1)) - weight
-        # Only differences count, so the matrix is singular; pinning the mean makes it whole.
+        # Only differences of ratings matter, so the matrix is singular; fixing the mean makes it invertible.
         covariance = np.linalg.inv(information + 1 / len(taken)) - 1 / len(taken)
-        step = covariance @ (taken - played * chance).sum(1)
+        step = covariance @ (taken - played * win_prob).sum(1)
         spread = np.ptp(step)
-        if spread < SMALL:
+        if spread < TOLERANCE:
             break
-        # Newton's method; a step this much shorter never overshoots, because a logistic curve bends less than it rises.
+        # A damped Newton step. With this factor it never overshoots, because the slope of the logistic function changes
+        # by at most a factor exp(spread) along the step.
         strength += step * math.log1p(spread) / spread
     strength -= strength.mean()
     return MEAN + ELO * strength, NORMAL_95 * ELO * np.sqrt(np.diag(covariance))

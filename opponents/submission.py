@@ -23,6 +23,7 @@ from arena import BatchArena
 from arena.errors import ArenaError
 from arena.jidi import FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
+from arena.printable import printable
 from arena.rng import SLOT_SUBMISSION, draw_below
 from arena.rules import DIRECTION, OVER, SNAKES, TURN
 from opponents.submission_worker import LOAD_SECONDS, MOVES, NO_CONTROLLER, Broken, Process
@@ -236,7 +237,7 @@ class Submission:
 
     def _note(self, text: str) -> None:
         # One line, and nothing in it that a terminal would obey.
-        line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+        line = printable(" ".join(text.split()))
         self._problems[line if line in self._problems or len(self._problems) < KINDS_KEPT else "other problems"] += 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from helpers import slurm_cluster
 from helpers.processes import processes_with, wait_until
 
-from marl.storage import checkpoint
+from marl.storage import checkpoint_finder
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
@@ -80,7 +80,7 @@ def repository(tmp_path, cluster):
 
 def saved(run: Path) -> dict:
     """What the newest checkpoint says of itself, with its sums checked."""
-    newest = checkpoint.load_newest(run)
+    newest = checkpoint_finder.load_newest(run)
     newest.part("state")
     return json.loads((newest.path / "manifest.json").read_text())
 

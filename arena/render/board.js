@@ -1,36 +1,37 @@
-// The board on a canvas: a match at any time, also between two turns. Everything that is drawn follows from the film and
-// the time alone, so that going back, jumping and stopping show the same as playing.
+// The board on a canvas: a match at any time, also between two turns. The picture depends on the timeline and the time
+// alone, so going back, jumping and stopping show the same picture as playing.
 //
-// A film holds, for the start and after every turn k: states[k] (a match dictionary), and for every turn k from 1 on
-// steps[k]: {moves: [0-3 or -1 for a new body, ...], grew: [bool], ate: [snakes], died: [snakes], lunges: {snake: 0-3}}.
+// A timeline holds the frames of one match by turn: states[k] (the match dictionary after turn k; 0 is the start), and
+// from k = 1 on steps[k], the events of turn k: {moves: [0-3, or -1 for a new body], grew: [bool], ate: [snakes],
+// died: [snakes], lunges: {snake: 0-3}}. A lunge is the last move of a snake that died.
 "use strict";
 
 function makeBoard(look) {
   const { rows: ROWS, columns: COLUMNS } = look;
   const STEPS = [[0, -1], [0, 1], [-1, 0], [1, 0]]; // x, y of up, down, left, right
   const HEAD = look.radii.head, NECK = look.radii.neck, TAIL = look.radii.tail, BEAN = look.radii.bean;
-  const CORNER = 0.42; // of a body's bends, in cells
-  const GULP_SPEED = 1.7; // cells per turn that a swallowed bean travels down the body
+  const CORNER = 0.42; // radius of a body's bends, in cells
+  const GULP_SPEED = 1.7; // of a swallowed bean that travels down the body, in cells per turn
   const SHADES = 64;
   const rgb = (colour, alpha = 1) => `rgba(${colour.map(Math.round).join(",")},${alpha})`;
   const mix = (a, b, share) => a.map((v, i) => v + (b[i] - v) * share);
   const clamp = (v, low = 0, high = 1) => Math.min(high, Math.max(low, v));
   const wrap = (v, size) => ((v % size) + size) % size;
-  const nearest = (v, size) => wrap(v + size / 2, size) - size / 2; // the shortest way around the torus
+  const nearest = (v, size) => wrap(v + size / 2, size) - size / 2; // the shorter way around the torus
   const angleOf = (direction) => Math.atan2(STEPS[direction][1], STEPS[direction][0]);
   const smooth = (v) => v * v * (3 - 2 * v);
   const shades = look.snakes.map((colour) =>
     Array.from({ length: SHADES + 1 }, (_, i) => rgb(colour.map((v) => v * (1 + (look.tailShade - 1) * i / SHADES)))));
-  // The same "random" number for the same things: pictures of one moment are alike.
+  // A "random" number that depends on its arguments alone: two pictures of one moment are equal.
   const chance = (a, b) => wrap(Math.sin(a * 127.1 + b * 311.7) * 43758.5453, 1);
 
   let ctx, cell, camera;
 
-  function draw(context, size, film, time, options = {}) {
+  function draw(context, size, timeline, time, options = {}) {
     ctx = context;
     cell = size;
     camera = options.camera || [0, 0];
-    const last = film.states.length - 1;
+    const last = timeline.states.length - 1;
     time = clamp(time, 0, last);
     const turn = Math.min(Math.floor(time), last), part = time - turn;
     ctx.save();
@@ -39,11 +40,11 @@ function makeBoard(look) {
     ctx.clip();
     drawFloor();
     const moving = part > 0 && turn < last;
-    drawBeans(film, turn, part, moving);
-    const snakes = film.states[turn].snakes.map((_, snake) => pose(film, snake, turn, part, moving));
-    for (const shape of snakes) if (shape) drawBody(film, shape, time);
+    drawBeans(timeline, turn, part, moving);
+    const snakes = timeline.states[turn].snakes.map((_, snake) => pose(timeline, snake, turn, part, moving));
+    for (const shape of snakes) if (shape) drawBody(timeline, shape, time);
     for (const shape of snakes) if (shape) drawHead(shape, options.follow === shape.snake);
-    drawEffects(film, turn, time);
+    drawEffects(timeline, turn, time);
     ctx.restore();
   }
 
@@ -55,7 +56,7 @@ function makeBoard(look) {
     for (let y = Math.floor(top); y <= top + ROWS; y++)
       for (let x = Math.floor(left); x <= left + COLUMNS; x++)
         if (wrap(x + y, 2) === 1) ctx.fillRect((x - left) * cell, (y - top) * cell, cell, cell);
-    if (left || top) { // the edges of the board, which the camera has moved into the picture
+    if (left || top) { // the camera has moved: show the edges of the board as dashed lines
       ctx.strokeStyle = rgb(look.text, 0.16);
       ctx.lineWidth = Math.max(1, cell * 0.04);
       ctx.setLineDash([cell * 0.16, cell * 0.14]);
@@ -68,7 +69,8 @@ function makeBoard(look) {
     }
   }
 
-  // Run a drawing once for every copy of a box (in cells, middle of cell 0 at 0.5) that the picture shows.
+  // Calls paint() once for every copy of a box on the torus that is inside the picture. The box is in cells; the middle of
+  // cell 0 is 0.5.
   function everywhere(box, paint) {
     const [low, high] = [0, 1].map((axis) => {
       const size = axis ? ROWS : COLUMNS;
@@ -97,11 +99,11 @@ function makeBoard(look) {
 
   // --- beans
 
-  function drawBeans(film, turn, part, moving) {
-    const now = film.states[turn].beans, next = moving ? film.states[turn + 1].beans : now;
+  function drawBeans(timeline, turn, part, moving) {
+    const now = timeline.states[turn].beans, next = moving ? timeline.states[turn + 1].beans : now;
     const has = (list, bean) => list.some((other) => other[0] === bean[0] && other[1] === bean[1]);
     for (const bean of now) {
-      const born = turn > 0 && !has(film.states[turn - 1].beans, bean);
+      const born = turn > 0 && !has(timeline.states[turn - 1].beans, bean);
       let size = born && moving ? clamp(part * 2.2) : 1;
       if (moving && !has(next, bean)) size *= 1 - clamp((part - 0.62) / 0.3);
       const bounce = born && moving ? 1 + 0.35 * Math.sin(Math.PI * size) : 1;
@@ -119,24 +121,25 @@ function makeBoard(look) {
 
   // --- snakes
 
-  // Where a snake is: runs of joined points [x, y, place in the body], head first, and how it looks.
-  function pose(film, snake, turn, part, moving) {
-    const state = film.states[turn], body = state.snakes[snake];
+  // Position and look of a snake. `runs` are lists of connected points [x, y, place in the body: 0 head to 1 tail], head
+  // first.
+  function pose(timeline, snake, turn, part, moving) {
+    const state = timeline.states[turn], body = state.snakes[snake];
     if (!body.length) return null;
-    const step = moving ? film.steps[turn + 1] : null;
-    const born = turn > 0 && film.steps[turn].died.includes(snake);
+    const step = moving ? timeline.steps[turn + 1] : null;
+    const born = turn > 0 && timeline.steps[turn].died.includes(snake);
     const shape = { snake, alpha: 1, flash: 0, size: born ? (moving ? 0.35 + 0.65 * smooth(clamp(part * 1.6)) : 1) : 1 };
     const cells = body.map(([row, column]) => [column + 0.5, row + 0.5]);
     const before = state.directions[snake];
-    let facing = before, turned = 1, way = 0, leaves = false;
+    let facing = before, rotation = 1, way = 0, leaves = false;
     if (step) {
       const dies = step.died.includes(snake), move = dies ? step.lunges[snake] : step.moves[snake];
-      if (move < 0) { // a body from nowhere: the old one fades
+      if (move < 0) { // the new body does not follow from the old one: the old one fades
         shape.alpha = 1 - part;
       } else {
         facing = move;
-        turned = smooth(clamp(part * 3));
-        way = dies ? 0.5 * smooth(clamp(part * 2)) : part; // into whatever kills it, but not through it
+        rotation = smooth(clamp(part * 3));
+        way = dies ? 0.5 * smooth(clamp(part * 2)) : part; // halfway into the obstacle, not through it
         leaves = dies || !step.grew[snake];
         cells.unshift([cells[0][0] + STEPS[move][0] * way, cells[0][1] + STEPS[move][1] * way]);
         if (dies) {
@@ -147,12 +150,12 @@ function makeBoard(look) {
     }
     shape.runs = runsOf(cells, way, leaves);
     const angle = angleOf(before);
-    shape.angle = angle + nearest(angleOf(facing) - angle, 2 * Math.PI) * turned;
+    shape.angle = angle + nearest(angleOf(facing) - angle, 2 * Math.PI) * rotation;
     return shape;
   }
 
-  // Cells as runs of points that hang together. A snake that moves has a first cell that is less than a step (way) ahead,
-  // and leaves its last one by as much, unless it has grown.
+  // Cells as runs of connected points. The first cell of a moving snake is `way` (less than 1) ahead of its head; its tail
+  // leaves the last cell by the same amount, unless the snake grows.
   function runsOf(cells, way = 0, leaves = false) {
     const end = cells.length - 1;
     const long = way ? end - 1 + (leaves ? 0 : way) : end; // from head to tail, in cells
@@ -162,7 +165,7 @@ function makeBoard(look) {
     for (let i = 1; i <= end; i++) {
       const ahead = run[run.length - 1], tail = leaves && i === end;
       let dx = nearest(cells[i][0] - ahead[0], COLUMNS), dy = nearest(cells[i][1] - ahead[1], ROWS);
-      if (Math.abs(dx) + Math.abs(dy) > 1.01) { // torn, as a snake that has respawned can be
+      if (Math.abs(dx) + Math.abs(dy) > 1.01) { // a gap: the body of a respawned snake can have one
         if (tail && way > 0.5) break;
         run = [[...cells[i], place(i)]];
         runs.push(run);
@@ -174,7 +177,7 @@ function makeBoard(look) {
     return runs;
   }
 
-  // A run with its bends rounded, as closely set points.
+  // A run with rounded bends, as a dense list of points.
   function rounded(run) {
     const points = [run[0]];
     for (let i = 1; i < run.length - 1; i++) {
@@ -193,9 +196,9 @@ function makeBoard(look) {
     return points;
   }
 
-  function drawBody(film, shape, time) {
-    const gulps = gulpsOf(film, shape.snake, time);
-    const length = film.states[Math.floor(time)].snakes[shape.snake].length;
+  function drawBody(timeline, shape, time) {
+    const gulps = gulpsOf(timeline, shape.snake, time);
+    const length = timeline.states[Math.floor(time)].snakes[shape.snake].length;
     const radius = (place) => {
       let r = NECK + (TAIL - NECK) * place;
       for (const gulp of gulps) r += 0.1 * Math.exp(-(((place * (length - 1) - gulp) / 0.6) ** 2));
@@ -211,7 +214,7 @@ function makeBoard(look) {
         ctx.lineCap = ctx.lineJoin = "round";
         for (let i = points.length - 1; i > 0; i--) {
           const [a, b] = [points[i], points[i - 1]];
-          // So many that neither shade nor width makes a step that can be seen.
+          // Enough pieces that no step in shade or width is visible.
           const pieces = Math.max(gulps.length ? 4 * Math.hypot(a[0] - b[0], a[1] - b[1]) : 0, (a[2] - b[2]) * 40, 1);
           for (let k = 0; k < pieces; k++) {
             const p = mix(a, b, k / pieces), q = mix(a, b, Math.min(1, (k + 1) / pieces));
@@ -224,7 +227,7 @@ function makeBoard(look) {
           }
         }
         if (points.length === 1) disc(points[0][0], points[0][1], radius(points[0][2]), colours[Math.round(points[0][2] * SHADES)]);
-        drawMarks(run, run === shape.runs[0] ? 1 : 0, shape); // none on the head
+        drawMarks(run, run === shape.runs[0] ? 1 : 0, shape); // no mark on the head
         if (shape.flash) {
           trace(points);
           ctx.strokeStyle = `rgba(255,255,255,${0.8 * shape.flash})`;
@@ -241,7 +244,7 @@ function makeBoard(look) {
     if (points.length === 1) ctx.lineTo(points[0][0] + 0.001, points[0][1]);
   }
 
-  // Besides its colour a snake has a mark of its own in its team, on every segment: nothing, a dot or a ring.
+  // The three snakes of a team differ by the mark on every segment, not only by colour: nothing, a dot or a ring.
   function drawMarks(run, behind, shape) {
     const [radius, hole] = look.marks.rings[shape.snake % look.marks.rings.length];
     if (!radius) return;
@@ -259,11 +262,11 @@ function makeBoard(look) {
     }
   }
 
-  function gulpsOf(film, snake, time) {
+  function gulpsOf(timeline, snake, time) {
     const gulps = [];
     for (let turn = Math.floor(time); turn > 0 && turn > time - 20; turn--) {
-      if (film.steps[turn].died.includes(snake)) break;
-      if (film.steps[turn].ate.includes(snake)) gulps.push((time - turn) * GULP_SPEED);
+      if (timeline.steps[turn].died.includes(snake)) break;
+      if (timeline.steps[turn].ate.includes(snake)) gulps.push((time - turn) * GULP_SPEED);
     }
     return gulps;
   }
@@ -286,7 +289,7 @@ function makeBoard(look) {
       if (cell >= 26) {
         ctx.save();
         ctx.translate(-0.22 * Math.cos(shape.angle), -0.22 * Math.sin(shape.angle));
-        ctx.scale(0.01, 0.01); // letters of less than a pixel are not drawn everywhere
+        ctx.scale(0.01, 0.01); // some browsers do not draw letters smaller than a pixel
         ctx.fillStyle = "rgba(10,12,18,0.78)";
         ctx.font = "800 36px system-ui, sans-serif";
         ctx.textAlign = "center";
@@ -302,21 +305,21 @@ function makeBoard(look) {
     });
   }
 
-  // --- what happened a moment ago
+  // --- effects of the last turns
 
-  function drawEffects(film, turn, time) {
-    for (let when = Math.min(turn + 1, film.states.length - 1); when > Math.max(0, turn - 3); when--) {
-      for (const snake of film.steps[when].died) drawDeath(film, snake, when, time - (when - 0.5));
-      for (const snake of film.steps[when].ate) {
-        if (!film.steps[when].died.includes(snake)) drawMeal(film, snake, when, time - (when - 0.1));
+  function drawEffects(timeline, turn, time) {
+    for (let when = Math.min(turn + 1, timeline.states.length - 1); when > Math.max(0, turn - 3); when--) {
+      for (const snake of timeline.steps[when].died) drawDeath(timeline, snake, when, time - (when - 0.5));
+      for (const snake of timeline.steps[when].ate) {
+        if (!timeline.steps[when].died.includes(snake)) drawMeal(timeline, snake, when, time - (when - 0.1));
       }
     }
   }
 
-  function drawDeath(film, snake, when, age) {
+  function drawDeath(timeline, snake, when, age) {
     if (age <= 0 || age > 2.4) return;
-    const fade = 1 - age / 2.4, body = film.states[when - 1].snakes[snake], colour = look.snakes[snake];
-    const lunge = film.steps[when].lunges[snake];
+    const fade = 1 - age / 2.4, body = timeline.states[when - 1].snakes[snake], colour = look.snakes[snake];
+    const lunge = timeline.steps[when].lunges[snake];
     body.forEach(([row, column], i) => {
       for (let k = 0; k < 4; k++) {
         const angle = 2 * Math.PI * chance(i * 4 + k, when), far = (0.25 + 0.9 * chance(k + i * 7, when + 3)) * (1 - fade ** 2);
@@ -336,9 +339,9 @@ function makeBoard(look) {
     });
   }
 
-  function drawMeal(film, snake, when, age) {
+  function drawMeal(timeline, snake, when, age) {
     if (age <= 0 || age > 1.6) return;
-    const head = film.states[when].snakes[snake][0];
+    const head = timeline.states[when].snakes[snake][0];
     if (!head) return;
     const fade = 1 - age / 1.6, x = head[1] + 0.5, y = head[0] + 0.5, radius = 0.5 + 0.45 * (1 - fade ** 2);
     around(x, y, 1.6, () => {
@@ -357,14 +360,14 @@ function makeBoard(look) {
     });
   }
 
-  // Where the head of a snake is drawn, in cells; null where there is none.
-  function headAt(film, snake, time) {
-    const last = film.states.length - 1, turn = Math.min(Math.floor(time), last), part = time - turn;
-    const shape = pose(film, snake, turn, part, part > 0 && turn < last);
+  // The position of a snake's head in the picture, in cells; null for a snake without a body.
+  function headAt(timeline, snake, time) {
+    const last = timeline.states.length - 1, turn = Math.min(Math.floor(time), last), part = time - turn;
+    const shape = pose(timeline, snake, turn, part, part > 0 && turn < last);
     return shape && shape.runs[0][0].slice(0, 2);
   }
 
-  // A short snake that looks to the right, its head in the middle of cell (2, 0): who is who.
+  // A short snake that faces right, with its head in the middle of cell (2, 0): the legend of the snakes.
   function sample(context, size, snake) {
     [ctx, cell, camera] = [context, size, [0, 0]];
     const shape = { snake, alpha: 1, flash: 0, size: 1, angle: 0, runs: runsOf([[2.5, 0.5], [1.5, 0.5], [0.5, 0.5]]) };
@@ -372,5 +375,5 @@ function makeBoard(look) {
     drawHead(shape, false);
   }
 
-  return { draw, sample, headAt, nearest, wrap, rgb };
+  return { draw, sample, headAt, nearest, wrap, rgb, STEPS };
 }

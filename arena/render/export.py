@@ -1,52 +1,55 @@
-"""A match as a file to look at: PNG, GIF, MP4 or HTML. The pictures are those of frame.py, and below them who plays."""
+"""Writes recorded matches as PNG, GIF, MP4 or HTML. (marl/export writes policies.)
+
+The pictures are those of frame.py, with the names of the players below.
+"""
 
 import io
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from arena.errors import ArenaError
+from arena.files import atomic_path, cannot_write, write_user_file
 from arena.jidi_log import JidiLog
+from arena.printable import printable
 from arena.render import frame
 from arena.render.page import page
 from arena.replay import Replay
 
 Match = Replay | JidiLog
 FPS = 8.0  # turns per second
-FPS_MIN, FPS_MAX = 0.25, 50.0  # viewers of GIF files slow down what is faster
+FPS_MIN, FPS_MAX = 0.25, 50.0  # many programs show a faster GIF more slowly
 REST_SECONDS = 2.0  # on the last turn, before a GIF begins again
 
 PNG_CELL, SHEET_CELL, MP4_CELL = 48, 16, 32  # pixels
 SHEET_COLUMNS, SHEET_ROWS, SHEET_GAP = 3, 4, 8
-GIF_CELLS = (20, 16, 12)  # the first whose file is small enough
+GIF_CELLS = (20, 16, 12)  # pixels; the first size whose file is small enough is taken
 GIF_BYTES_MAX, MP4_BYTES_MAX = 1_900_000, 900_000
 
 NO_VIDEO = "MP4 files need imageio-ffmpeg: pip install 'snakes-3v3[video]', or make a GIF"
 
 
 def png(path: str | os.PathLike, match: Match, turn: int | None = None) -> None:
-    """A picture of one turn, or without one a sheet of several from the start to the end."""
+    """A picture of one turn; without `turn`, a sheet of several turns from the start to the end."""
     states = match.states()
     if turn is None:
         image = _sheet(states, match)
     else:
         image = Image.fromarray(_picture(state_at(states, turn), match, PNG_CELL))
-    _write_bytes(path, _saved(image, "PNG", optimize=True))
+    write_user_file(path, _saved(image, "PNG", optimize=True))
 
 
 def gif(path: str | os.PathLike, match: Match, fps: float = FPS) -> None:
     """The whole match as an animated GIF."""
-    _write_bytes(path, gif_bytes(match, fps))
+    write_user_file(path, gif_bytes(match, fps))
 
 
 def gif_bytes(match: Match, fps: float = FPS, cells: Sequence[int] = GIF_CELLS) -> bytes:
-    """An animated GIF; of several sizes of a cell the first that gives a small enough file."""
+    """An animated GIF, in the first of the cell sizes whose file has at most GIF_BYTES_MAX bytes."""
     _check_fps(fps)
     states = match.states()
     palette = Image.new("P", (1, 1))
@@ -55,7 +58,7 @@ def gif_bytes(match: Match, fps: float = FPS, cells: Sequence[int] = GIF_CELLS) 
     for cell in cells:
         pictures = (Image.fromarray(picture) for picture in _pictures(states, match, cell))
         first, *rest = (picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures)
-        # Pillow keeps of each picture only what differs from the one before.
+        # Pillow stores only the part of each picture that differs from the picture before.
         data = _saved(first, "GIF", save_all=True, append_images=rest, duration=durations, loop=0)
         if len(data) <= GIF_BYTES_MAX:
             break
@@ -74,23 +77,26 @@ def mp4(path: str | os.PathLike, match: Match, fps: float = FPS) -> None:
     rate = round(8 * MP4_BYTES_MAX * fps / len(states))  # bits per second, where constant quality would need more
     # faststart: the index in front, so that a player need not wait for the end of the file.
     extra = ["-crf", "25", "-maxrate", f"{rate}", "-bufsize", f"{2 * rate}", "-movflags", "+faststart", "-f", "mp4"]
-    with _partial(path) as partial:
-        writer = imageio_ffmpeg.write_frames(
-            str(partial), (width, height), fps=fps, quality=None, macro_block_size=2, output_params=extra
-        )
-        writer.send(None)
-        for picture in _pictures(states, match, MP4_CELL):
-            writer.send(picture.tobytes())
-        writer.close()
-        if not partial.exists():
-            raise OSError("ffmpeg wrote nothing")
+    try:
+        with atomic_path(path) as draft:
+            writer = imageio_ffmpeg.write_frames(
+                str(draft), (width, height), fps=fps, quality=None, macro_block_size=2, output_params=extra
+            )
+            writer.send(None)
+            for picture in _pictures(states, match, MP4_CELL):
+                writer.send(picture.tobytes())
+            writer.close()
+            if not draft.exists():
+                raise OSError("ffmpeg wrote nothing")
+    except OSError as error:
+        raise cannot_write(path, error) from None
 
 
 def html(path: str | os.PathLike, matches: Sequence[Match], turn: int = 0) -> None:
-    """Matches as one page that needs no network and no server, opened at a turn."""
+    """Matches as one page without network and server, opened at a turn."""
     for match in matches if turn else ():
         state_at(match.states(), turn)
-    _write_bytes(path, page(matches, turn).encode())
+    write_user_file(path, page(matches, turn))
 
 
 def state_at(states: Sequence[dict[str, Any]], turn: int) -> dict[str, Any]:
@@ -99,11 +105,6 @@ def state_at(states: Sequence[dict[str, Any]], turn: int) -> dict[str, Any]:
     if not first <= turn <= last:
         raise ArenaError(f"turn is {turn}; this match has turns {first} to {last}")
     return states[turn - first]
-
-
-def plain(name: str) -> str:
-    """A name with nothing in it that could move a terminal's cursor or break a line."""
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def _pictures(states: Sequence[dict[str, Any]], match: Match, cell: int) -> Iterator[np.ndarray]:
@@ -117,7 +118,7 @@ def _picture(state: dict[str, Any], match: Match, cell: int) -> np.ndarray:
 
 
 def _caption(match: Match, width: int, size: int) -> np.ndarray:
-    """Who plays: a line [H, W, 3] in letters of this size, red on the left and blue on the right."""
+    """The line of player names [H, W, 3] in letters of `size` pixels, red on the left and blue on the right."""
     height = size * 7 // 4 // 2 * 2  # even, for video files
     image = Image.new("RGB", (width, height), frame.STRIP_COLOUR)
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(size)
@@ -125,7 +126,7 @@ def _caption(match: Match, width: int, size: int) -> np.ndarray:
         (match.red, "lm", size // 2, frame.TEAM_COLOURS[0]),
         (match.blue, "rm", width - size // 2, frame.TEAM_COLOURS[1]),
     ):
-        text = plain(name)
+        text = printable(name)
         while font.getlength(text) > width * 0.46:  # the end of a path tells more than its beginning
             text = "..." + text.removeprefix("...")[max(1, len(text) // 20) :]
         draw.text((x, height // 2), text, colour, font, anchor)
@@ -150,19 +151,15 @@ def _sheet(states: Sequence[dict[str, Any]], match: Match) -> Image.Image:
 
 
 def _palette() -> list[tuple[int, int, int]]:
-    """The colours of a GIF: those that frames are made of, shades from head to tail, and what lies between at edges."""
+    """The colours of a GIF: all colours of frame.py, shades from head to tail, and mixed colours for smooth edges."""
     board = frame.BOARD_COLOURS[0]
     colours = [*frame.BOARD_COLOURS, frame.STRIP_COLOUR, frame.TEXT_COLOUR, frame.BEAN_COLOUR]
     colours += [frame.EYE_COLOUR, frame.PUPIL_COLOUR, *frame.TEAM_COLOURS]
-    colours += [_between(board, frame.BEAN_COLOUR, share) for share in (0.05, 0.1, 0.15, 0.5)]
+    colours += [frame.blend(board, frame.BEAN_COLOUR, share) for share in (0.05, 0.1, 0.15, 0.5)]
     for colour in frame.SNAKE_COLOURS:
-        colours += [_between((0, 0, 0), colour, shade) for shade in np.linspace(1, frame.TAIL_SHADE, 5)]
-        colours += [_between(board, colour, share) for share in (0.25, 0.5)]
+        colours += [frame.blend((0, 0, 0), colour, shade) for shade in np.linspace(1, frame.TAIL_SHADE, 5)]
+        colours += [frame.blend(board, colour, share) for share in (0.25, 0.5)]
     return list(dict.fromkeys(colours))
-
-
-def _between(a: Sequence[int], b: Sequence[int], share: float) -> tuple[int, int, int]:
-    return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
 
 
 def _saved(image: Image.Image, kind: str, **options: Any) -> bytes:
@@ -174,22 +171,3 @@ def _saved(image: Image.Image, kind: str, **options: Any) -> bytes:
 def _check_fps(fps: float) -> None:
     if not FPS_MIN <= fps <= FPS_MAX:
         raise ArenaError(f"fps is {fps:g}; allowed: {FPS_MIN:g} to {FPS_MAX:g} turns per second")
-
-
-def _write_bytes(path: str | os.PathLike, data: bytes) -> None:
-    with _partial(path) as partial:
-        partial.write_bytes(data)
-
-
-@contextmanager
-def _partial(path: str | os.PathLike) -> Iterator[Path]:
-    """A file beside it, which takes its name when all went well: whole or nothing."""
-    partial = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.part")
-    try:
-        try:
-            yield partial
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise ArenaError(f"{path}: cannot be written: {error.strerror or error}") from None

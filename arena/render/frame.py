@@ -1,8 +1,11 @@
 """A match as a picture (numpy only, no display) or as text.
 
-Shapes are drawn from their distance to each pixel, which gives smooth edges at every size.
+Shapes are drawn by the distance of each pixel to them (signed distance), which gives smooth edges at every size;
+Pillow's ImageDraw draws without smooth edges. The environment (rgb_array, ansi) and the window draw with this file, and
+neither loads Pillow: only export.py does.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +14,8 @@ from arena.encoders.orientation import STEPS
 from arena.errors import ArenaError
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, TEAM, TURNS, UP
 
-CELL_MIN, CELL_MAX = 12, 96  # pixels: below, the numbers on top do not fit
-# Two families that colour-blind people tell apart: amber, orange, red against light blue, blue, violet.
+CELL_MIN, CELL_MAX = 12, 96  # pixels; in smaller pictures the numbers on top do not fit
+# Two families that colour-blind people can distinguish: amber, orange, red against light blue, blue, violet.
 SNAKE_COLOURS = ((255, 186, 60), (255, 121, 28), (226, 62, 52), (118, 204, 255), (52, 140, 255), (134, 108, 246))
 TEAM_COLOURS = ((255, 121, 28), (52, 140, 255))
 BEAN_COLOUR = (238, 242, 226)
@@ -21,18 +24,18 @@ STRIP_COLOUR = (13, 15, 21)
 TEXT_COLOUR = (214, 219, 230)
 EYE_COLOUR, PUPIL_COLOUR = (250, 250, 250), (12, 14, 20)
 
-# In cells.
+# Radii in cells.
 HEAD_RADIUS, NECK_RADIUS, TAIL_RADIUS, BEAN_RADIUS, GLOW_RADIUS = 0.47, 0.40, 0.25, 0.23, 0.42
 TAIL_SHADE = 0.62  # brightness of a tail, compared with the head
-# On every segment, for those who do not tell the colours of a team apart: nothing, a dot or a ring (radius, hole).
+# Mark on every segment, because colours of one team are hard to distinguish: nothing, a dot or a ring (radius, hole).
 MARKS = ((0.0, 0.0), (0.11, 0.0), (0.19, 0.11))
 MARK_ALPHA = 0.45
 
 ARROWS = {UP: "^", DOWN: "v", LEFT: "<", RIGHT: ">"}
 LETTERS = "ABCDEF"
-ANSI_COLOURS = (214, 208, 196, 117, 33, 99)  # of the 256, the nearest to SNAKE_COLOURS
+ANSI_COLOURS = (214, 208, 196, 117, 33, 99)  # the nearest of the 256 terminal colours to SNAKE_COLOURS
 
-# Letters of five columns and seven rows, one number per row.
+# Letters of five columns and seven rows: one number per row, one bit per pixel.
 GLYPH_ROWS, GLYPH_COLUMNS = 7, 5
 GLYPHS = {
     "0": (14, 17, 19, 21, 25, 17, 14),
@@ -61,10 +64,10 @@ def frame(match: dict[str, Any], cell: int = 24) -> np.ndarray:
     """A picture [H, W, 3] uint8 of a match as get_match returns it; a cell is `cell` pixels wide and high."""
     if not CELL_MIN <= cell <= CELL_MAX:
         raise ArenaError(f"cell is {cell!r} pixels; allowed: {CELL_MIN} to {CELL_MAX}")
-    strip = cell * 3 // 4 * 2  # even, like all sides of the picture: video files need that
+    strip = cell * 3 // 4 * 2  # even, like all sides of the picture: video files need even sides
     picture = np.empty((strip + ROWS * cell, COLUMNS * cell, 3), np.float32)
     _draw_strip(picture[:strip], match, cell // 12)
-    board = picture[strip:]  # whatever sticks out of it is cut off
+    board = picture[strip:]  # shapes are cut off at its edges
     chequer = np.add.outer(np.arange(ROWS), np.arange(COLUMNS)) % 2
     board[:] = np.array(BOARD_COLOURS)[chequer].repeat(cell, 0).repeat(cell, 1)
     for bean in match["beans"]:
@@ -83,7 +86,7 @@ def frame(match: dict[str, Any], cell: int = 24) -> np.ndarray:
 
 
 def ansi(match: dict[str, Any], colour: bool = False) -> str:
-    """A match as text: heads A-F, bodies a-f, beans *; the line on top says turn, lengths and directions."""
+    """A match as text: heads A-F, bodies a-f, beans *; the line on top shows turn, lengths and directions."""
 
     def painted(text: str, snake: int) -> str:
         return f"\x1b[38;5;{ANSI_COLOURS[snake]}m{text}\x1b[0m" if colour else text
@@ -106,13 +109,18 @@ def ansi(match: dict[str, Any], colour: bool = False) -> str:
     return "\n".join([header, *(" ".join(cells) for cells in board)])
 
 
+def blend(a: Sequence[int], b: Sequence[int], share: float) -> tuple[int, ...]:
+    """The colour that is `share` of the way from a to b."""
+    return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
+
+
 def _team_lengths(match: dict[str, Any]) -> tuple[int, int]:
     lengths = [len(body) for body in match["snakes"]]
     return sum(lengths[:TEAM]), sum(lengths[TEAM:])
 
 
 def _draw_strip(strip: np.ndarray, match: dict[str, Any], scale: int) -> None:
-    """The teams' lengths left and right, the turn in the middle, and below how the teams share the total length."""
+    """Lengths of the teams left and right, the turn in the middle, and a bar with the teams' shares of the length."""
     strip[:] = STRIP_COLOUR
     height, width, _ = strip.shape
     bar = 2 * scale
@@ -145,7 +153,7 @@ def _text_width(text: str, scale: int) -> int:
 
 
 def _write(picture: np.ndarray, y: int, x: int, text: str, colour: tuple[int, int, int], scale: int) -> int:
-    """Write text with its upper left corner at (y, x); returns where it ends."""
+    """Write text with its upper left corner at (y, x); returns the x of its end."""
     for letter in text:
         bits = np.array(GLYPHS[letter])[:, None] >> np.arange(GLYPH_COLUMNS)[::-1] & 1
         dots = bits.repeat(scale, 0).repeat(scale, 1).astype(bool)
@@ -155,7 +163,7 @@ def _write(picture: np.ndarray, y: int, x: int, text: str, colour: tuple[int, in
 
 
 def _draw_body(board: np.ndarray, cell: int, body: list[list[int]], colour: tuple[int, int, int]) -> None:
-    """Segments joined to the next one, over the edge as stubs on both sides; a torn body stays torn."""
+    """Draw every segment joined to the next one. Across the edge of the board: a stub on both sides. Gaps stay."""
     way = np.linspace(0, 1, len(body))
     radii = NECK_RADIUS + (TAIL_RADIUS - NECK_RADIUS) * way
     shades = np.outer(1 + (TAIL_SHADE - 1) * way, colour)
@@ -199,7 +207,7 @@ def _line(
     alpha: float = 1.0,
     hole: float = 0.0,
 ) -> None:
-    """Draw a line with round ends from the middle of one place to that of another; radii in cells, one per end."""
+    """Draw a line with round ends between the middles of two cells; radii in cells, one per end."""
     start = (np.array(start, np.float32) + 0.5) * cell - 0.5
     end = (np.array(end, np.float32) + 0.5) * cell - 0.5
     radii = np.array(radii, np.float32) * cell

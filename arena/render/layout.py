@@ -1,12 +1,12 @@
-"""Where things are in a window of a given size. Everything is measured in the side of a cell."""
+"""Positions of the parts of a window, for a given window size. The unit is the side of a cell."""
 
 from typing import NamedTuple
 
 from arena.render.frame import CELL_MAX, CELL_MIN
 from arena.rules import COLUMNS, ROWS
 
-TOP, BOTTOM = 2.5, 1.6  # above and below the board, in cells
-SHARE_OF_SCREEN = 0.6  # that a new window takes of the screen's width or height at most
+TOP, BOTTOM = 2.5, 1.6  # heights above and below the board, in cells
+SHARE_OF_SCREEN = 0.6  # largest width or height of a new window, as a share of the screen
 TEXT_MIN = 11  # pixels
 
 
@@ -34,12 +34,12 @@ class Layout:
         self.scrub = Box(left + edge, self.foot.top + round(0.25 * cell), COLUMNS * cell - 2 * edge, round(0.4 * cell))
 
     def text(self, cells: float) -> int:
-        """The size of a text in pixels: so many cells, but one that can be read."""
+        """The height of a text in pixels, given in cells; at least TEXT_MIN."""
         return max(TEXT_MIN, round(cells * self.cell))
 
 
 def first_size(screen: tuple[int, int]) -> tuple[int, int]:
-    """The size of a new window on a screen; on one of many pixels it is larger."""
+    """The size in pixels of a new window on a screen of this size."""
     across, down = (SHARE_OF_SCREEN * side for side in screen)
     cell = min(max(int(min(across / COLUMNS, down / (TOP + ROWS + BOTTOM))), 2 * CELL_MIN), CELL_MAX)
     return COLUMNS * cell, round(TOP * cell) + ROWS * cell + round(BOTTOM * cell)

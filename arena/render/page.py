@@ -1,7 +1,7 @@
-"""Matches as one HTML page that needs nothing else: no network, no server, no other file.
+"""The replay page: matches as one HTML file that needs no network, no server and no other file.
 
-The page holds the start of a match and what changed in every turn; from that it has every state that Python has. Texts
-that come with a match (names) are data of the page, never part of its markup.
+The page stores the start of each match and the changes of every turn. From these its script computes the same states
+that Python has. Texts that come with a match (names) are data of the page, never part of its markup.
 """
 
 import json
@@ -13,34 +13,48 @@ from typing import Any
 from arena.jidi_log import JidiLog
 from arena.render import frame
 from arena.replay import Replay
-from arena.rules import COLUMNS, ROWS, SNAKES, START_LENGTH, TURNS
+from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, START_LENGTH, TURNS, UP
 
 FOLDER = Path(__file__).parent
-MOVES = "udlr"  # by direction; a capital letter: and grew
-ANEW = "."  # the body is no move of the one before
+MOVE_LETTERS = "udlr"  # by direction; a capital letter means that the snake also grew
+NEW_BODY = "."  # instead of a letter: the body does not follow from the one before by a move
 
 
 def page(matches: Sequence[Replay | JidiLog], turn: int = 0, extra: str = "") -> str:
-    """The text of a page that shows these matches, opened at a turn; a page with `extra` markup on top has no list."""
-    data = {"look": look(), "matches": [film(match) for match in matches], "turn": turn, "extra": bool(extra)}
+    """The text of a page that shows these matches, opened at a turn.
+
+    `extra` is markup on top of the page. A page with it shows no list of matches: its markup lets the user choose one.
+    """
+    data = {"look": look(), "matches": [timeline_data(match) for match in matches], "turn": turn, "extra": bool(extra)}
     scripts = {name: (FOLDER / f"{name}.js").read_text("utf-8") for name in ("board", "viewer")}
     return filled("viewer.html", {"extra": extra, "data": embedded(data), **scripts})
 
 
 def filled(template: str | Path, parts: dict[str, str]) -> str:
-    """A page of this folder (or at a path) with its parts put in; what is put in is not looked at again."""
+    """A template of this folder (or at a path) with a part in place of every slot `/*part NAME*/`.
+
+    Known to all templates: `style` (page.css) and the fragments of page_fragments.html. Slots inside a part are not
+    filled: a part may hold texts of users.
+    """
     text = (FOLDER / template).read_text("utf-8")
-    parts = {"style": (FOLDER / "page.css").read_text("utf-8"), **parts}
+    parts = {"style": (FOLDER / "page.css").read_text("utf-8"), **_fragments(), **parts}
     return re.sub(r"/\*part (\w+)\*/", lambda slot: parts[slot[1]], text)
 
 
+def _fragments() -> dict[str, str]:
+    """The markup that several pages share, by name."""
+    text = (FOLDER / "page_fragments.html").read_text("utf-8")
+    _, *pieces = re.split(r"<!--fragment (\w+)-->\n", text)
+    return {name: markup.removesuffix("\n") for name, markup in zip(pieces[::2], pieces[1::2], strict=True)}
+
+
 def embedded(data: Any) -> str:
-    """JSON that can stand in a script element: no text in it can end the element."""
+    """JSON for a script element: no text in it can end the element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def look() -> dict[str, Any]:
-    """The board, and the colours and sizes of the pictures."""
+    """Size of the board, and the colours and sizes that the page draws with: those of frame.py."""
     radii = {"head": frame.HEAD_RADIUS, "neck": frame.NECK_RADIUS, "tail": frame.TAIL_RADIUS, "bean": frame.BEAN_RADIUS}
     colours = {
         "snakes": frame.SNAKE_COLOURS,
@@ -57,8 +71,8 @@ def look() -> dict[str, Any]:
     return {**sizes, "radii": radii, "tailShade": frame.TAIL_SHADE, "marks": marks, **colours}
 
 
-def film(match: Replay | JidiLog) -> dict[str, Any]:
-    """A match as the page reads it: who plays, the start, and what every turn changed."""
+def timeline_data(match: Replay | JidiLog) -> dict[str, Any]:
+    """The timeline of a match as the page stores it: the players, the start, and the changes of every turn."""
     states = match.states()
     actions = match.actions() if isinstance(match, Replay) else match.actions
     lines = match.turns if isinstance(match, Replay) else [None] * len(actions)
@@ -69,38 +83,39 @@ def film(match: Replay | JidiLog) -> dict[str, Any]:
 def _change(
     before: dict[str, Any], after: dict[str, Any], actions: list[int] | None, line: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """One turn: six letters for the moves, and only what these do not say."""
+    """The changes of one turn: six letters for the moves, and whatever does not follow from them."""
     letters = [_letter(before["snakes"][snake], after["snakes"][snake]) for snake in range(SNAKES)]
     if line is not None:
         died, ate = line.get("died", []), line.get("ate", [])
-    else:  # a log of the competition does not say it
-        died = [snake for snake in range(SNAKES) if letters[snake] == ANEW and before["snakes"][snake]]
+    else:  # a competition log does not record deaths and meals
+        died = [snake for snake in range(SNAKES) if letters[snake] == NEW_BODY and before["snakes"][snake]]
         ate = [snake for snake in range(SNAKES) if letters[snake].isupper()]
-    for snake in died:  # never a move, even where the new body looks like one
-        letters[snake] = ANEW
+    for snake in died:  # a respawn is never a move, even where the new body looks like one
+        letters[snake] = NEW_BODY
     change: dict[str, Any] = {"moves": "".join(letters)}
-    bodies = {snake: after["snakes"][snake] for snake in range(SNAKES) if letters[snake] == ANEW}
-    moved = [MOVES.find(letter.lower()) for letter in letters]
+    bodies = {snake: after["snakes"][snake] for snake in range(SNAKES) if letters[snake] == NEW_BODY}
+    moved = [MOVE_LETTERS.find(letter.lower()) for letter in letters]
     if after["directions"] != moved:
         change["directions"] = after["directions"]
     if after["beans"] != before["beans"]:
         change["beans"] = after["beans"]
-    # The last move of a snake that died: on a reversal it was drawn, and nobody wrote down which one it was.
+    # The last move of a snake that died. After a reversal the game drew the move at random; no file records it.
     lunges = {snake: _last_move(before["directions"][snake], actions and actions[snake]) for snake in died}
     return change | {
-        key: of for key, of in (("bodies", bodies), ("ate", ate), ("died", died), ("lunges", lunges)) if of
+        key: value for key, value in (("bodies", bodies), ("ate", ate), ("died", died), ("lunges", lunges)) if value
     }
 
 
 def _letter(before: list[list[int]], after: list[list[int]]) -> str:
+    """The letter of the move that leads from one body to the next."""
     if before and after:
         grew = len(after) > len(before)
         if after[1:] == (before if grew else before[:-1]):
             rows, columns = (after[0][0] - before[0][0]) % ROWS, (after[0][1] - before[0][1]) % COLUMNS
-            way = {(ROWS - 1, 0): 0, (1, 0): 1, (0, COLUMNS - 1): 2, (0, 1): 3}.get((rows, columns))
-            if way is not None:
-                return MOVES[way].upper() if grew else MOVES[way]
-    return ANEW
+            move = {(ROWS - 1, 0): UP, (1, 0): DOWN, (0, COLUMNS - 1): LEFT, (0, 1): RIGHT}.get((rows, columns))
+            if move is not None:
+                return MOVE_LETTERS[move].upper() if grew else MOVE_LETTERS[move]
+    return NEW_BODY
 
 
 def _last_move(direction: int, action: int | None) -> int:

@@ -1,8 +1,9 @@
-// The rules of a match, as arena/rules.py has them, random draws included: match k of seed s is the same match here.
+// The rules of a match in a browser: the twin of arena/rules.py, random draws included. Match k of seed s is the same
+// match in both; tests compare them.
 //
 // A match is {key, turn, snakes, directions, beans, over}. A cell is row * 20 + column; snakes are lists of cells, head
-// first; moves and directions are 0 up, 1 down, 2 left, 3 right, and the opposite of d is d ^ 1. No function changes the
-// match that it is given.
+// first; moves and directions are 0 up, 1 down, 2 left, 3 right, and the opposite of d is d ^ 1. No function changes its
+// argument.
 "use strict";
 
 const rules = (() => {
@@ -21,7 +22,8 @@ const rules = (() => {
     return (x ^ (x >>> 16)) >>> 0;
   }
 
-  // The key of match `number` of the run `seed` (numbers, or texts of larger ones) as two words, the higher one first.
+  // The key of match `number` of `seed` as two 32-bit words, the higher one first. Both may be texts: BigInt reads numbers
+  // that are too large for JavaScript.
   function matchKey(seed, number) {
     const words = [seed, number].flatMap((n) => [BigInt(n) & 0xffffffffn, (BigInt(n) >> 32n) & 0xffffffffn]).map(Number);
     let high = GOLDEN, low = WORD - 1 - GOLDEN;
@@ -38,7 +40,7 @@ const rules = (() => {
     return mix32((x ^ slot) + GOLDEN);
   }
 
-  // Uniform in 0 .. bound - 1. The product stays far below 2 ** 53, so it is exact.
+  // Uniform in 0 .. bound - 1. The product is far below 2 ** 53, so it is exact.
   function drawBelow(key, turn, slot, bound) {
     const tipping = WORD % bound;
     let product = draw(key, turn, slot) * bound;
@@ -57,7 +59,7 @@ const rules = (() => {
     return row * COLUMNS + ((column + step + COLUMNS) % COLUMNS);
   }
 
-  // How many segments and beans lie on every cell.
+  // The number of segments and beans on every cell.
   function occupied(snakes, beans) {
     const board = new Uint8Array(CELLS);
     for (const body of snakes) for (const cell of body) board[cell]++;
@@ -80,7 +82,8 @@ const rules = (() => {
     return { key, turn: 0, snakes, directions, beans: withNewBeans(key, 0, snakes, []), over: false };
   }
 
-  // One turn of all six: {match, taken, ate, died, reward}; taken are the moves made (a reversal is replaced by a draw).
+  // One turn of all six snakes: {match, taken, ate, died, reward}. `taken` are the moves after reversals were replaced by
+  // random moves.
   function playTurn(match, moves) {
     const nobody = () => Array(SNAKES).fill(false);
     if (match.over) return { match, taken: match.directions, ate: nobody(), died: nobody(), reward: Array(SNAKES).fill(0) };
@@ -94,12 +97,12 @@ const rules = (() => {
       }
       taken.push(move);
       const head = neighbour(body[0], move);
-      ate[snake] = beans.includes(head); // gone at once: a snake of higher index that gets there finds none
+      ate[snake] = beans.includes(head); // gone at once: a snake of higher index that enters the same cell finds no bean
       if (ate[snake]) beans = beans.filter((bean) => bean !== head);
       return [head, ...(ate[snake] ? body : body.slice(0, -1))];
     });
 
-    // Whoever shares its head's cell with any other segment dies; bodies of dying snakes still count.
+    // A snake dies if its head shares a cell with any other segment. Bodies of dying snakes still count.
     const segments = occupied(snakes, []), directions = [...taken];
     const died = snakes.map((body) => segments[body[0]] > 1);
     const reward = snakes.map((body, snake) => (died[snake] ? START_LENGTH - (body.length - ate[snake]) : Number(ate[snake])));
@@ -115,8 +118,8 @@ const rules = (() => {
     return { match: { key, turn, snakes, directions, beans, over }, taken, ate, died, reward };
   }
 
-  // The first room of three cells from the top left, with the competition's oddities: the body may be torn, and its
-  // direction ignores the torus. Nothing if there is no room.
+  // Body and direction of a respawned snake: the first room of three cells, searched from the top left; null if there is
+  // none. As in the competition, the body may have a gap, and its direction ignores the torus.
   function respawned(board) {
     const freeNeighbour = (cell, other) => {
       for (const direction of [RIGHT, DOWN, UP, LEFT]) {
@@ -135,14 +138,14 @@ const rules = (() => {
       if (third < 0) continue;
       const corner = (row(first) === row(second) && column(first) === column(third))
         || (row(first) === row(third) && column(first) === column(second));
-      const [head, neck] = corner ? [second, first] : [first, second]; // of an L the head is the end of an arm
+      const [head, neck] = corner ? [second, first] : [first, second]; // in an L the head is the end of an arm
       if (row(head) === row(neck)) return [[head, neck, third], head > neck ? RIGHT : LEFT];
       return [[head, neck, third], head > neck ? DOWN : UP];
     }
     return null;
   }
 
-  // The beans, refilled to five on drawn free cells; fewer if the board is full.
+  // The beans, refilled to five on random free cells; fewer if the board is full.
   function withNewBeans(key, turn, snakes, beans) {
     const board = occupied(snakes, beans), all = [...beans];
     for (let missing = 0; all.length < BEANS; missing++) {
@@ -159,12 +162,12 @@ const rules = (() => {
       const cell = drawBelow(key, turn, slot + RETRY * attempt, CELLS);
       if (!board[cell]) return cell;
     }
-    // A crowded board: one of those that are free.
+    // A crowded board: draw among the free cells.
     const free = [...board.keys()].filter((cell) => !board[cell]);
     return free.length ? free[drawBelow(key, turn, slot + RETRY * 32, free.length)] : -1;
   }
 
-  // The dictionary of a match that replays and the board's drawing use.
+  // The match dictionary (arena/match_dict.py) that replays and board.js use.
   function dictionary({ turn, snakes, directions, beans }) {
     const place = (cell) => [Math.floor(cell / COLUMNS), cell % COLUMNS];
     return { turn, snakes: snakes.map((body) => body.map(place)), directions, beans: beans.map(place) };

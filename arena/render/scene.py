@@ -1,6 +1,6 @@
-"""Where everything is between two turns: bodies, beans and what happens to them. Places are in cells, on the torus.
+"""Positions of bodies, beans and effects at any time, also between two turns. Places are in cells, on the torus.
 
-On a whole turn this is the position itself, as frame.py draws it.
+At a whole turn this is the state of the match, as frame.py draws it.
 """
 
 from typing import NamedTuple
@@ -8,16 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from arena.render.frame import STEPS
-from arena.render.tape import Tape, Turn
+from arena.render.timeline import Timeline, Turn
 from arena.rules import COLUMNS, ROWS, SNAKES, START_LENGTH
 
 SIZE = np.array((ROWS, COLUMNS), float)
 
-# Parts of a turn.
-IMPACT = 0.5  # when a snake that dies has hit what kills it
-GONE = 0.85  # when nothing is left of it
-BORN = 0.6  # when what is new begins to show: a respawned snake, a bean
-EATEN = 0.6  # when a head has reached its bean
+# Moments within a turn, 0 to 1.
+IMPACT = 0.5  # a dying snake hits the obstacle
+GONE = 0.85  # the dead snake has disappeared
+BORN = 0.6  # respawned snakes and new beans begin to appear
+EATEN = 0.6  # the head has reached the bean
 
 
 class Snake(NamedTuple):
@@ -25,11 +25,11 @@ class Snake(NamedTuple):
 
     number: int
     places: np.ndarray  # [n, 2] along the body, tail first
-    ways: np.ndarray  # [n] how far from the head: 0 to 1 at the tail
+    ways: np.ndarray  # [n] distance from the head along the body: 0 at the head, 1 at the tail
     marks: np.ndarray  # [m, 2] the middle of every segment but the head
     head: np.ndarray  # [2]
     direction: int
-    size: float  # 1, or less while it comes or goes
+    size: float  # 1; less while the snake appears or disappears
 
 
 class Bean(NamedTuple):
@@ -40,22 +40,22 @@ class Bean(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """Something that happened a moment ago."""
+    """A recent meal or death."""
 
     snake: int
     place: np.ndarray
-    change: int  # of the snake's length
+    change: int  # change of the snake's length
     died: bool
     age: float  # 0 to 1
 
 
-def snakes(tape: Tape, position: float, per_cell: int = 8) -> list[Snake]:
-    """The snakes at a position, with so many places per cell of their bodies."""
-    index, part = _split(tape, position)
-    before = tape.turns[index]
+def snakes(timeline: Timeline, position: float, per_cell: int = 8) -> list[Snake]:
+    """The snakes at a position of the timeline, with `per_cell` places per cell of their bodies."""
+    index, part = _split(timeline, position)
+    before = timeline.turns[index]
     if not part:
         return [snake for i in range(SNAKES) for snake in _resting(before, i, per_cell)]
-    after = tape.turns[index + 1]
+    after = timeline.turns[index + 1]
     shown = []
     for i in range(SNAKES):
         if i in after.died:
@@ -69,18 +69,18 @@ def snakes(tape: Tape, position: float, per_cell: int = 8) -> list[Snake]:
                 shown += _resting(after, i, per_cell, (part - BORN) / (1 - BORN))
         elif before.state["snakes"][i]:
             old, new = before.state["snakes"][i], after.state["snakes"][i]
-            end = len(old) + (len(new) - 1 - len(old)) * part  # the tail stays where it is if the snake has eaten
+            end = len(old) + (len(new) - 1 - len(old)) * part  # the tail stays if the snake eats
             shown.append(_snake(i, [new[0], *old], 1 - part, end, after.state["directions"][i], 1.0, per_cell))
     return shown
 
 
-def beans(tape: Tape, position: float) -> list[Bean]:
-    """The beans at a position."""
-    index, part = _split(tape, position)
-    before = {tuple(bean) for bean in tape.turns[index].state["beans"]}
+def beans(timeline: Timeline, position: float) -> list[Bean]:
+    """The beans at a position of the timeline."""
+    index, part = _split(timeline, position)
+    before = {tuple(bean) for bean in timeline.turns[index].state["beans"]}
     if not part:
         return [Bean(bean, 1.0) for bean in sorted(before)]
-    after = {tuple(bean) for bean in tape.turns[index + 1].state["beans"]}
+    after = {tuple(bean) for bean in timeline.turns[index + 1].state["beans"]}
     shown = [Bean(bean, 1.0) for bean in sorted(before & after)]
     if part < GONE:
         shown += [Bean(bean, min(1.0, (GONE - part) / (GONE - EATEN))) for bean in sorted(before - after)]
@@ -89,11 +89,11 @@ def beans(tape: Tape, position: float) -> list[Bean]:
     return shown
 
 
-def effects(tape: Tape, position: float, span: float = 1.0) -> list[Effect]:
-    """What happened in the last `span` turns."""
+def effects(timeline: Timeline, position: float, span: float = 1.0) -> list[Effect]:
+    """The meals and deaths of the last `span` turns."""
     found = []
-    for turn in range(max(1, int(position - span)), min(int(position) + 2, len(tape.turns))):
-        before, after = tape.turns[turn - 1], tape.turns[turn]
+    for turn in range(max(1, int(position - span)), min(int(position) + 2, len(timeline.turns))):
+        before, after = timeline.turns[turn - 1], timeline.turns[turn]
         for snake in sorted({*after.ate, *after.died}):
             died = snake in after.died
             age = (position - (turn - 1 + (IMPACT if died else EATEN))) / span
@@ -110,14 +110,14 @@ def effects(tape: Tape, position: float, span: float = 1.0) -> list[Effect]:
 
 
 def nearest_turn(step: np.ndarray) -> np.ndarray:
-    """A way around the torus, the shorter way."""
+    """A difference of places as the shorter way around the torus."""
     return (step + SIZE / 2) % SIZE - SIZE / 2
 
 
-def _split(tape: Tape, position: float) -> tuple[int, float]:
-    """The turn and the part of the next one."""
-    index = min(int(position), len(tape.turns) - 1)
-    return index, position - index if index < len(tape.turns) - 1 else 0.0
+def _split(timeline: Timeline, position: float) -> tuple[int, float]:
+    """The index of the turn, and the part of the next turn that has passed."""
+    index = min(int(position), len(timeline.turns) - 1)
+    return index, position - index if index < len(timeline.turns) - 1 else 0.0
 
 
 def _resting(turn: Turn, snake: int, per_cell: int, size: float = 1.0) -> list[Snake]:
@@ -128,15 +128,15 @@ def _resting(turn: Turn, snake: int, per_cell: int, size: float = 1.0) -> list[S
 def _snake(
     number: int, path: list[list[int]], start: float, end: float, direction: int, size: float, per_cell: int
 ) -> Snake:
-    """A snake whose head is `start` cells and whose tail is `end` cells down a path."""
+    """A snake on a path of cells: its head is `start` cells down the path, its tail `end` cells."""
     cells = np.array(path, float)
     steps = nearest_turn(np.diff(cells, axis=0, append=cells[-1:]))
-    torn = np.abs(steps).sum(1) > 1  # after a respawn two segments need not touch: nothing lies between them
+    gaps = np.abs(steps).sum(1) > 1  # the body of a respawned snake can have a gap: nothing is drawn in it
 
     def places(along: np.ndarray) -> np.ndarray:
         whole = along.astype(int)
         part = along - whole
-        part = np.where(torn[whole], part.round(), part)
+        part = np.where(gaps[whole], part.round(), part)
         return (cells[whole] + part[:, None] * steps[whole]) % SIZE
 
     along = np.linspace(end, start, int(np.ceil((end - start) * per_cell)) + 1)
@@ -146,7 +146,7 @@ def _snake(
 
 
 def _last_direction(before: Turn, after: Turn, snake: int) -> int:
-    """Where a snake that died went; of a reversal, which the game replaces by chance, straight on will do."""
+    """The last direction of a snake that died; straight on if it reversed (the game drew that move at random)."""
     stored = before.state["directions"][snake]
     if after.actions is None or after.actions[snake] == stored ^ 1:
         return stored

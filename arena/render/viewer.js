@@ -1,4 +1,4 @@
-// The page around the board: plays, pauses, jumps and scrubs through the matches of its data, by keys, mouse and fingers.
+// The replay page: plays, pauses, jumps and scrubs through the matches of its data, by keys, mouse and touch.
 "use strict";
 (() => {
   const TURNS_PER_SECOND = 4; // at speed 1
@@ -13,11 +13,11 @@
 
   // --- the matches
 
-  const films = data.matches.map(() => null);
+  const timelines = data.matches.map(() => null);
 
-  // Every state of a match and what happened in every turn, worked out when it is first shown.
-  function filmOf(number) {
-    if (films[number]) return films[number];
+  // The timeline of a match, computed when the match is first shown.
+  function timelineOf(number) {
+    if (timelines[number]) return timelines[number];
     const match = data.matches[number], states = [match.start], steps = [null];
     for (const change of match.turns) {
       const before = states[states.length - 1];
@@ -25,7 +25,7 @@
       const grew = [...change.moves].map((letter) => letter !== letter.toLowerCase());
       const snakes = before.snakes.map((body, snake) => {
         if (moves[snake] < 0) return change.bodies[snake];
-        const [row, column] = body[0], [down, right] = [[-1, 0], [1, 0], [0, -1], [0, 1]][moves[snake]];
+        const [row, column] = body[0], [right, down] = board.STEPS[moves[snake]];
         const head = [board.wrap(row + down, look.rows), board.wrap(column + right, look.columns)];
         return [head, ...(grew[snake] ? body : body.slice(0, -1))];
       });
@@ -33,30 +33,30 @@
       steps.push({ moves, grew, ate: change.ate || [], died: change.died || [], lunges: change.lunges || {} });
     }
     const last = states[states.length - 1];
-    return (films[number] = { red: match.red, blue: match.blue, states, steps, scores: [score(last, 0), score(last, 1)] });
+    return (timelines[number] = { red: match.red, blue: match.blue, states, steps, scores: [score(last, 0), score(last, 1)] });
   }
 
-  // --- what is shown
+  // --- the position in the match
 
-  // `time` is where the match stands, `shown` what is drawn: a single step glides there.
-  let current = 0, film = null, time = 0, shown = 0, playing = false, speed = 1, follow = null, camera = [0, 0];
+  // `time` is the current position, `shown` the drawn one: after a single step it glides to `time`.
+  let current = 0, timeline = null, time = 0, shown = 0, playing = false, speed = 1, follow = null, camera = [0, 0];
   let frame = 0, lastTick = 0, cell = 0, ratio = 1, painted = "";
-  const end = () => film.states.length - 1;
+  const end = () => timeline.states.length - 1;
   const turn = () => Math.floor(time + 1e-9);
 
   function show(number, at = 0, go = true) {
     if (!data.matches.length) return;
     current = board.wrap(number, data.matches.length);
-    film = filmOf(current);
+    timeline = timelineOf(current);
     time = shown = Math.min(at, end());
     playing = go && end() > 0;
-    document.title = `${film.red} – ${film.blue} · Snakes 3v3`;
-    TEAMS.forEach((team) => { const name = $(`.team.${team} h2`); name.textContent = name.title = film[team]; });
+    document.title = `${timeline.red} – ${timeline.blue} · Snakes 3v3`;
+    TEAMS.forEach((team) => { const name = $(`.team.${team} h2`); name.textContent = name.title = timeline[team]; });
     document.querySelectorAll("#list button").forEach((button, i) => {
       button.setAttribute("aria-current", String(i === current));
       if (i === current) button.scrollIntoView({ block: "nearest", inline: "nearest" });
     });
-    $("#timeline").setAttribute("aria-valuemax", String(end()));
+    $("#scrub").setAttribute("aria-valuemax", String(end()));
     drawCurves();
     painted = "";
     wake();
@@ -67,12 +67,12 @@
   function play(go = !playing) { playing = go; if (go && time >= end()) time = shown = 0; if (!go) shown = time; painted = ""; wake(); }
   function setSpeed(to) { speed = SPEEDS[Math.min(SPEEDS.length - 1, Math.max(0, to))]; painted = ""; wake(); }
   function setFollow(snake) { follow = follow === snake ? null : snake; painted = ""; wake(); }
-  function jump(what, by) { // to the turn right before it, so that it can be seen
+  function jump(what, by) { // to the turn right before the event, so that the user sees it happen
     for (let k = by > 0 ? turn() + 2 : Math.ceil(time - 1e-9); k > 0 && k <= end(); k += by)
-      if (film.steps[k][what].length) { time = shown = k - 1; return wake(); }
+      if (timeline.steps[k][what].length) { time = shown = k - 1; return wake(); }
   }
 
-  // --- the picture; nothing is drawn again while nothing moves
+  // --- drawing; nothing is drawn while nothing moves
 
   function wake() { if (!frame) { lastTick = performance.now(); frame = requestAnimationFrame(tick); } }
 
@@ -84,7 +84,7 @@
       time = Math.min(end(), time + seconds * speed * TURNS_PER_SECOND);
       shown = time;
       if (time >= end()) { playing = false; painted = ""; }
-    } else if (shown !== time) { // a step glides
+    } else if (shown !== time) { // glide after a single step
       const left = time - shown, glide = seconds * 8;
       shown = Math.abs(left) > 1.001 || Math.abs(left) <= glide ? time : shown + Math.sign(left) * glide;
     }
@@ -94,7 +94,7 @@
   }
 
   function moveCamera(seconds) {
-    const head = follow === null ? null : board.headAt(film, follow, shown);
+    const head = follow === null ? null : board.headAt(timeline, follow, shown);
     const wanted = head ? [head[0] - look.columns / 2, head[1] - look.rows / 2] : follow === null ? [0, 0] : camera;
     const sizes = [look.columns, look.rows];
     let settled = true;
@@ -110,14 +110,14 @@
   function paint() {
     const context = $("#board").getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    board.draw(context, cell, film, shown, { camera, follow });
-    drawTimeline();
-    const now = turn(), state = film.states[now], key = `${now} ${playing} ${speed} ${follow}`;
+    board.draw(context, cell, timeline, shown, { camera, follow });
+    drawScrubBar();
+    const now = turn(), state = timeline.states[now], key = `${now} ${playing} ${speed} ${follow}`;
     if (key === painted) return;
     painted = key;
     const lengths = TEAMS.map((_, team) => total(state, team));
     TEAMS.forEach((team, i) => { $(`.result .${team}`).textContent = score(state, i); });
-    $(".turn b").textContent = `${state.turn} / ${film.states[end()].turn}`;
+    $(".turn b").textContent = `${state.turn} / ${timeline.states[end()].turn}`;
     $("#share i").style.width = `${(100 * lengths[0]) / Math.max(1, lengths[0] + lengths[1])}%`;
     document.querySelectorAll(".chip").forEach((chip, snake) => {
       chip.lastChild.textContent = state.snakes[snake].length;
@@ -125,24 +125,24 @@
     });
     $("#play path").setAttribute("d", playing ? PAUSE : PLAY);
     $("#speed").textContent = `${speed}×`;
-    $("#timeline").setAttribute("aria-valuenow", String(now));
-    const over = now === end(), [red, blue] = film.scores, banner = $("#banner");
+    $("#scrub").setAttribute("aria-valuenow", String(now));
+    const over = now === end(), [red, blue] = timeline.scores, banner = $("#banner");
     banner.hidden = !over;
     banner.className = red === blue ? "" : red > blue ? "red" : "blue";
-    banner.textContent = red === blue ? `Draw, ${red} : ${blue}` : `${red > blue ? film.red : film.blue} wins ${red} : ${blue}`;
+    banner.textContent = red === blue ? `Draw, ${red} : ${blue}` : `${red > blue ? timeline.red : timeline.blue} wins ${red} : ${blue}`;
   }
 
-  // --- the timeline: both teams' lengths over the match, and where snakes died
+  // --- the scrub bar: both teams' lengths over the match, and the deaths
 
   const curves = document.createElement("canvas");
 
   function drawCurves() {
-    const line = $("#timeline canvas"), width = line.clientWidth, height = line.clientHeight;
+    const line = $("#scrub canvas"), width = line.clientWidth, height = line.clientHeight;
     line.width = curves.width = Math.max(1, Math.round(width * ratio));
     line.height = curves.height = Math.max(1, Math.round(height * ratio));
     const c = curves.getContext("2d");
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const values = TEAMS.map((_, team) => film.states.map((state) => total(state, team)));
+    const values = TEAMS.map((_, team) => timeline.states.map((state) => total(state, team)));
     const top = Math.max(20, ...values[0], ...values[1]), low = height - 9, high = 12;
     const x = (k) => (width * k) / Math.max(1, end()), y = (v) => low - ((low - high) * v) / top;
     const under = values.map((of) => {
@@ -155,7 +155,7 @@
     const lead = new Path2D();
     values[0].forEach((v, k) => lead.lineTo(x(k), y(v)));
     values[1].forEach((_, k, of) => lead.lineTo(x(end() - k), y(of[end() - k])));
-    under.forEach((area, team) => { // what lies under a team's curve but above the other's is its lead
+    under.forEach((area, team) => { // a team's lead: the area under its curve and above the other's
       c.save();
       c.clip(area);
       c.fillStyle = board.rgb(look.teams[team], 0.34);
@@ -170,7 +170,7 @@
       c.lineJoin = "round";
       c.stroke();
     });
-    film.steps.forEach((step, k) => {
+    timeline.steps.forEach((step, k) => {
       for (const snake of step ? step.died : []) { // red above, blue below
         const down = snake < 3 ? 1 : -1, from = snake < 3 ? 2 : height - 2;
         c.fillStyle = board.rgb(look.snakes[snake]);
@@ -181,8 +181,8 @@
     });
   }
 
-  function drawTimeline() {
-    const line = $("#timeline canvas"), c = line.getContext("2d"), at = (line.width * shown) / Math.max(1, end());
+  function drawScrubBar() {
+    const line = $("#scrub canvas"), c = line.getContext("2d"), at = (line.width * shown) / Math.max(1, end());
     c.clearRect(0, 0, line.width, line.height);
     c.globalAlpha = 0.38;
     c.drawImage(curves, 0, 0);
@@ -192,7 +192,7 @@
     c.fillRect(Math.min(Math.max(0, at - ratio), line.width - 2 * ratio), 0, 2 * ratio, line.height);
   }
 
-  // --- size: as large as the window has room for
+  // --- size: as large as the window allows
 
   function fit() {
     ratio = Math.min(3, window.devicePixelRatio || 1);
@@ -204,27 +204,27 @@
     canvas.height = Math.round(height * ratio);
     canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
-    for (const id of ["score", "share", "timeline"]) document.getElementById(id).style.maxWidth = `${Math.max(width, 680)}px`;
-    if (film) { drawCurves(); wake(); }
+    for (const id of ["score", "share", "scrub"]) document.getElementById(id).style.maxWidth = `${Math.max(width, 680)}px`;
+    if (timeline) { drawCurves(); wake(); }
   }
 
-  // --- a picture to keep
+  // --- screenshot
 
   function picture() {
     const size = 48, strip = 72, canvas = document.createElement("canvas"), c = canvas.getContext("2d");
     canvas.width = size * look.columns;
     canvas.height = size * look.rows + strip;
-    const state = film.states[turn()];
+    const state = timeline.states[turn()];
     c.fillStyle = board.rgb(look.strip);
     c.fillRect(0, 0, canvas.width, strip);
     c.textBaseline = "middle";
     c.font = "650 28px system-ui, sans-serif";
     const write = (text, x, align, colour) => { c.textAlign = align; c.fillStyle = board.rgb(colour); c.fillText(text, x, strip / 2, canvas.width * 0.34); };
-    write(`${film.red}  ${score(state, 0)}`, 20, "left", look.teams[0]);
-    write(`${score(state, 1)}  ${film.blue}`, canvas.width - 20, "right", look.teams[1]);
+    write(`${timeline.red}  ${score(state, 0)}`, 20, "left", look.teams[0]);
+    write(`${score(state, 1)}  ${timeline.blue}`, canvas.width - 20, "right", look.teams[1]);
     write(`turn ${state.turn}`, canvas.width / 2, "center", look.text);
     c.translate(0, strip);
-    board.draw(c, size, film, shown, { camera, follow });
+    board.draw(c, size, timeline, shown, { camera, follow });
     return canvas;
   }
 
@@ -232,7 +232,7 @@
     picture().toBlob((blob) => {
       const link = document.createElement("a");
       link.href = URL.createObjectURL(blob);
-      link.download = `${film.red}-${film.blue}-turn${turn()}`.replace(/[^\w.-]+/g, "_") + ".png";
+      link.download = `${timeline.red}-${timeline.blue}-turn${turn()}`.replace(/[^\w.-]+/g, "_") + ".png";
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 10000);
     });
@@ -243,7 +243,7 @@
     else if (document.documentElement.requestFullscreen) document.documentElement.requestFullscreen().catch(() => {});
   }
 
-  // --- hands: keys, mouse, fingers
+  // --- input: keys, mouse, touch
 
   const actions = {
     play: () => play(), back: () => step(-1), forward: () => step(1),
@@ -268,33 +268,33 @@
   };
   for (let snake = 0; snake < 6; snake++) keys[snake] = () => setFollow(snake);
   addEventListener("keydown", (event) => {
-    if (!film || event.ctrlKey || event.metaKey || event.altKey || $("#help").open) return;
+    if (!timeline || event.ctrlKey || event.metaKey || event.altKey || $("#help").open) return;
     const act = keys[event.key];
     if (!act) return;
     event.preventDefault();
     act();
   });
-  // A button that has the focus must not take the space key for itself too.
+  // A button with the focus must not react to the space key as well.
   addEventListener("keyup", (event) => { if (event.key === " " && event.target instanceof HTMLButtonElement) event.preventDefault(); });
 
   $("#board").addEventListener("click", (event) => {
     const column = Math.floor(board.wrap(event.offsetX / cell + camera[0], look.columns));
     const row = Math.floor(board.wrap(event.offsetY / cell + camera[1], look.rows));
-    const snake = film.states[turn()].snakes.findIndex((body) => body.some(([r, c]) => r === row && c === column));
+    const snake = timeline.states[turn()].snakes.findIndex((body) => body.some(([r, c]) => r === row && c === column));
     if (snake < 0) play(); else setFollow(snake);
   });
   const scrub = (event) => {
-    const box = $("#timeline").getBoundingClientRect();
+    const box = $("#scrub").getBoundingClientRect();
     playing = false;
     time = shown = Math.round(Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) * end());
     painted = "";
     wake();
   };
-  $("#timeline").addEventListener("pointerdown", (event) => { event.currentTarget.setPointerCapture(event.pointerId); scrub(event); });
-  $("#timeline").addEventListener("pointermove", (event) => { if (event.buttons) scrub(event); });
+  $("#scrub").addEventListener("pointerdown", (event) => { event.currentTarget.setPointerCapture(event.pointerId); scrub(event); });
+  $("#scrub").addEventListener("pointermove", (event) => { if (event.buttons) scrub(event); });
   $("#help").addEventListener("click", (event) => { if (event.target === event.currentTarget) event.currentTarget.close(); });
 
-  // --- what does not change
+  // --- elements that are made once
 
   function makeChips() {
     look.snakes.forEach((_, snake) => {
@@ -306,7 +306,7 @@
       canvas.width = 144; canvas.height = 72;
       const context = canvas.getContext("2d");
       context.translate(0, 12);
-      board.sample(context, 48, snake); // the snake itself: its colour, its mark and its number
+      board.sample(context, 48, snake); // the snake itself: colour, mark and number
       chip.append(canvas, length);
       chip.addEventListener("click", () => setFollow(snake));
       $(`.team.${TEAMS[snake < 3 ? 0 : 1]} .chips`).append(chip);
@@ -314,15 +314,15 @@
   }
 
   function makeList() {
-    if (data.matches.length < 2 || data.extra) return; // whoever puts something on top lets one choose there
+    if (data.matches.length < 2 || data.extra) return; // the markup on top of the page lets the user choose a match
     $("#list").hidden = false;
     data.matches.forEach((match, number) => {
-      const film = filmOf(number), item = document.createElement("li"), button = document.createElement("button");
+      const timeline = timelineOf(number), item = document.createElement("li"), button = document.createElement("button");
       TEAMS.forEach((team, i) => {
         const name = document.createElement("span"), points = document.createElement("b");
-        name.className = points.className = team + (film.scores[i] < film.scores[1 - i] ? " lost" : "");
+        name.className = points.className = team + (timeline.scores[i] < timeline.scores[1 - i] ? " lost" : "");
         name.textContent = match[team];
-        points.textContent = film.scores[i];
+        points.textContent = timeline.scores[i];
         button.append(name, points);
       });
       button.addEventListener("click", () => show(number));
@@ -335,10 +335,10 @@
   document.documentElement.style.setProperty("--blue", board.rgb(look.teams[1]));
   makeChips();
   makeList();
-  // For tests, and for whoever opens the console.
+  // For tests and for users of the browser console.
   window.snakes = {
     matches: data.matches.length,
-    state: (k, number = current) => copy(filmOf(number).states[k]),
+    state: (k, number = current) => copy(timelineOf(number).states[k]),
     shown: () => ({ match: current, turn: turn(), time: shown, last: end(), playing, speed, follow }),
     show, seek, play, picture,
   };

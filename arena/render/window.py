@@ -1,26 +1,28 @@
-"""The window: recorded matches, or one that is being played, with full control over time.
+"""The window: recorded matches or a match in progress, with pause, speed, jumps and a scrub bar.
 
     watch([open_match("match.jsonl")])      # returns when the window is closed
 
-Nothing but this file and its window_* neighbours imports pygame.
+Only this file and the other window_*.py files import pygame.
 """
 
 import functools
+import io
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # our standard output is ours
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame prints nothing to our standard output
 
 import pygame
 
+from arena.files import write_atomically
 from arena.render import scene
 from arena.render.frame import STRIP_COLOUR
 from arena.render.layout import Layout, first_size
 from arena.render.playback import BEAN, DEATH, Playback
-from arena.render.tape import Programme, Recordings
+from arena.render.timeline import Playlist, Recordings
 from arena.render.window_board import Board, Camera
 from arena.render.window_display import open_display
 from arena.render.window_panel import Panel
@@ -33,10 +35,10 @@ if TYPE_CHECKING:
 
 FPS = 60
 MESSAGE_SECONDS = 4.0
-REST_SECONDS = 3.0  # between two matches that follow by themselves
+REST_SECONDS = 3.0  # pause before the next match starts by itself
 
 ARROWS = {pygame.K_UP: UP, pygame.K_DOWN: DOWN, pygame.K_LEFT: LEFT, pygame.K_RIGHT: RIGHT}
-# By place, not by letter: the four lie together on every keyboard.
+# By position on the keyboard, not by letter: these four keys are neighbours on every keyboard layout.
 WASD = {pygame.KSCAN_W: UP, pygame.KSCAN_S: DOWN, pygame.KSCAN_A: LEFT, pygame.KSCAN_D: RIGHT}
 
 
@@ -45,21 +47,21 @@ def watch(matches: "list[Replay | JidiLog]", speed: float = 1.0, fps: int = FPS)
     show(Recordings(matches), speed, fps)
 
 
-def show(programme: Programme, speed: float = 1.0, fps: int = FPS) -> None:
-    """Show the matches of a programme until the window is closed; ArenaError if there is no display."""
+def show(playlist: Playlist, speed: float = 1.0, fps: int = FPS) -> None:
+    """Show a playlist until the window is closed; ArenaError if there is no display."""
     open_display()
     try:
-        Window(programme, speed, fps).run()
+        Window(playlist, speed, fps).run()
     finally:
         forget_texts()
         pygame.quit()
 
 
 class Window:
-    """A window on the matches of a programme."""
+    """A window that shows the matches of a playlist."""
 
-    def __init__(self, programme: Programme, speed: float, fps: int) -> None:
-        self._programme, self._fps = programme, fps
+    def __init__(self, playlist: Playlist, speed: float, fps: int) -> None:
+        self._playlist, self._fps = playlist, fps
         self._open = True
         self._keys = self._bound_keys()
         pygame.display.set_mode(first_size(pygame.display.get_desktop_sizes()[0]), pygame.RESIZABLE)
@@ -72,11 +74,11 @@ class Window:
         self._drawn: tuple = ()
         self._board: Board | None = None
         self._lay_out()
-        self._playback = Playback(programme.open(0), speed)
+        self._playback = Playback(playlist.open(0), speed)
         self._opened(0)
 
     def run(self) -> None:
-        """Until somebody closes the window."""
+        """Handle events and draw until the window is closed."""
         clock = pygame.time.Clock()
         while self._open:
             seconds = min(clock.tick(self._fps) / 1000, 0.1)
@@ -88,22 +90,22 @@ class Window:
     # The matches
 
     def _opened(self, number: int) -> None:
-        """A match is on: start at its beginning."""
-        tape = self._playback.tape
+        """Set up the display of a match that was just opened."""
+        timeline = self._playback.timeline
         self._number, self._ended_at, self._message = number, None, ""
-        if tape.humans and len(tape.turns) == 1:
+        if timeline.humans and len(timeline.turns) == 1:
             self._playback.paused = True
             self._say("press a direction to begin", for_ever=True)
-        elif tape.note:
-            self._say(tape.note)
+        elif timeline.note:
+            self._say(timeline.note)
 
     def _go_to(self, number: int) -> None:
-        count = self._programme.count
-        if number < self._programme.first or (count is not None and number >= count):
+        count = self._playlist.count
+        if number < self._playlist.first or (count is not None and number >= count):
             self._say(f"there is no match {'before' if number < self._number else 'after'} this one")
             return
         before = self._playback
-        self._playback = Playback(self._programme.open(number), before.speed, before.paused and not before.ended)
+        self._playback = Playback(self._playlist.open(number), before.speed, before.paused and not before.ended)
         self._opened(number)
 
     # Time
@@ -113,7 +115,7 @@ class Window:
         if not self._scrubbing:
             playback.tick(seconds)
         head = None
-        for snake in scene.snakes(playback.tape, playback.position, 1) if self._followed is not None else ():
+        for snake in scene.snakes(playback.timeline, playback.position, 1) if self._followed is not None else ():
             if snake.number == self._followed:
                 head = snake.head
         self._camera.tick(seconds, head)
@@ -124,13 +126,13 @@ class Window:
             self._ended_at = None
         elif self._ended_at is None:
             self._ended_at = now
-        elif self._programme.endless and not playback.paused and now > self._ended_at + REST_SECONDS:
+        elif self._playlist.endless and not playback.paused and now > self._ended_at + REST_SECONDS:
             self._go_to(self._number + 1)
 
     # The user
 
     def _bound_keys(self) -> dict[int | str, Callable[[], None]]:
-        """What keys do, by the letter they write or by their number."""
+        """Actions of the keys, by the letter they write or by their key code."""
         keys: dict[int | str, Callable[[], None]] = {
             " ": lambda: self._playback.toggle_pause(),
             "x": lambda: self._jump(DEATH, 1),
@@ -143,7 +145,7 @@ class Window:
             "q": self._close,
             "-": lambda: self._playback.faster(-1),
             pygame.K_HOME: lambda: self._playback.seek(0),
-            pygame.K_END: lambda: self._playback.seek(len(self._playback.tape.turns) - 1),
+            pygame.K_END: lambda: self._playback.seek(len(self._playback.timeline.turns) - 1),
             pygame.K_ESCAPE: self._escape,
         }
         for several, action in (
@@ -173,15 +175,18 @@ class Window:
             self._drawn = ()
 
     def _steer(self, event: pygame.event.Event) -> bool:
-        """Take a human's move, if the key is one; arrows are for the first of two. The first move begins the match."""
-        tape = self._playback.tape
-        if not tape.humans or not (event.key in ARROWS or event.scancode in WASD):
+        """Take a move of a human; False if the key is none. Of two humans, the first has the arrow keys.
+
+        The first move starts the match.
+        """
+        timeline = self._playback.timeline
+        if not timeline.humans or not (event.key in ARROWS or event.scancode in WASD):
             return False
         if event.key in ARROWS:
-            tape.steer(tape.humans[0], ARROWS[event.key])
+            timeline.steer(timeline.humans[0], ARROWS[event.key])
         else:
-            tape.steer(tape.humans[-1], WASD[event.scancode])
-        if len(tape.turns) == 1:
+            timeline.steer(timeline.humans[-1], WASD[event.scancode])
+        if len(timeline.turns) == 1:
             self._playback.paused, self._message = False, ""
         return True
 
@@ -211,21 +216,21 @@ class Window:
 
     def _toggle_thoughts(self) -> None:
         self._thoughts = not self._thoughts
-        if self._thoughts and not any(turn.thoughts for turn in self._playback.tape.turns):
+        if self._thoughts and not any(turn.thoughts for turn in self._playback.timeline.turns):
             self._say("no policy plays here that could tell its thoughts")
 
     def _screenshot(self) -> None:
-        """Write what is seen, without the message of the moment, into the folder one is in."""
+        """Write a picture of the window, without the message line, into the working directory."""
         self._paint(message="")
-        turn = self._playback.tape.turns[self._playback.index].state["turn"]
+        turn = self._playback.timeline.turns[self._playback.index].state["turn"]
         path, number = Path(f"snakes_turn{turn:03}.png"), 1
         while path.exists():
             number += 1
             path = Path(f"snakes_turn{turn:03}_{number}.png")
         try:
-            partial = path.with_name(f".{path.name}")  # whoever sees the file sees all of it
-            pygame.image.save(pygame.display.get_surface(), partial)
-            os.replace(partial, path)
+            picture = io.BytesIO()
+            pygame.image.save(pygame.display.get_surface(), picture, path.name)  # the name says the format
+            write_atomically(path, picture.getvalue())
         except (pygame.error, OSError) as error:
             self._say(f"cannot write {path.absolute()}: {error}")
         else:
@@ -239,19 +244,19 @@ class Window:
     # Pictures
 
     def _lay_out(self) -> None:
-        """Everything for the size that the window has now."""
+        """Make layout, board and panel for the present size of the window."""
         self._layout = Layout(*pygame.display.get_window_size())
         if self._board is None or self._board.cell != self._layout.cell:
             self._board = Board(self._layout.cell)
         self._panel = Panel(self._layout, self._board)
 
     def _draw(self) -> None:
-        """Show the present picture, unless it is there already."""
+        """Draw the present picture, unless it is on the screen already."""
         playback = self._playback
         if self._layout.size != pygame.display.get_window_size():
             self._lay_out()
         shown = (
-            self._number, playback.position, len(playback.tape.turns), playback.standing, playback.speed,
+            self._number, playback.position, len(playback.timeline.turns), playback.standing, playback.speed,
             playback.paused, playback.ended, self._followed, self._thoughts, self._help, self._message,
             *self._camera.shift, self._layout.size,
         )  # fmt: skip
@@ -275,24 +280,24 @@ class Window:
         if playback.ended:
             self._panel.draw_result(target, playback)
         if self._help:
-            self._panel.draw_help(target, bool(playback.tape.humans))
+            self._panel.draw_help(target, bool(playback.timeline.humans))
 
     def _place(self) -> str:
-        """Which match this is, if there are several."""
-        count = self._programme.count
+        """The number of the match, if there are several."""
+        count = self._playlist.count
         if count == 1 or (count is None and self._number == 0):
             return ""
         return f"match {self._number + 1}" + (f" of {count}" if count else "")
 
     def _described(self) -> str:
-        """The title: what one would want to know in a list of windows."""
+        """The title of the window: turn, state, speed and players."""
         playback = self._playback
         state = "over" if playback.ended else "paused" if playback.paused else "playing"
         if playback.paused and not playback.standing:
             state = "moving" if playback.moving else "between turns"
-        parts = [f"turn {playback.tape.turns[playback.index].state['turn']}", state, f"{playback.speed:g}x"]
+        parts = [f"turn {playback.timeline.turns[playback.index].state['turn']}", state, f"{playback.speed:g}x"]
         if self._place():
             parts.append(self._place())
         if self._followed is not None:
             parts.append(f"following {self._followed}")
-        return f"{', '.join(parts)} - {playback.tape.red} against {playback.tape.blue} - snakes"
+        return f"{', '.join(parts)} - {playback.timeline.red} against {playback.timeline.blue} - snakes"

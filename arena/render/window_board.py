@@ -1,4 +1,4 @@
-"""The board in the window: what scene.py says, drawn with sprites, seen by a camera that may follow a snake."""
+"""The board in the window: scene.py's positions, drawn with sprites. A camera can follow a snake."""
 
 import math
 
@@ -8,22 +8,22 @@ import pygame
 from arena.render import scene
 from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS, STEPS, TEXT_COLOUR
 from arena.render.playback import Playback
-from arena.render.tape import Thought
+from arena.render.timeline import Thought
 from arena.render.window_sprites import AGES, LEVELS, SIZES, WHITE, Sprites, text
 from arena.rules import COLUMNS, ROWS
 
-SPARKS = 9  # that fly when a snake dies
-CAMERA_SPEED = 9.0  # share of its way that the camera makes, per second
+SPARKS = 9  # per death
+CAMERA_SPEED = 9.0  # share of the remaining way that the camera moves, per second
 
 
 class Camera:
-    """How far the board is shifted around the torus, in cells."""
+    """The shift of the board around the torus, in cells."""
 
     def __init__(self) -> None:
         self.shift = np.zeros(2)
 
     def tick(self, seconds: float, head: np.ndarray | None) -> bool:
-        """Go on towards the place where a head is in the middle, or home without one; whether it moved."""
+        """Move towards the shift that centres a head, or towards 0 without a head; whether it moved."""
         middle = (scene.SIZE - 1) / 2
         left = scene.nearest_turn((np.zeros(2) if head is None else middle - head) - self.shift)
         if not left.any():
@@ -41,28 +41,28 @@ class Board:
         self._sprites = Sprites(cell)
 
     def head(self, snake: int, direction: int) -> pygame.Surface:
-        """A snake's head, to be shown beside the board too."""
+        """A snake's head, also shown beside the board."""
         return self._sprites.head(snake, direction, SIZES)
 
     def draw(self, target: pygame.Surface, playback: Playback, camera: Camera, thoughts: bool) -> None:
         """Draw the position of the playback onto a surface of the board's size."""
-        tape, position = playback.tape, playback.position
+        timeline, position = playback.timeline, playback.position
         sprites, shift = self._sprites, camera.shift
         self._draw_ground(target, shift)
-        for place, size in scene.beans(tape, position):
+        for place, size in scene.beans(timeline, position):
             self._put(target, sprites.bean(_step(size, SIZES)), np.array(place) + shift)
-        snakes = scene.snakes(tape, position, sprites.per_cell)
+        snakes = scene.snakes(timeline, position, sprites.per_cell)
         for snake in snakes:
             self._draw_body(target, snake, shift)
         for snake in snakes:
             head = sprites.head(snake.number, snake.direction, _step(snake.size, SIZES))
             self._put(target, head, snake.head + shift)
         if not playback.standing:
-            # Seen for a moment at any speed.
-            for effect in scene.effects(tape, position, max(1.0, playback.speed / 2)):
+            # At high speeds effects last more turns, so that they stay visible.
+            for effect in scene.effects(timeline, position, max(1.0, playback.speed / 2)):
                 self._draw_effect(target, effect, shift)
         if thoughts:
-            known = tape.turns[playback.index].thoughts
+            known = timeline.turns[playback.index].thoughts
             for snake in snakes:
                 if snake.number in known and snake.size == 1:
                     self._draw_thought(target, snake, known[snake.number], shift)
@@ -105,7 +105,7 @@ class Board:
             target.blit(label, spot.clamp(target.get_rect()))
 
     def _draw_thought(self, target: pygame.Surface, snake: scene.Snake, thought: Thought, shift: np.ndarray) -> None:
-        """Arrows around the head, as large as their moves are likely, and the value in the middle of the body."""
+        """Arrows around the head, sized by the probability of the move, and the value in the middle of the body."""
         size = max(9, round(0.32 * self.cell))
         for move, share in enumerate(thought.moves):
             if share < 0.005:
@@ -139,9 +139,9 @@ class Board:
             target.blit(sprite, corner)
 
     def _corners(self, places: np.ndarray, sides: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
-        """Where squares around the places begin, in pixels (x, y), and whose they are.
+        """Upper left corners in pixels (x, y) of squares around the places, and the index of the place of each.
 
-        One that sticks out of the board is seen again on the other side.
+        A square across the edge of the board appears again on the other side.
         """
         corners = np.rint((places % scene.SIZE + 0.5) * self.cell - sides[:, None] / 2).astype(int)
         which = np.arange(len(places))

@@ -1,4 +1,4 @@
-"""The way to the display: opened, or the reason why not in one line."""
+"""Opens the display, or says in one line why that is not possible."""
 
 import os
 import sys
@@ -9,13 +9,13 @@ import pygame
 
 from arena.errors import ArenaError
 
-NOT_SEEN = ("dummy", "offscreen")  # drivers of SDL whose windows nobody can see
-NEEDED = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")  # on Linux, one of them
+INVISIBLE = ("dummy", "offscreen")  # SDL drivers whose windows are not visible
+NEEDED = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")  # on Linux one of them must be set
 
 
 def open_display() -> None:
-    """Get hold of the display; ArenaError if there is none. Can be called early, before anything slow is done."""
-    # Real pixels instead of stretched ones, where the system scales windows.
+    """Open the display; ArenaError if there is none. Call it before slow work, so that the error comes early."""
+    # Real pixels on Windows systems that scale windows.
     os.environ.setdefault("SDL_WINDOWS_DPI_AWARENESS", "permonitorv2")
     reason = _refused()
     if reason:
@@ -25,13 +25,13 @@ def open_display() -> None:
             "snakes replay FILE --gif OUT, or --html OUT"
         )
     if pygame.display.get_driver() == "x11":
-        # Otherwise SDL takes a detour over OpenGL, which without a graphics card costs 20 ms per picture.
+        # Otherwise SDL draws through OpenGL, which costs 20 ms per picture without a graphics card.
         os.environ.setdefault("SDL_FRAMEBUFFER_ACCELERATION", "0")
     pygame.font.init()
 
 
 def _refused() -> str:
-    """Why the display cannot be had; nothing if it can."""
+    """Why the display cannot be opened; an empty text if it can."""
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in NEEDED):
         return "neither DISPLAY nor WAYLAND_DISPLAY is set"
     try:
@@ -39,14 +39,14 @@ def _refused() -> str:
             pygame.display.init()
     except pygame.error as error:
         return str(error)
-    if pygame.display.get_driver() in NOT_SEEN and not os.environ.get("SDL_VIDEODRIVER"):
+    if pygame.display.get_driver() in INVISIBLE and not os.environ.get("SDL_VIDEODRIVER"):
         return f"nothing answers at DISPLAY={os.environ.get('DISPLAY', '')}"
     return ""
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """SDL itself writes to standard error what we say better."""
+    """Suppress standard error: SDL writes the same error there, and our message is clearer."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

@@ -1,9 +1,9 @@
-"""A plain window on a match that somebody else plays: PettingZoo's render_mode "human"."""
+"""A plain window for a match that the caller plays: PettingZoo's render_mode "human"."""
 
 import os
 from typing import Any
 
-os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # our standard output is ours
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame prints nothing to our standard output
 
 import pygame
 
@@ -12,7 +12,7 @@ from arena.render.window_display import open_display
 
 
 class LiveWindow:
-    """Shows one state after another at a steady pace; closing it ends the pictures, not the match."""
+    """Shows one state after another at a steady rate. Closing it ends the display, not the match."""
 
     def __init__(self, fps: int) -> None:
         open_display()
@@ -21,7 +21,7 @@ class LiveWindow:
         self._closed = False
 
     def show(self, match: dict[str, Any]) -> None:
-        """The match as it stands; waits until it is time for it."""
+        """Show the match; waits until the next picture is due."""
         if self._closed:
             return
         picture = frame(match)
@@ -39,6 +39,6 @@ class LiveWindow:
             self.close()
 
     def close(self) -> None:
-        """Give the display back."""
+        """Close the window and the display."""
         self._closed = True
         pygame.quit()

@@ -1,4 +1,4 @@
-"""Around the window's board: who plays, score and lengths above it, scrub bar and speed below, and help."""
+"""The parts around the board: players, score and lengths above it, scrub bar and speed below it, and the help."""
 
 import pygame
 
@@ -31,25 +31,25 @@ HUMAN_HELP = ("arrows, WASD", "steer your snake; of two, WASD is for the second"
 
 
 class Panel:
-    """Draws around the board, for one layout."""
+    """Draws the parts around the board for one layout."""
 
     def __init__(self, layout: Layout, board: Board) -> None:
         self._layout, self._board = layout, board
-        self.chips: list[pygame.Rect] = []  # where each snake is shown above the board
+        self.chips: list[pygame.Rect] = []  # the field of each snake above the board
 
     def draw_head(self, target: pygame.Surface, playback: Playback, place: str, followed: int | None) -> None:
         """Names, score, turn and the length of every snake."""
-        layout, tape, index = self._layout, playback.tape, playback.index
+        layout, timeline, index = self._layout, playback.timeline, playback.index
         cell, box = layout.cell, pygame.Rect(layout.head)
-        lengths, teams = tape.lengths(index), tape.team_lengths(index)
+        lengths, teams = timeline.lengths(index), timeline.team_lengths(index)
         edge, middle = round(0.4 * cell), box.top + round(0.62 * cell)
-        turn = text(f"turn {tape.turns[index].state['turn']}", layout.text(0.62), TEXT_COLOUR)
+        turn = text(f"turn {timeline.turns[index].state['turn']}", layout.text(0.62), TEXT_COLOUR)
         area = turn.get_rect(center=(box.centerx, middle))
         target.blit(turn, area)
         if place:
             below = text(place, layout.text(0.36), FAINT)
             target.blit(below, below.get_rect(center=(box.centerx, box.top + round(1.55 * cell))))
-        for team, name in enumerate((tape.red, tape.blue)):
+        for team, name in enumerate((timeline.red, timeline.blue)):
             score = text(str(teams[team] - TEAM * START_LENGTH), layout.text(0.85), TEAM_COLOURS[team])
             words = _fitted(name, layout.text(0.5), area.left - box.left - 3 * edge - score.get_width())
             if team == 0:
@@ -59,7 +59,7 @@ class Panel:
                 spot = score.get_rect(midright=(box.right - edge, middle))
                 target.blit(words, words.get_rect(midright=(spot.left - edge, middle)))
             target.blit(score, spot)
-        self._draw_chips(target, lengths, tape.humans, followed)
+        self._draw_chips(target, lengths, timeline.humans, followed)
         bar = pygame.Rect(box.left, box.bottom - max(3, cell // 7), box.width, max(3, cell // 7))
         share = round(bar.width * teams[0] / max(1, sum(teams)))
         target.fill(TEAM_COLOURS[1], bar)
@@ -69,7 +69,7 @@ class Panel:
     def _draw_chips(
         self, target: pygame.Surface, lengths: list[int], humans: tuple[int, ...], followed: int | None
     ) -> None:
-        """One per snake: its head, its length, and whether somebody here steers it or it is followed."""
+        """One field per snake: head, length, and whether a human steers it or the camera follows it."""
         box, cell = pygame.Rect(self._layout.head), self._layout.cell
         width, height = round(2.5 * cell), round(1.05 * cell)
         top = box.top + round(1.15 * cell)
@@ -94,14 +94,14 @@ class Panel:
                 target.blit(you, you.get_rect(midleft=(spot.right + round(0.12 * cell), chip.centery)))
 
     def draw_foot(self, target: pygame.Surface, playback: Playback, message: str) -> None:
-        """The scrub bar with what happened when, and the line below it."""
-        layout, tape = self._layout, playback.tape
+        """The scrub bar with meals and deaths, and the line below it."""
+        layout, timeline = self._layout, playback.timeline
         cell, track = layout.cell, pygame.Rect(layout.scrub)
         line = track.inflate(0, -round(0.22 * cell))
         pygame.draw.rect(target, TRACK, line, border_radius=3)
-        known = pygame.Rect(line.left, line.top, self.along(playback, len(tape.turns) - 1) - line.left, line.height)
+        known = pygame.Rect(line.left, line.top, self.along(playback, len(timeline.turns) - 1) - line.left, line.height)
         pygame.draw.rect(target, PLAYED, known, border_radius=3)
-        for index, turn in enumerate(tape.turns):
+        for index, turn in enumerate(timeline.turns):
             x = self.along(playback, index)
             if turn.ate:
                 target.fill(BEAN_COLOUR, (x, line.centery, 1, line.height // 2))
@@ -124,17 +124,17 @@ class Panel:
             target.blit(words, words.get_rect(center=(layout.foot.left + layout.foot.width // 2, middle)))
 
     def along(self, playback: Playback, position: float) -> int:
-        """Where on the scrub bar a position is."""
+        """The x of a position on the scrub bar."""
         track = self._layout.scrub
-        return track.left + round(track.width * position / max(1, playback.tape.last))
+        return track.left + round(track.width * position / max(1, playback.timeline.last))
 
     def scrubbed(self, playback: Playback, x: int) -> int:
-        """The turn that a place on the scrub bar means."""
+        """The turn at an x on the scrub bar."""
         track = self._layout.scrub
-        return round((x - track.left) / track.width * playback.tape.last)
+        return round((x - track.left) / track.width * playback.timeline.last)
 
     def _draw_sign(self, target: pygame.Surface, playback: Playback, left: int, middle: int) -> None:
-        """The usual signs of a player: a triangle, two bars, a square at the end."""
+        """The usual symbols: a triangle (playing), two bars (paused), a square (ended)."""
         half = round(0.2 * self._layout.cell)
         if playback.ended:
             target.fill(TEXT_COLOUR, (left, middle - half, 2 * half, 2 * half))
@@ -146,9 +146,9 @@ class Panel:
             pygame.draw.polygon(target, TEXT_COLOUR, [(left, middle - half), (left, middle + half), tip])
 
     def draw_result(self, target: pygame.Surface, playback: Playback) -> None:
-        """Who has won, over the board."""
-        layout, tape = self._layout, playback.tape
-        red, blue = (length - TEAM * START_LENGTH for length in tape.team_lengths(playback.index))
+        """The winner, on top of the board."""
+        layout, timeline = self._layout, playback.timeline
+        red, blue = (length - TEAM * START_LENGTH for length in timeline.team_lengths(playback.index))
         winner = "a draw" if red == blue else f"{'red' if red > blue else 'blue'} wins"
         colour = TEXT_COLOUR if red == blue else TEAM_COLOURS[red < blue]
         words = text(f"{winner}  {red} : {blue}", layout.text(0.9), colour)
@@ -158,7 +158,7 @@ class Panel:
         target.blit(words, spot)
 
     def draw_help(self, target: pygame.Surface, human: bool) -> None:
-        """All keys, over the board."""
+        """All keys, on top of the board."""
         layout = self._layout
         lines = (HUMAN_HELP, *HELP) if human else HELP
         box = pygame.Rect(layout.board).inflate(-layout.cell, -round(0.4 * layout.cell))
@@ -174,7 +174,7 @@ class Panel:
 
 
 def _fitted(words: str, size: int, width: int) -> pygame.Surface:
-    """A line of text that fits; of a long one the end is kept, which tells paths apart."""
+    """A line of text that fits into `width` pixels. Of a long one the end is kept, which tells paths apart."""
     shown = text(words, size, TEXT_COLOUR)
     while shown.get_width() > width and len(words) > 4:
         words = "…" + words[max(2, len(words) // 12) :]

@@ -1,4 +1,4 @@
-"""The small pictures that a window's board is put together from, made once for a size of cells."""
+"""Sprites: the small pictures of which the window's board consists, made once per cell size."""
 
 import functools
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from arena.render.frame import (
 )
 from arena.rules import COLUMNS, ROWS, SNAKES, TEAM
 
-LEVELS = 32  # of thickness and shade along a body
-SIZES = 10  # of what comes or goes
-AGES = 16  # of an effect
+LEVELS = 32  # steps of thickness and shade along a body
+SIZES = 10  # steps of size while something appears or disappears
+AGES = 16  # steps of an effect
 WHITE = (255, 255, 255)
 
 Colour = Sequence[float]
@@ -44,17 +44,17 @@ def _font(pixels: int) -> pygame.font.Font:
 
 
 def forget_texts() -> None:
-    """Before pygame ends: its fonts cannot be used after that."""
+    """Drop all cached texts. Call before pygame.quit(): its fonts cannot be used afterwards."""
     text.cache_clear()
     _font.cache_clear()
 
 
 class Sprites:
-    """All pictures for cells of this many pixels. Each is cut so that its middle falls on the middle of a cell."""
+    """All sprites for cells of `cell` pixels. The middle of each sprite falls on the middle of a cell."""
 
     def __init__(self, cell: int) -> None:
         self.cell = cell
-        self.per_cell = min(round(np.sqrt(2 * cell)), 10)  # discs per cell, so close that a body looks smooth
+        self.per_cell = min(round(np.sqrt(2 * cell)), 10)  # discs per cell, dense enough for a smooth body
         self.board = _board(cell)
         self._heads = _heads(cell)
         self.body = functools.cache(self._body)
@@ -88,7 +88,7 @@ class Sprites:
         return _surface(BEAN_COLOUR, 1 - through)
 
     def _mark(self, snake: int) -> pygame.Surface | None:
-        """What is on every segment, as in frame.py."""
+        """The mark on every segment, as in frame.py."""
         radius, hole = MARKS[snake % TEAM]
         if not radius:
             return None
@@ -99,7 +99,7 @@ class Sprites:
         return _surface(PUPIL_COLOUR, MARK_ALPHA * cover)
 
     def _ring(self, colour: tuple[int, int, int], age: int) -> pygame.Surface:
-        """A ring that grows and fades with its age."""
+        """A ring that grows and fades with age."""
         old = age / AGES
         radius, width = (0.35 + 0.75 * old) * self.cell, (0.16 - 0.1 * old) * self.cell
         distance = _distance(_fitting(2.4 * self.cell, self.cell))
@@ -117,24 +117,24 @@ class Sprites:
 
 
 def _fitting(pixels: float, cell: int) -> int:
-    """A side of at least so many pixels that can lie in the middle of a cell: odd in odd cells, even in even ones."""
+    """The smallest side of at least `pixels` that can be centred in a cell: odd for odd cells, even for even ones."""
     side = max(1, int(np.ceil(pixels)))
     return side + (side - cell) % 2
 
 
 def _distance(side: int) -> np.ndarray:
-    """Of every pixel from the middle of a square."""
+    """Distance of every pixel from the middle of a square."""
     line = np.arange(side) - (side - 1) / 2
     return np.hypot(line[:, None], line)
 
 
 def _cover(distance: np.ndarray, radius: float) -> np.ndarray:
-    """How much of every pixel a disc covers, as in frame.py."""
+    """The share of every pixel that a disc covers, as in frame.py."""
     return np.clip(radius - distance + 0.5, 0, 1)
 
 
 def _surface(colour: Colour, alpha: np.ndarray) -> pygame.Surface:
-    """A picture of one colour, or of an array of colours, with this much of it showing."""
+    """A picture of one colour or of an array of colours, with the given opacity."""
     pixels = np.empty((*alpha.shape, 4), np.uint8)
     pixels[..., :3] = np.rint(colour)
     pixels[..., 3] = np.rint(np.clip(alpha, 0, 1) * 255)
@@ -157,7 +157,7 @@ def _heads(cell: int) -> list[list[pygame.Surface]]:
         row = picture[-ROWS * cell :][:cell]
         for snake in range(SNAKES):
             cut = row[:, snake * cell : (snake + 1) * cell]
-            # The rim is mixed with the board; without it nothing but the snake's colour is there.
+            # Pixels at the rim are mixed with the board; here they get the plain colour of the snake.
             head = _surface(np.where(cover[..., None] < 1, SNAKE_COLOURS[snake], cut), cover)
             number = text(str(snake), max(9, round(0.4 * cell)), PUPIL_COLOUR)
             middle = ((0.5 - 0.22 * columns) * cell, (0.5 - 0.22 * rows) * cell)

@@ -20,7 +20,8 @@ from marl.compute.onednn import choose_onednn
 from marl.config import autoscale, reader
 from marl.config.train_config import read_config
 from marl.errors import UserError
-from marl.ranks import distributed
+from marl.ranks.placement import place, set_nccl_defaults
+from marl.ranks.process_group import Solo
 from marl.rollout.turn_kernels import NONE
 from marl.training.outputs import RunOutputs
 from marl.training.trainer import Trainer
@@ -47,9 +48,9 @@ class TrainBench:
 
     def __init__(self, words: Sequence[str], against: Sequence[str] | None, seconds: float) -> None:
         config = read_config(words)
-        distributed.defaults_for_nccl()  # some are for the memory of any GPU; a run has them too
+        set_nccl_defaults()  # some are for the memory of any GPU; a run has them too
         # Always alone: ranks would measure each other.
-        device = distributed.place(None, config.device, 0, 1, torch.cuda.device_count())[1]
+        device = place(None, config.device, 0, 1, torch.cuda.device_count())[1]
         self._config = config = autoscale.resolve(config, device)
         self._seconds, self._device = seconds, device
         self._mix = _mix(against or AGAINST, Scheduler(config.schedule).reachable())
@@ -57,7 +58,7 @@ class TrainBench:
             torch.cuda.set_device(device)  # graphs and events belong to the current one
         else:
             choose_onednn(config)
-        self._state = TrainingState(config, distributed.Solo(device))
+        self._state = TrainingState(config, Solo(device))
         self._trainer = Trainer(self._state, RunOutputs(Path()))
         # A buffer on the host, and work that is not to be recorded, are timed call by call.
         self._graphs = device.type == "cuda" and config.graphs and self._state.buffer.storage == device

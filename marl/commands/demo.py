@@ -1,4 +1,4 @@
-"""snakes demo: one match between two teams, as text."""
+"""The command `demo`: play one match between two teams and print boards as text."""
 
 import argparse
 

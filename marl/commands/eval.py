@@ -1,4 +1,4 @@
-"""snakes eval: matches between two players, and how sure their result is."""
+"""The command `eval`: matches between any two players, with confidence intervals. (Not the evaluation in training.)"""
 
 import argparse
 import json

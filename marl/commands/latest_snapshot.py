@@ -1,29 +1,30 @@
-"""The team of a training that is running: always its newest snapshot."""
+"""The player of a training run in progress: always its newest snapshot."""
 
 from pathlib import Path
 
 from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer
-from marl.storage import checkpoint
+from marl.storage.checkpoint import MANIFEST
+from marl.storage.checkpoint_finder import resolve
 from marl.storage.run_folder import GROUP, newest
 from marl.storage.saved_player import load_player
 
 
-class Trainee:
-    """Called before every match: loads the newest snapshot of a run if there is a newer one."""
+class LatestSnapshot:
+    """Supplies the player for the next match: the newest snapshot of a run, loaded again when it has changed."""
 
     def __init__(self, path: Path) -> None:
-        if (path / GROUP).is_dir():  # the folder of all runs means the one started last
+        if (path / GROUP).is_dir():  # the folder of all runs stands for the run started last
             path = newest(path) or path
         self.run = path
         self._loaded: tuple[Path, int] | None = None
         self._player: PolicyPlayer | None = None
 
     def __call__(self) -> tuple[PolicyPlayer, str]:
-        """The player, and what is new about it. One that cannot be loaded leaves the one before in its place."""
+        """The player, and a note if it changed. If the newest snapshot cannot be loaded, the player before stays."""
         try:
-            folder = checkpoint.resolve(self.run)
-            found = folder, (folder / checkpoint.MANIFEST).stat().st_mtime_ns
+            folder = resolve(self.run)
+            found = folder, (folder / MANIFEST).stat().st_mtime_ns
             if found != self._loaded:
                 player = load_player(str(folder))
                 player.name = f"{self.run.name} {folder.name}"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 
+from marl.arguments import parse_whole_number
 from marl.errors import UserError
 from marl.training.resume_plan import ResumePlan
 
@@ -51,21 +52,24 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
     import torch
 
     from marl.machine import processor
-    from marl.ranks.launch import launch, nodes_from, ranks_here
+    from marl.ranks.launch import launch
+    from marl.ranks.nodes import choose_ranks_per_node, read_nodes
 
     variables = os.environ | {VARIABLES[name]: value for name, value in flags.items() if name in VARIABLES}
     num_gpus, max_restarts = (_whole_number(flags, name) for name in ("num_gpus", "max_restarts"))
     gpus = 0 if plan.config.device == "cpu" else torch.cuda.device_count()
-    ranks = ranks_here(variables, processor()["cores"], gpus, num_gpus)
-    nodes = nodes_from(variables)
+    ranks = choose_ranks_per_node(variables, processor()["cores"], gpus, num_gpus)
+    nodes = read_nodes(variables)
     restarts = max_restarts or 0
     if ranks == 1 and nodes.nnodes == (1, 1) and not restarts:
         return None
-    return launch(list(plan.words), ranks, *nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
+    return launch(list(plan.words), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
 
 
 def _whole_number(flags: Mapping[str, str], name: str) -> int | None:
-    text = flags.get(name)
-    if text is not None and not text.isdecimal():
-        raise UserError(f"--{name} {text}: a whole number is needed")
-    return None if text is None else int(text)
+    if name not in flags:
+        return None
+    number = parse_whole_number(flags[name])
+    if number is None:
+        raise UserError(f"--{name} {flags[name]}: a whole number is needed")
+    return number

@@ -1,4 +1,4 @@
-"""snakes league: all players against all, as a table, as JSON and as a picture."""
+"""The command `league`: print or draw a league. The matches and ratings are computed in opponents/league.py."""
 
 import argparse
 import json
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         if args.html:
             pairs.append(results)
         if sys.stderr.isatty():
-            _tell(results)
+            _print_pair(results)
 
     record = args.html is not None
     table = league(players, args.matches, args.device, args.seed, progress, load_player, record)
@@ -55,10 +55,10 @@ def run(args: argparse.Namespace) -> int:
         except OSError as error:
             raise UserError(f"{args.png}: cannot be written: {error.strerror or error}") from None
     if args.html:
-        from arena.replay import write_text
+        from arena.files import write_user_file
         from marl.commands.league_page import league_page
 
-        write_text(args.html, league_page(table, pairs))
+        write_user_file(args.html, league_page(table, pairs))
     if args.json:
         print(json.dumps(_document(table, args.seed), indent=2))
     else:
@@ -113,7 +113,7 @@ def _print_table(table: "Table", seed: int) -> None:
         print(f"{at:3} {table.names[i]:>{width}}  {table.ratings[i]:6.0f} ±{table.margins[i]:4.0f} {cells}")
 
 
-def _tell(results: "Results") -> None:
+def _print_pair(results: "Results") -> None:
     print(f"{results.home} - {results.away}: {results.points:.1%} of the points", file=sys.stderr, flush=True)
 
 

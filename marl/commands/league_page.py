@@ -1,4 +1,4 @@
-"""A league as one page without network or server: who beats whom, the ratings, and a match of every pair to look at."""
+"""A league as one HTML page without network and server: points of all pairs, ratings, and a match of every pair."""
 
 import re
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ CHECKPOINT = re.compile(r"(.+)/checkpoints/episode_(\d+)")
 
 
 def league_page(table: "Table", pairs: Sequence["Results"]) -> str:
-    """The text of the page. `pairs` are the recorded results of all pairs that the table was made of."""
-    films: list[Any] = []
-    shown: dict[tuple[str, str], int] = {}  # (row, column): its match
+    """The text of the page. `pairs` are the results of all pairs of the table, with replays."""
+    matches: list[Any] = []
+    shown: dict[tuple[str, str], int] = {}  # (row, column): index into matches
     for results in pairs:
         for row, column, which in ((results.home, results.away, "best"), (results.away, results.home, "worst")):
-            shown[row, column] = len(films)
-            films.append(results.replays[which])
+            shown[row, column] = len(matches)
+            matches.append(results.replays[which])
     order, points = table.order(), table.points
 
     def cell(i: int, j: int) -> dict[str, Any] | None:
@@ -36,11 +36,11 @@ def league_page(table: "Table", pairs: Sequence["Results"]) -> str:
         "players": [_player(table, i) for i in order],
         "cells": [[cell(i, j) for j in order] for i in order],
     }
-    return page(films, extra=filled(TEMPLATE, {"data": embedded(data)}))
+    return page(matches, extra=filled(TEMPLATE, {"data": embedded(data)}))
 
 
 def _player(table: "Table", i: int) -> dict[str, Any]:
-    """Name and rating; of a checkpoint also its run and how far that had come."""
+    """Name and rating; for a checkpoint also its run and its episode."""
     name, rating, margin = table.names[i], float(table.ratings[i]), float(table.margins[i])
     found = CHECKPOINT.fullmatch(name)
     run = {"run": found[1] if found else None, "episode": int(found[2]) if found else None}

@@ -1,4 +1,4 @@
-"""Matches that are played while somebody looks at them, turn by turn: two players, and humans in some of the seats."""
+"""Matches that are played while the window shows them: two players, and humans in some of the seats."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,21 +6,20 @@ from pathlib import Path
 import torch
 
 from arena.batch import BatchArena
-from arena.render.tape import Programme, Tape, Thought, Turn
+from arena.render.timeline import Playlist, Thought, Timeline, Turn
 from arena.replay import Recorder, write
 from arena.rules import OVER, SNAKES, TEAM, TURNS
 from opponents.players import Player
 
-AHEAD = 2  # moves that a human may be ahead of the match: enough for a quick turn around
+QUEUE_MAX = 2  # moves of a human in the queue: enough for a quick U-turn
+KEPT = 20  # earlier matches that can be opened again
 
-KEPT = 20  # matches that one can go back to
-
-# What gives the player of a team for the next match, and a note if there is something to say about it.
+# Called before every match: the player of a team, and a note for the user ("" for none).
 Supply = Callable[[], tuple[Player, str]]
 
 
-class LiveMatch(Tape):
-    """One match of the arena. It goes on when it is looked at, and keeps what was."""
+class LiveMatch(Timeline):
+    """One match in progress: plays a turn when the window needs it, and keeps all frames."""
 
     def __init__(self, players: Sequence[Player], humans: tuple[int, ...], seed: int, number: int, note: str) -> None:
         self._players, self.humans, self.note = players, humans, note
@@ -42,11 +41,11 @@ class LiveMatch(Tape):
 
     @property
     def over(self) -> bool:
-        """Whether no turn can follow: the match has ended, or another one has begun."""
+        """Whether no turn can follow: the match has ended, or another match has begun."""
         return self._stopped or bool(self._arena.state[0, OVER])
 
     def play(self) -> bool:
-        """Ask everybody for a move and play a turn; False if the match is over."""
+        """Ask all players for their moves and play a turn; False if the match is over."""
         if self.over:
             return False
         for player, seats in zip(self._players, self._seats, strict=True):
@@ -54,11 +53,11 @@ class LiveMatch(Tape):
         directions = self.turns[-1].state["directions"]
         for snake, wanted in self._wanted.items():
             move = wanted.pop(0) if wanted else directions[snake]
-            # Straight on instead of a reversal, which the game would replace by chance.
+            # Straight on instead of a reversal, which the game would replace by a random move.
             self._moves[0, snake] = directions[snake] if move == directions[snake] ^ 1 else move
         self._recorder.add(self._moves[0])
         events = self._arena.play_turn(self._moves)
-        ate, died = (tuple(of[0].nonzero().flatten().tolist()) for of in (events.ate, events.died))
+        ate, died = (tuple(mask[0].nonzero().flatten().tolist()) for mask in (events.ate, events.died))
         actions = self._moves[0].tolist()
         self.turns.append(Turn(self._arena.get_match(0), actions, ate, died, self._thoughts()))
         if self.over:
@@ -66,22 +65,22 @@ class LiveMatch(Tape):
         return True
 
     def steer(self, snake: int, move: int) -> None:
-        """Take a human's move for the next turn that has none."""
+        """Queue a move of a human for the next turn without one."""
         wanted = self._wanted[snake]
-        if len(wanted) < AHEAD and [move] != wanted[-1:]:
+        if len(wanted) < QUEUE_MAX and [move] != wanted[-1:]:
             wanted.append(move)
 
     def stop(self) -> None:
-        """Let nothing follow: the players go on to another match."""
+        """End the match early: its players go on to another match."""
         self._stopped = True
         self.last = len(self.turns) - 1
 
     def write(self, path: Path) -> None:
-        """Write the replay of what was played."""
+        """Write the replay of the turns played so far."""
         write(path, self._recorder.replay())
 
     def _thoughts(self) -> dict[int, Thought]:
-        """What the policies among the players think of the position, by snake; humans think for themselves."""
+        """Move probabilities and values by snake, for players that are policies; none for snakes of humans."""
         found: dict[int, Thought] = {}
         for player, seats in zip(self._players, self._seats, strict=True):
             if not hasattr(player, "thoughts"):
@@ -94,8 +93,8 @@ class LiveMatch(Tape):
         return found
 
 
-class LiveMatches(Programme):
-    """Match after match between two teams, from the first of a seed. The last KEPT of them can be seen again."""
+class LiveMatches(Playlist):
+    """An endless playlist of matches between two teams, from match 0 of a seed on. The last KEPT can be reopened."""
 
     def __init__(self, red: Supply, blue: Supply, humans: tuple[int, ...], seed: int, record: Path | None) -> None:
         self._supplies, self._humans, self._seed, self._record = (red, blue), humans, seed, record
@@ -104,11 +103,11 @@ class LiveMatches(Programme):
 
     @property
     def first(self) -> int:
-        """The first match that is still there."""
+        """Number of the oldest match that is kept."""
         return min(self._matches, default=0)
 
-    def open(self, number: int) -> Tape:
-        """The match of that number, begun if it is a new one, which ends the one before."""
+    def open(self, number: int) -> Timeline:
+        """Match `number`. Opening a new match starts it and ends the match before."""
         if number == self._next:
             self.finish()
             supplied = [supply() for supply in self._supplies]
@@ -120,12 +119,12 @@ class LiveMatches(Programme):
         return self._matches[number]
 
     def warm_up(self) -> None:
-        """Have everything compiled that a turn needs: in an open window it would be a long silence."""
+        """Compile everything that a turn needs, before the window opens: compiling would block it."""
         players = [supply()[0] for supply in self._supplies]
         LiveMatch(players, (), self._seed, 0, "").play()
 
     def finish(self) -> None:
-        """End the match that goes on, and write its replay if that is wanted."""
+        """End the match in progress, and write its replay if `record` is set."""
         match = self._matches.get(self._next - 1)
         if match is None:
             return

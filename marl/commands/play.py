@@ -1,4 +1,4 @@
-"""snakes play: a match in a window, between any two players, with humans in some of the seats."""
+"""The command `play`: matches in a window between any two players, with humans in some of the seats."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from opponents.players import Player
 
 SEATS = ("red_0", "red_1", "red_2", "blue_0", "blue_1", "blue_2")
-HUMANS_MAX = 2  # one at the arrow keys, one at WASD
+HUMANS_MAX = 2  # one with the arrow keys, one with WASD
 SPEED_MIN, SPEED_MAX = 0.25, 64.0
 
 
@@ -59,20 +59,20 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as opened:
         blue = open_player(args.blue, opened, load_player)
         if args.watch is not None:
-            from marl.commands.latest_snapshot import Trainee
+            from marl.commands.latest_snapshot import LatestSnapshot
 
-            red: Supply = Trainee(args.watch)
+            red: Supply = LatestSnapshot(args.watch)
             players = [blue]
         else:
             player = open_player(args.red or "champion", opened, load_player)
             red, players = _always(player), [player, blue]
-        programme = LiveMatches(red, _always(blue), args.human, args.seed, args.record)
-        programme.endless = args.watch is not None
-        programme.warm_up()
+        playlist = LiveMatches(red, _always(blue), args.human, args.seed, args.record)
+        playlist.endless = args.watch is not None
+        playlist.warm_up()
         try:
-            window.show(programme, args.speed, args.fps)
+            window.show(playlist, args.speed, args.fps)
         finally:
-            programme.finish()
+            playlist.finish()
         for player in players:
             for line in player.problems if isinstance(player, Submission) else ():
                 print(line, file=sys.stderr)

@@ -1,4 +1,7 @@
-"""snakes replay: recorded matches in a window, in a terminal, or as files to send around."""
+"""The command `replay`: show recorded matches in a window or a terminal, or write them as HTML, GIF, MP4 or PNG.
+
+The file format is in arena/replay.py.
+"""
 
 import argparse
 import sys
@@ -60,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace, outputs: dict) -> None:
-    """What can be known to be wrong before anything is loaded."""
+    """Report wrong combinations of flags before any slow import."""
     for kind in ("gif", "mp4", "png"):
         if kind in outputs and len(args.files) > 1:
             raise UserError(f"--{kind} takes one match, not {len(args.files)}; --html shows several")
@@ -79,15 +82,16 @@ def _watch(matches: list["Match"]) -> None:
 
 
 def _print_match(match: "Match", turn: int | None, fps: float) -> None:
-    """Boards as text: in place at their speed in a terminal, one below the other in a file."""
-    from arena.render.export import plain, state_at
+    """Print boards as text: animated in a terminal, one below the other in a file."""
+    from arena.printable import printable
+    from arena.render.export import state_at
     from arena.render.frame import ansi
 
     states = match.states()
     if turn is not None:
         states = [state_at(states, turn)]
     live = sys.stdout.isatty()
-    names = f"{plain(match.red)} (red) against {plain(match.blue)} (blue)"
+    names = f"{printable(match.red)} (red) against {printable(match.blue)} (blue)"
     if not live or len(states) == 1:
         print(names, end="\n\n")
         for state in states:
@@ -97,7 +101,7 @@ def _print_match(match: "Match", turn: int | None, fps: float) -> None:
     try:
         due = time.monotonic()
         for state in states:
-            # Lines are written over the old ones: a screen that is cleared every time flickers.
+            # New lines overwrite the old ones: clearing the screen every time would flicker.
             print(f"{HOME}{names}\n\n{ansi(state, colour=True)}\n{CLEAR_BELOW}", end="", flush=True)
             due += 1 / fps
             time.sleep(max(0.0, due - time.monotonic()))

@@ -9,7 +9,7 @@ from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 
 if TYPE_CHECKING:
-    from marl.ranks.distributed import Ranks, Solo
+    from marl.ranks.process_group import Ranks, Solo
 
 
 def run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -> int:
@@ -17,8 +17,10 @@ def run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) ->
 
     A lost rank ends this process at once, because a group with a lost rank cannot be taken down in order.
     """
-    from marl.ranks.distributed import EXIT_TOGETHER, LostRank, OutOfSync, explain, leave, start
-    from marl.ranks.roll_call import EXIT_LOST_RANK
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER
+    from marl.ranks.lost_rank import LostRank, explain, leave
+    from marl.ranks.startup import start
+    from marl.ranks.sync_check import OutOfSync
     from marl.training.nonfinite import NotFinite
 
     try:

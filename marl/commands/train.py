@@ -1,6 +1,5 @@
 """snakes train: train a team, in this process or in many ranks."""
 
-import os
 import signal
 import time
 from collections.abc import Sequence
@@ -12,10 +11,11 @@ from marl.commands.run_in_group import run_in_group
 from marl.config.help import help_text
 from marl.config.train_config import ALIASES, PREFER, TrainConfig
 from marl.errors import UserError
+from marl.ranks import environment
 from marl.training.resume_plan import ResumePlan, plan_resume
 
 if TYPE_CHECKING:
-    from marl.ranks.distributed import Ranks, Solo
+    from marl.ranks.process_group import Ranks, Solo
     from marl.storage.checkpoint import Checkpoint
 
 HELP = f"""usage: snakes train [--config FILE] [flags]
@@ -35,22 +35,22 @@ def run_words(words: Sequence[str]) -> int:
     try:
         flags, words = launch_flags.split_launch_flags(words)
         plan = plan_resume(words)
-        if flags and "RANK" not in os.environ:
+        if flags and not environment.is_rank():
             code = launch_flags.launch_ranks(flags, plan)
             if code is not None:
                 return code
         return _train(plan)
     except (UserError, ArenaError):
-        if os.environ.get("LOCAL_RANK", "0") != "0":  # every rank of a node finds the same mistake; one reports it
+        if not environment.is_first_on_node():  # every rank of a node finds the same mistake; one reports it
             return 2
         raise
 
 
 def _train(plan: ResumePlan) -> int:
     """Train in this process, alone or as a rank."""
-    from marl.ranks.distributed import defaults_for_nccl
+    from marl.ranks.placement import set_nccl_defaults
 
-    nccl_settings = defaults_for_nccl()  # before CUDA starts
+    nccl_settings = set_nccl_defaults()  # before CUDA starts
     return run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings))
 
 
@@ -102,7 +102,7 @@ def _choose_onednn(config: TrainConfig, group: "Solo | Ranks", checkpoint: "Chec
     import torch
 
     from marl.compute.onednn import choose_onednn
-    from marl.ranks.distributed import on_main
+    from marl.ranks.process_group import on_main
 
     before = checkpoint.part("state").get("onednn") if checkpoint else None
     enabled = on_main(group, lambda: choose_onednn(config, before))

@@ -1,4 +1,4 @@
-"""What each part of the doctor finds out: one line that says what is right, or what is wrong and what to do."""
+"""The result of one check of the doctor: one line, with the remedy where the check fails."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ REINSTALL = "run ./train_ddp.sh --help, which repairs .venv"
 
 
 class Check(NamedTuple):
-    """One thing that must be right; `fix` says what to do where it is not."""
+    """A result; `fix` says what to do where `ok` is false."""
 
     name: str
     ok: bool
@@ -15,14 +15,14 @@ class Check(NamedTuple):
 
     @classmethod
     def failed(cls, name: str, error: BaseException | str, fix: str = REINSTALL) -> "Check":
-        """A failure in the words of an error. Errors for users end with what to do, after a semicolon."""
-        told = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        detail, semicolon, own = told.rpartition("; ")
-        return cls(name, False, detail, own) if semicolon else cls(name, False, told, fix)
+        """A failure with the text of an error. The text may end with its own remedy, after a semicolon."""
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        detail, semicolon, own_fix = line.rpartition("; ")
+        return cls(name, False, detail, own_fix) if semicolon else cls(name, False, line, fix)
 
 
 def amount(size: float) -> str:
-    """Bytes to read."""
+    """A number of bytes as text."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.4g} {unit}"

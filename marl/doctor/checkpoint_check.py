@@ -1,4 +1,4 @@
-"""The doctor's look at a saved run or checkpoint: what is in it, and whether it is whole, clean and able to play."""
+"""Checks of a saved run or checkpoint: its contents, and whether files, names and weights are right and it can play."""
 
 import json
 import os
@@ -14,18 +14,18 @@ import torch
 from arena.errors import ArenaError
 from marl.doctor.check import Check, amount
 from marl.errors import UserError
-from marl.storage import checkpoint
+from marl.storage import checkpoint, checkpoint_finder
 from marl.storage.checkpoint import BEST, FOLDER, LAST, MANIFEST, WEIGHTS, Checkpoint
 from marl.storage.saved_player import load_player
 from opponents.match import play
 
 MATCHES, OPPONENT = 2, "level0"
-_WRAPPED = re.compile(r"(^|\.)module\.")  # DistributedDataParallel's part of a name
+_WRAPPED = re.compile(r"(^|\.)module\.")  # in names of a network inside DistributedDataParallel
 OTHER = "use another checkpoint of this run"
 
 
 def examine(path: str) -> tuple[list[dict[str, Any]], list[Check]]:
-    """Contents and checks: of a checkpoint, or of all that a run's pointers name."""
+    """Contents and checks of a checkpoint, or of all checkpoints that a run's pointers name."""
     folders, checks = _folders(Path(path))
     contents = []
     for folder in folders:
@@ -36,30 +36,30 @@ def examine(path: str) -> tuple[list[dict[str, Any]], list[Check]]:
 
 
 def _folders(path: Path) -> tuple[list[Path], list[Check]]:
-    """The checkpoints to look at; a check for each pointer that leads nowhere."""
+    """The checkpoints to examine, and a failed check for each pointer to a missing checkpoint."""
     run = path.parent if path.name == FOLDER else path
     pointers = [pointer for name in (LAST, BEST) if os.path.lexists(pointer := run / FOLDER / name)]
     folders: dict[Path, None] = {}
     checks = []
     for place in pointers or [path]:
         try:
-            folders[checkpoint.resolve(place)] = None
+            folders[checkpoint_finder.resolve(place)] = None
         except UserError as error:
             if not os.path.lexists(place):
-                raise  # nothing is damaged: there is nothing
+                raise  # not damaged: no such path
             checks.append(Check(place.name, False, str(error), "give the folder of a checkpoint that is there"))
-    if not folders and pointers:  # training would go on from what is there
+    if not folders and pointers:  # the checkpoint from which training would go on
         with suppress(UserError):
-            folders[checkpoint.resolve(path)] = None
+            folders[checkpoint_finder.resolve(path)] = None
     return list(folders), checks
 
 
 def _examine(folder: Path) -> tuple[dict[str, Any], list[Check]]:
     name = folder.name
     try:
-        found = checkpoint.load(folder)
+        found = checkpoint.read(folder)
     except UserError as error:
-        # The rest is told as far as it can be read: there may be more wrong than the first thing found.
+        # Whatever can be read is still checked: more may be wrong than the first thing found.
         found, manifest, weights = None, _manifest(folder), _weights(folder)
         checks = [Check.failed(f"files of {name}", error, OTHER)]
     else:
@@ -90,7 +90,7 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def _contents(folder: Path, manifest: dict[str, Any], weights: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """For JSON. Files as they are on the disk; None for what the manifest does not say."""
+    """For JSON. File sizes are those on the disk; a value that the manifest lacks is None."""
     known = ("episode", "algo", "encoder", "encoder_version", "body", "world_size", "rules", "format")
     try:
         files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
@@ -107,10 +107,10 @@ def _contents(folder: Path, manifest: dict[str, Any], weights: dict[str, torch.T
 
 
 def _names(name: str, weights: dict[str, torch.Tensor], found: Checkpoint | None) -> Check:
-    """No wrapped network's names anywhere; to see that, all parts are read."""
+    """Whether no name comes from a network inside DistributedDataParallel; reads all parts."""
     try:
         for where in ("weights", *(found.parts if found else ())):
-            part = weights if where == "weights" else found.part(where)  # one at a time: with buffers they are large
+            part = weights if where == "weights" else found.part(where)  # one part at a time: replay buffers are large
             wrapped = [key for key in _keys(part) if _WRAPPED.search(key)]
             if wrapped:
                 fix = "take `module.`, which DistributedDataParallel adds, out of the names and save it again"
@@ -145,7 +145,7 @@ def _plays(folder: Path) -> Check:
         results = play(load_player(str(folder)), OPPONENT, MATCHES)
     except (UserError, ArenaError) as error:
         return Check.failed(name, error, OTHER)
-    except Exception as error:  # whatever it is, the report is where the user wants to read it
+    except Exception as error:  # of any kind: it belongs into the report
         return Check.failed(name, f"{type(error).__name__}: {error}", OTHER)
     score = f"{results.home_score:.1f} : {results.away_score:.1f}"
     return Check(name, True, f"{MATCHES} matches against {OPPONENT}, {score} on average")

@@ -1,6 +1,6 @@
-"""snakes doctor: what is installed, whether the arena plays right here, ranks talk and runs can be written.
+"""snakes doctor: checks of the installation, the arena's results, the ranks and the run folder's disk.
 
-With a path: what is in a saved run or checkpoint, and whether it is whole.
+With a path: the contents of a saved run or checkpoint, and whether it is intact.
 """
 
 import argparse
@@ -19,12 +19,11 @@ from marl.doctor.check import REINSTALL, Check, amount
 from marl.errors import UserError
 from marl.storage.run_folder import GROUP, listing
 
-MATCHES = 64
-# Of the self-check's matches after their last turn, under rules version 1.
-CHECKSUM = "9dc599e78b325131"
-ROOM = 256 * 2**20  # bytes that must be free: a smaller disk holds no run, and is not ours to fill
-CHUNK, CHUNKS = 16 * 2**20, 4  # bytes written to measure the disk
-PATIENCE = 2.0  # seconds after which no more of them are written: there are slow disks
+MATCHES = 64  # of the self-check
+CHECKSUM = "9dc599e78b325131"  # of the self-check's matches after their last turn, under rules version 1
+ROOM = 256 * 2**20  # bytes that must be free: less holds no run, and must not be filled by the measurement
+CHUNK, CHUNKS = 16 * 2**20, 4  # bytes per write and number of writes that measure the disk
+PATIENCE = 2.0  # seconds after which the measurement ends early: some disks are slow
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.path is not None:
-        _check_there(args.path)
+        _check_exists(args.path)
     report: dict[str, Any] = {"versions": machine.versions(machine.PACKAGES + machine.TRAINING_PACKAGES)}
     checks = [_packages(report["versions"])]
     if args.path is not None:
@@ -66,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
-def _check_there(path: str) -> None:
-    # A checkpoint that is just being replaced has another name for a moment; who knows that is asked later.
+def _check_exists(path: str) -> None:
+    # A checkpoint has another name for a moment while it is replaced; checkpoint_check knows that name.
     if not os.path.lexists(path) and Path(path).parent.name != "checkpoints":
         raise UserError(f"there is no run or checkpoint {path!r}; give the folder of one")
 
@@ -84,7 +83,7 @@ def _machine(report: dict[str, Any], args: argparse.Namespace) -> list[Check]:
 
 
 def _packages(versions: dict[str, str | None]) -> Check:
-    # What only a GPU needs is asked for where there is one.
+    # numba-cuda is needed only with a GPU: _gpu_checks looks for it.
     missing = [name for name, version in versions.items() if version is None and name != "numba-cuda"]
     try:
         import arena
@@ -133,7 +132,7 @@ def _self_check(device: str) -> Check:
     name = f"self-check on {device}"
     try:
         found = checksum(device)
-    except Exception as error:  # whatever it is, the report is where the user wants to read it
+    except Exception as error:  # of any kind: it belongs into the report
         return Check(name, False, f"{type(error).__name__}: {error}".splitlines()[0], REINSTALL)
     if found != CHECKSUM:
         fix = "remove the cache folder; if it stays, these package versions compile the rules wrongly: " + REINSTALL
@@ -142,7 +141,7 @@ def _self_check(device: str) -> Check:
 
 
 def checksum(device: str) -> str:
-    """Play matches with moves that depend on nothing but arithmetic, and digest how they end."""
+    """Digest of the ends of matches whose moves come from arithmetic alone."""
     import torch
 
     from arena import BatchArena
@@ -159,7 +158,7 @@ def checksum(device: str) -> str:
 
 
 def _disk(runs_dir: str) -> tuple[dict[str, Any], Check]:
-    """How fast runs are written there. Where the folder is not there yet, the one it would be made in is measured."""
+    """Write speed and free space of the run folder, or of its nearest parent that exists."""
     report: dict[str, Any] = {"path": runs_dir, "write_mb_s": None, "free_gib": None}
     folder = (Path(runs_dir) / GROUP).absolute()
     while not os.path.lexists(folder) and folder != folder.parent:
@@ -179,8 +178,8 @@ def _disk(runs_dir: str) -> tuple[dict[str, Any], Check]:
 
 
 def _write_speed(folder: Path) -> float:
-    """MB/s that reach the disk. The file has no name: it is gone with this process, however that ends."""
-    data = os.urandom(CHUNK)  # a disk that compresses shall have no advantage
+    """MB/s that reach the disk. The file has no name, so it vanishes with this process, however that ends."""
+    data = os.urandom(CHUNK)  # random: a disk that compresses shall have no advantage
     written, begin = 0, time.perf_counter()
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         while written < CHUNKS * CHUNK and time.perf_counter() - begin < PATIENCE:
@@ -205,15 +204,18 @@ def _print_machine(report: dict[str, Any]) -> None:
 
 def _print_checkpoints(checkpoints: list[dict[str, Any]]) -> None:
     for about in checkpoints:
-        told = {name: "unknown" if value is None else value for name, value in about.items()}
-        body = told["body"] if isinstance(told["body"], list) else [told["body"]]
-        files = [f"{name} {amount(size)}" for name, size in told["files"].items()]
+        shown = {name: "unknown" if value is None else value for name, value in about.items()}
+        body = shown["body"] if isinstance(shown["body"], list) else [shown["body"]]
+        files = [f"{name} {amount(size)}" for name, size in shown["files"].items()]
         for title, text in (
-            ("checkpoint", told["path"]),
-            ("saved", f"at episode {told['episode']} by {told['algo']}, ranks: {told['world_size']}"),
-            ("made for", f"rules version {told['rules']}, encoder {told['encoder']} version {told['encoder_version']}"),
-            ("network", " -> ".join(map(str, [told["encoder"], *body]))),
-            ("weights", f"{told['weights']:,} in {told['tensors']} tensors"),
+            ("checkpoint", shown["path"]),
+            ("saved", f"at episode {shown['episode']} by {shown['algo']}, ranks: {shown['world_size']}"),
+            (
+                "made for",
+                f"rules version {shown['rules']}, encoder {shown['encoder']} version {shown['encoder_version']}",
+            ),
+            ("network", " -> ".join(map(str, [shown["encoder"], *body]))),
+            ("weights", f"{shown['weights']:,} in {shown['tensors']} tensors"),
             ("files", listing(files)),
         ):
             print(f"{title:12} {text}")

@@ -1,7 +1,7 @@
-"""The doctor's look at ranks: starts a few for some seconds, as training would, and tells what they found.
+"""Checks of ranks: starts a few of them for some seconds, as training would, and reports their results.
 
-What each of them does is in rank_probe.py. None outlives this process, however it ends: their stdin is a pipe that
-nothing is written to, and that ends with its writer.
+rank_probe.py is the program of each rank. No rank outlives this process, however it ends: the stdin of a rank is a pipe
+without data, which closes with this process.
 """
 
 import json
@@ -21,25 +21,25 @@ from marl.errors import UserError
 
 PROGRAM = ("-m", "marl.doctor.rank_probe")
 TIMEOUT = 60.0  # seconds that ranks wait for each other: torch may come from a slow network disk
-GRACE = 11.0  # seconds the others have to end when one has failed: a roll call takes up to 10
+GRACE = 11.0  # seconds the other ranks have to end after one has failed: a roll call takes up to 10
 
 
 def examine(asked: str | None) -> tuple[dict[str, Any], list[Check]]:
-    """Which backend and how many ranks training would take here, and whether such ranks work together."""
+    """Backend and number of ranks that training would choose, and whether such ranks work together."""
     import torch
 
-    from marl.ranks.distributed import place
-    from marl.ranks.launch import nodes_from, ranks_here
+    from marl.ranks.nodes import choose_ranks_per_node, read_nodes
+    from marl.ranks.placement import place
 
     gpus = torch.cuda.device_count()
     report: dict[str, Any] = {"backend": None, "train_ddp": None, "round_trip": None}
     try:
-        report["train_ddp"] = ranks_here(os.environ, machine.processor()["cores"], gpus, None)
-        nodes_from(os.environ)
+        report["train_ddp"] = choose_ranks_per_node(os.environ, machine.processor()["cores"], gpus, None)
+        read_nodes(os.environ)
         report["backend"] = backend = place(asked, "auto", 0, 1, gpus)[0]
     except UserError as error:
         return report, [Check.failed("ranks", error)]
-    # NCCL needs a GPU for each; over gloo two show all there is to see.
+    # NCCL: all GPUs, one rank each. gloo: two ranks are enough to see every fault.
     ends = _run(backend, gpus if backend == "nccl" else 2)
     problem = _problem(ends)
     if problem:
@@ -65,7 +65,7 @@ def _gradients(found: dict[str, Any]) -> Check:
 
 
 class End(NamedTuple):
-    """How a rank ended; code None: it did not, and was killed."""
+    """How a rank ended; code None: it did not end by itself and was killed."""
 
     code: int | None
     out: str
@@ -74,14 +74,15 @@ class End(NamedTuple):
 
 def _run(backend: str, ranks: int) -> list[End]:
     with ExitStack() as held:
-        # Kept while they run, so that nobody else gets the port: whoever allows reuse may listen beside us.
+        # Held while the ranks run, so that no other program gets the port. Rank 0 can still listen: with SO_REUSEADDR
+        # a port that is bound but not listening may be shared.
         port = held.enter_context(socket.socket())
         port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         port.bind(("127.0.0.1", 0))
         environment = _environment(ranks, port.getsockname()[1])
         running = []
         for rank in range(ranks):
-            # Files, not pipes: a rank that tells much must not wait for a reader.
+            # Files, not pipes: a rank with much output must not wait for a reader.
             out, err = (held.enter_context(tempfile.TemporaryFile()) for _ in range(2))
             process = subprocess.Popen(
                 [sys.executable, *PROGRAM, backend, str(TIMEOUT)],
@@ -115,7 +116,7 @@ def _environment(ranks: int, port: int) -> dict[str, str]:
 
 
 def _wait(processes: list[subprocess.Popen]) -> None:
-    """Until all have ended, or no more are expected to."""
+    """Until all ranks have ended, or the time for it is over."""
     deadline = time.monotonic() + 2 * TIMEOUT
     failed = False
     while time.monotonic() < deadline:
@@ -140,20 +141,22 @@ def _text(file: IO[bytes]) -> str:
 
 
 def _problem(ends: list[End]) -> str | None:
-    """Why a rank failed: of several, that of one that did not just lose another."""
-    from marl.ranks.roll_call import EXIT_LOST_RANK
+    """Why the ranks failed; of several failures the cause, not the loss of another rank that followed it."""
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE
 
     failed = [rank for rank, end in enumerate(ends) if end.code != 0]
     if not failed:
         return None
-    rank = min(failed, key=lambda rank: (ends[rank].code is None, ends[rank].code in (2, EXIT_LOST_RANK), rank))
+    rank = min(
+        failed, key=lambda rank: (ends[rank].code is None, ends[rank].code in (EXIT_MISTAKE, EXIT_LOST_RANK), rank)
+    )
     who = f"rank {rank} of {len(ends)}"
     code, _, err = ends[rank]
     if code is None:
         return f"{who} did not end within {2 * TIMEOUT:g} s and was killed"
     if code < 0:
         return f"{who} was killed by signal {-code}"
-    told = err.strip().splitlines()[-1] if err.strip() else ""
-    if told.startswith("snakes: "):
-        return told.removeprefix("snakes: ").partition("; ")[0]  # the advice after it is for training
-    return f"{who}: {told or f'ended with exit code {code}'}"
+    last_line = err.strip().splitlines()[-1] if err.strip() else ""
+    if last_line.startswith("snakes: "):
+        return last_line.removeprefix("snakes: ").partition("; ")[0]  # the advice after it is for training
+    return f"{who}: {last_line or f'ended with exit code {code}'}"

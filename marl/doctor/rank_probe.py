@@ -1,6 +1,6 @@
-"""A rank that the doctor starts: `python -m marl.doctor.rank_probe BACKEND TIMEOUT`, in torchrun's environment.
+"""A rank that the doctor starts: `python -m marl.doctor.rank_probe BACKEND TIMEOUT`, with torchrun's variables.
 
-Measures how fast the ranks talk, and checks that their gradients and parameters stay the same.
+Measures latency and bandwidth between the ranks, and checks that their gradients and parameters agree.
 """
 
 import json
@@ -14,31 +14,38 @@ from typing import TYPE_CHECKING, Any
 from marl.errors import UserError
 
 if TYPE_CHECKING:
-    from marl.ranks.distributed import Ranks
+    from marl.ranks.process_group import Ranks
 
 LARGE = 16 * 2**20  # bytes of the all-reduce that measures bandwidth: the gradients of a large network
 ROUNDS_SMALL, ROUNDS_LARGE = 200, 10
 
 
 def main(words: list[str]) -> int:
-    """Rank 0 prints what all have found."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    from marl.ranks import distributed
-
     backend, timeout = words
-    distributed.defaults_for_nccl()
+    return _join_and_probe(backend, float(timeout))
+
+
+def _join_and_probe(backend: str, timeout: float) -> int:
+    """Rank 0 prints the results of all ranks."""
+    from marl.ranks.exits import EXIT_MISTAKE
+    from marl.ranks.lost_rank import LostRank, explain, leave
+    from marl.ranks.placement import set_nccl_defaults
+    from marl.ranks.startup import start
+
+    set_nccl_defaults()
     try:
-        group = distributed.start(backend, float(timeout))
-    except (UserError, distributed.LostRank) as error:
+        group = start(backend, timeout)
+    except (UserError, LostRank) as error:
         print(f"snakes: {error}", file=sys.stderr)
-        return 2
+        return EXIT_MISTAKE
     try:
         found = probe(group)
     except RuntimeError as error:
-        lost = distributed.explain(error, group)
+        lost = explain(error, group)
         if lost is None:
             raise
-        distributed.leave(lost, group)
+        leave(lost, group)
     if group.is_main:
         print(json.dumps(found), flush=True)
     group.close()
@@ -46,12 +53,12 @@ def main(words: list[str]) -> int:
 
 
 def _end_with_parent() -> None:
-    os.read(0, 1)  # not sys.stdin, whose lock would be in the way of an ordinary end
+    os.read(0, 1)  # not sys.stdin: its lock would block the ordinary end of the process
     os._exit(1)
 
 
 def probe(group: "Ranks") -> dict[str, Any]:
-    """What the ranks find out together; on rank 0 it is complete."""
+    """The results of all ranks together; complete on rank 0 only."""
     found = {"ranks": group.world, "backend": group.backend, "device": group.device.type}
     return found | _speed(group) | {"out_of_sync": _gradient_check(group)}
 
@@ -64,13 +71,13 @@ def _speed(group: "Ranks") -> dict[str, float | None]:
     def seconds(tensor: torch.Tensor, rounds: int) -> float:
         taken = []
         for _ in range(rounds + rounds // 5):
-            group.barrier("the round trip")  # or a rank's time would hold the wait for a later one
+            group.barrier("the round trip")  # so that the time does not include the wait for a slower rank
             begin = time.perf_counter()
             group.sum_(tensor)
             if tensor.is_cuda:
                 torch.cuda.synchronize()
             taken.append(time.perf_counter() - begin)
-        return statistics.median(taken[-rounds:])  # the first ones make connections
+        return statistics.median(taken[-rounds:])  # the first rounds open connections
 
     small = seconds(torch.zeros(1, device=group.device), ROUNDS_SMALL)
     large = seconds(torch.zeros(LARGE // 4, device=group.device), ROUNDS_LARGE)
@@ -84,14 +91,14 @@ def _speed(group: "Ranks") -> dict[str, float | None]:
 
 
 def _gradient_check(group: "Ranks") -> str | None:
-    """What is wrong with gradients or parameters after one update with other data on every rank; on rank 0."""
+    """The first fault of gradients or parameters after one update with different data on every rank; on rank 0."""
     import torch
     from torch import nn
 
-    from marl.ranks.distributed import OutOfSync
+    from marl.ranks.sync_check import OutOfSync
 
     group.doing = "the gradient check"
-    torch.manual_seed(group.rank)  # parameters differ until they are wrapped
+    torch.manual_seed(group.rank)  # parameters differ until `wrap`
     net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).to(group.device)
     wrapped = group.wrap(net)
     rows = torch.randn(32, 8, device=group.device)

@@ -1,4 +1,7 @@
-"""snakes export: a policy for where this program is not: a competition, another runtime, a browser."""
+"""The command `export`: write a policy for a competition, another runtime or a browser.
+
+(arena/render/export.py writes recorded matches.)
+"""
 
 import argparse
 from collections.abc import Iterator
@@ -7,9 +10,6 @@ from pathlib import Path
 
 from marl.arguments import new_file
 from marl.errors import UserError
-from marl.storage.run_folder import write_atomically
-
-SUBMISSION = "submission.py"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.jidi:
         from marl.export.jidi import submission_source
 
-        _write(args.jidi / SUBMISSION, submission_source(layers, encoder, name).encode())
+        _write(args.jidi / "submission.py", submission_source(layers, encoder, name).encode())
     if args.onnx:
         from marl.export.onnx import onnx_model
 
@@ -83,13 +83,15 @@ def _check_onnx() -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
+    from arena.files import write_atomically
+
     with _writing(path):
         write_atomically(path, data)
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Around the writing of a file: makes its folder (of --jidi), says what went wrong, or how large the file is."""
+    """Around the writing of a file: makes its folder (--jidi), reports an error, prints the size of the file."""
     try:
         path.parent.mkdir(exist_ok=True)
         yield

@@ -1,4 +1,4 @@
-"""A policy's dense layers as arrays: what can leave this program and be computed anywhere."""
+"""The dense layers of a policy as numpy arrays: the form in which every export writes a network."""
 
 import base64
 import re
@@ -17,17 +17,17 @@ _TRIALS = 64
 _TOLERANCE = 1e-3
 
 
-class Layer(NamedTuple):
+class DenseLayer(NamedTuple):
     """outputs = weight @ inputs + bias, both float32; ReLU between two layers."""
 
     weight: np.ndarray  # [outputs, inputs]
     bias: np.ndarray
 
 
-def dense_layers(player: PolicyPlayer) -> list[Layer]:
-    """The layers from an encoder's integers to four logits, or to four logits and a value.
+def dense_layers(player: PolicyPlayer) -> list[DenseLayer]:
+    """The layers from the integers of an observation to four logits, or to four logits and a value.
 
-    The encoder's scale is in the first layer. Networks that are anything else than dense layers are refused.
+    The encoder's scale is part of the first layer. Networks with anything but dense layers are refused.
     """
     weights = {name: tensor.detach().float().cpu() for name, tensor in player.actor.state_dict().items()}
     names = ["first", *(f"tail.layers.{i}" for i in range(len(weights) // 2 - 2)), "tail.head"]
@@ -40,40 +40,43 @@ def dense_layers(player: PolicyPlayer) -> list[Layer]:
     for name in names:
         weight = weights[f"{name}.weight"]
         weight = weight * scale if name == "first" else weight
-        layers.append(Layer(np.ascontiguousarray(weight.numpy()), weights[f"{name}.bias"].numpy()))
+        layers.append(DenseLayer(np.ascontiguousarray(weight.numpy()), weights[f"{name}.bias"].numpy()))
     if len(layers[-1].bias) not in (ACTIONS, ACTIONS + 1):
         raise _refused(player, f"it gives {len(layers[-1].bias)} numbers")
     _check(player, layers)
     return layers
 
 
-def forward(layers: Sequence[Layer], rows: np.ndarray) -> np.ndarray:
-    """What the layers make of rows [N, W]: [N, 4 or 5]."""
-    hidden = rows.astype(np.float32)
+def forward(layers: Sequence[DenseLayer], obs: np.ndarray) -> np.ndarray:
+    """Logits, and the value if there is one, [N, 4 or 5] of observations [N, W]."""
+    hidden = obs.astype(np.float32)
     for layer in layers[:-1]:
         hidden = np.maximum(hidden @ layer.weight.T + layer.bias, 0)
     return hidden @ layers[-1].weight.T + layers[-1].bias
 
 
-def widths(layers: Sequence[Layer]) -> list[int]:
-    """Inputs and outputs of all layers in a row, for example 80, 128, 128, 4."""
+def widths(layers: Sequence[DenseLayer]) -> list[int]:
+    """Widths from the inputs to the outputs, for example 80, 128, 128, 4."""
     return [layers[0].weight.shape[1], *(len(layer.bias) for layer in layers)]
 
 
-def packed(layers: Sequence[Layer]) -> str:
-    """Base64 of little-endian floats: layer by layer the weight, inputs first (many are 0: skipped), and the bias."""
+def packed(layers: Sequence[DenseLayer]) -> str:
+    """Base64 of little-endian floats: per layer the weight [inputs, outputs] and the bias.
+
+    Inputs come first because many are 0: a program can then skip whole rows.
+    """
     parts = [part for layer in layers for part in (layer.weight.T, layer.bias)]
     return base64.b64encode(b"".join(np.ascontiguousarray(part, "<f4").tobytes() for part in parts)).decode()
 
 
-def _check(player: PolicyPlayer, layers: list[Layer]) -> None:
-    """The names of the weights promise a computation; see on random rows that it is the one."""
+def _check(player: PolicyPlayer, layers: list[DenseLayer]) -> None:
+    """Check on random observations that the layers compute what the actor computes; names of weights prove nothing."""
     encoder = player.encoder
     low, high = encoder.low.astype(int), encoder.high.astype(int)
-    rows = np.random.default_rng(0).integers(low, high + 1, (_TRIALS, encoder.width))
+    obs = np.random.default_rng(0).integers(low, high + 1, (_TRIALS, encoder.width))
     with torch.no_grad():
-        expected = player.actor(torch.from_numpy(rows.astype(encoder.dtype))).float().cpu().numpy()
-    got = forward(layers, rows)
+        expected = player.actor(torch.from_numpy(obs.astype(encoder.dtype))).float().cpu().numpy()
+    got = forward(layers, obs)
     if not np.allclose(got, expected, rtol=_TOLERANCE, atol=_TOLERANCE):
         raise _refused(player, "its layers are not joined by ReLU, or its weights are not finite")
 

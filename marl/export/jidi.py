@@ -1,4 +1,4 @@
-"""A policy as the competition's submission.py: one file, numpy only, with the weights in it."""
+"""A policy as the competition's submission.py: one file with the weights inside, which needs only numpy."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,17 +6,17 @@ from pathlib import Path
 
 from arena.encoders import Encoder
 from arena.rules import RULES_VERSION
-from marl.export.dense_layers import Layer, packed, widths
+from marl.export.dense_layers import DenseLayer, packed, widths
 from marl.networks.spec import ACTIONS
 
 TEMPLATE = Path(__file__).with_name("submission_template.py")
-_MARK = "# --- what was trained: "
-_LINE = 116  # characters of base64 in a line: a multiple of four
+_MARK = "# --- the trained policy: "
+_LINE = 116  # characters of base64 per line, a multiple of four
 
 
-def submission_source(layers: Sequence[Layer], encoder: Encoder, name: str) -> str:
+def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str) -> str:
     """The text of a submission.py that plays like the policy."""
-    layers = [*layers[:-1], Layer(layers[-1].weight[:ACTIONS], layers[-1].bias[:ACTIONS])]  # a value is of no use there
+    layers = [*layers[:-1], DenseLayer(layers[-1].weight[:ACTIONS], layers[-1].bias[:ACTIONS])]  # without the value
     code, mark, rest = TEMPLATE.read_text().partition(_MARK)
     assert mark, f"{TEMPLATE} has no line that starts with {_MARK!r}"
     sizes = widths(layers)
@@ -26,7 +26,7 @@ def submission_source(layers: Sequence[Layer], encoder: Encoder, name: str) -> s
             code,
             mark + rest.partition("\n")[0] + "\n",
             f"PLAYER = {name!r}  # rules {RULES_VERSION}, encoder version {encoder.version}\n",
-            f"ENCODE = {encoder.name}\n",
+            f"ENCODE = ENCODERS[{encoder.name!r}]\n",
             "LAYERS = unpacked(\n",
             f"    {list(pairwise(sizes))},\n",
             '    """\n',

@@ -1,4 +1,4 @@
-"""A policy's network as an ONNX model: an encoder's integers in, the logits of the four moves out."""
+"""The network of a policy as an ONNX model: an encoder's integers in, the logits of the four moves out."""
 
 import json
 from collections.abc import Sequence
@@ -10,19 +10,20 @@ from onnx import TensorProto, helper, numpy_helper
 from arena.encoders import Encoder
 from arena.encoders.orientation import BOARD_ACTIONS
 from arena.rules import RULES_VERSION
-from marl.export.dense_layers import Layer, widths
+from marl.export.dense_layers import DenseLayer, widths
 from marl.networks.spec import ACTIONS
 
-# Old on purpose: these operators have not changed since, and old runtimes read them.
+# Old versions on purpose: these operators have not changed since, and old runtimes can read them.
 OPSET, IR_VERSION = 13, 8
 
 
-def onnx_model(layers: Sequence[Layer], encoder: Encoder) -> bytes:
+def onnx_model(layers: Sequence[DenseLayer], encoder: Encoder) -> bytes:
     """The model: `observations` [N, W] int8 or uint8 to `logits` [N, 4], and `value` [N, 1] where the policy has one.
 
-    A reversal is not ruled out: the opposite of the own direction, whose place the metadata names, must not be chosen.
-    Logits are those of moves in the frame in which the snake holds the board: where the metadata names the place of the
-    frame (`frame_at`), `back` says by frame and move what a move in the frame is on the board.
+    The model does not mask the reversal: the user must not choose the opposite of the own direction, whose index in the
+    observation is `direction_at` in the metadata. With the canonical encoder the logits belong to moves in the snake's
+    own coordinates: `frame_at` is then the index of the orientation in the observation (else null), and the table
+    `back` [orientation][local move] gives the move on the board.
     """
     sizes = widths(layers)
     nodes = [helper.make_node("Cast", ["observations"], ["row"], to=TensorProto.FLOAT)]

@@ -1,4 +1,4 @@
-// The page in which a person plays one snake with and against a policy, or watches it play itself.
+// The play page: a human plays one snake with and against a policy, or watches the policy play itself.
 "use strict";
 
 (() => {
@@ -6,8 +6,7 @@
   const AT_FIRST = { playing: 4, watching: 6 };
   const PLAY = "M7 4v16l13-8z", PAUSE = "M6 4h4.5v16H6zM13.5 4H18v16h-4.5z";
   const KEYS = { ArrowUp: 0, KeyW: 0, ArrowDown: 1, KeyS: 1, ArrowLeft: 2, KeyA: 2, ArrowRight: 3, KeyD: 3 };
-  const STEPS = [[0, -1], [0, 1], [-1, 0], [1, 0]]; // x, y of up, down, left, right
-  const TEAMS = ["red", "blue"], QUEUED = 2, SWIPE = 22; // turns that can be pressed ahead; pixels
+  const TEAMS = ["red", "blue"], QUEUED = 2, SWIPE = 22; // moves in the queue of the human; pixels
   const data = JSON.parse(document.getElementById("data").textContent);
   const look = data.look, board = makeBoard(look), policy = makePolicy(data.policy);
   const $ = (selector) => document.querySelector(selector);
@@ -17,20 +16,20 @@
 
   // --- a match
 
-  let seed = data.seed, number = "0"; // texts: they may be larger than JavaScript's numbers
-  let seat = data.seat, queue = [], match, film, thoughts, time = 0;
+  let seed = data.seed, number = "0"; // texts: they may be too large for JavaScript's numbers
+  let seat = data.seat, queue = [], match, timeline, thoughts, time = 0;
   let playing = false, waiting = false, showThoughts = false;
   let speed = AT_FIRST.playing, lastTick = 0, frame = 0, cell = 0, ratio = 1;
-  const last = () => film.states.length - 1;
+  const last = () => timeline.states.length - 1;
   const ended = () => match.over && time >= last();
 
   function begin(newNumber = number, newSeed = seed) {
     [seed, number] = [String(newSeed), String(newNumber)];
     match = rules.start(seed, number);
-    film = { states: [rules.dictionary(match)], steps: [null] };
+    timeline = { states: [rules.dictionary(match)], steps: [null] };
     thoughts = [think()];
     [time, queue] = [0, []];
-    waiting = seat !== null; // for the first move of the person
+    waiting = seat !== null; // for the first move of the human
     playing = !waiting;
     [$("#seed").value, $("#number").value] = [seed, number];
     wake();
@@ -40,15 +39,15 @@
     return match.over ? [] : match.snakes.map((_, snake) => policy.think(match, snake));
   }
 
-  // Play one turn: the person's move, straight on if none was asked for, and the policy's.
+  // Play one turn: the move of the human (straight on if the queue is empty) and the moves of the policy.
   function advance() {
     const moves = thoughts[last()].map((thought) => thought.move);
     if (seat !== null) moves[seat] = queue.length ? queue.shift() : match.directions[seat];
     const before = match, played = rules.playTurn(match, moves), numbers = [0, 1, 2, 3, 4, 5];
     match = played.match;
     if (seat !== null && played.died[seat]) queue = [];
-    film.states.push(rules.dictionary(match));
-    film.steps.push({
+    timeline.states.push(rules.dictionary(match));
+    timeline.steps.push({
       moves: played.taken.map((move, snake) => (played.died[snake] ? -1 : move)),
       grew: match.snakes.map((body, snake) => body.length > before.snakes[snake].length),
       ate: numbers.filter((snake) => played.ate[snake]),
@@ -58,12 +57,12 @@
     thoughts.push(think());
   }
 
-  // --- what the person wants
+  // --- the human
 
   function steer(move) {
     if (seat === null || match.over) return;
     const facing = queue.length ? queue[queue.length - 1] : match.directions[seat];
-    // A reversal is not asked for: the game would go anywhere instead.
+    // A reversal is ignored: the game would replace it by a random move.
     if (move !== (facing ^ 1) && (move !== facing || waiting) && queue.length < QUEUED) queue.push(move);
     if (waiting || !playing) play(true);
   }
@@ -98,7 +97,7 @@
 
   function tick(now) {
     frame = 0;
-    const passed = lastTick ? Math.min(0.1, (now - lastTick) / 1000) : 0; // a hidden page stands still
+    const passed = lastTick ? Math.min(0.1, (now - lastTick) / 1000) : 0; // a hidden page pauses
     lastTick = now;
     if (playing) {
       let left = passed * speed;
@@ -115,9 +114,9 @@
   }
 
   function paint() {
-    const turn = Math.floor(time), state = film.states[Math.min(last(), Math.ceil(time - 0.5))];
+    const turn = Math.floor(time), state = timeline.states[Math.min(last(), Math.ceil(time - 0.5))];
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    board.draw(context, cell, film, time, { follow: seat });
+    board.draw(context, cell, timeline, time, { follow: seat });
     if (showThoughts) drawThoughts(turn);
     TEAMS.forEach((team, i) => {
       const name = $(`.team.${team} h2`), mine = seat !== null && (seat < 3 ? 0 : 1) === i;
@@ -158,19 +157,20 @@
     }
     banner.hidden = !text;
     banner.className = team;
-    banner.style.top = waiting ? (state.snakes[seat][0][0] < look.rows / 2 ? "80%" : "20%") : ""; // off the own snake
+    banner.style.top = waiting ? (state.snakes[seat][0][0] < look.rows / 2 ? "80%" : "20%") : ""; // away from the own snake
     banner.replaceChildren(text, ...(hint ? [Object.assign(document.createElement("small"), { textContent: hint })] : []));
   }
 
-  // Around each head the ways that the policy considers: the surer, the larger and clearer.
+  // Arrows around each head: the more probable a move, the larger and clearer its arrow.
   function drawThoughts(turn) {
     thoughts[turn].forEach(({ probabilities }, snake) => {
-      const head = board.headAt(film, snake, time);
+      const head = board.headAt(timeline, snake, time);
       if (!head) return;
       probabilities.forEach((share, move) => {
         if (share < 0.01) return;
-        const x = board.wrap(head[0] + 0.95 * STEPS[move][0], look.columns), y = board.wrap(head[1] + 0.95 * STEPS[move][1], look.rows);
-        const size = cell * (0.14 + 0.2 * share), angle = Math.atan2(STEPS[move][1], STEPS[move][0]);
+        const [right, down] = board.STEPS[move];
+        const x = board.wrap(head[0] + 0.95 * right, look.columns), y = board.wrap(head[1] + 0.95 * down, look.rows);
+        const size = cell * (0.14 + 0.2 * share), angle = Math.atan2(down, right);
         context.save();
         context.translate(x * cell, y * cell);
         context.rotate(angle);
@@ -210,7 +210,7 @@
     wake();
   }
 
-  // --- keys, fingers, buttons
+  // --- input: keys, touch, buttons
 
   function makeChips() {
     for (let snake = 0; snake < rules.SNAKES; snake++) {
@@ -245,7 +245,7 @@
     if (move !== undefined) { if (!event.repeat) steer(move); } else if (action) ACTIONS[action](); else takeSeat(Number(event.key) - 1);
   }
 
-  let touch = null; // where a finger was put down, and whether it has steered since
+  let touch = null; // the start of a touch, and whether it has steered
   function fingerDown(event) { touch = { x: event.clientX, y: event.clientY, steered: false }; canvas.setPointerCapture(event.pointerId); }
   function fingerMove(event) {
     if (!touch) return;
@@ -271,11 +271,11 @@
   addEventListener("resize", fit);
   document.addEventListener("visibilitychange", () => { if (document.hidden && playing && seat !== null) play(false); });
   document.title = `${data.name} · Snakes 3v3`;
-  // For tests, and for whoever opens the console.
+  // For tests and for users of the browser console.
   window.snakes = {
     policy,
-    state: (k) => film.states[k],
-    steps: () => film.steps,
+    state: (k) => timeline.states[k],
+    steps: () => timeline.steps,
     thoughts: (k) => thoughts[k],
     shown: () => ({ seed, number, time, last: last(), seat, playing, waiting, speed, queue: [...queue], over: match.over }),
     begin, advance, steer, play, takeSeat,

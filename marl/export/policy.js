@@ -1,10 +1,11 @@
-// A policy in the page: the encoders of arena/observe.py, the dense layers, and the choice of a move. Needs rules.js.
+// A policy in a browser: the twins of the encoders of arena/encoders, the dense layers, and the choice of a move. Needs
+// rules.js. Tests compare it with Python.
 "use strict";
 
-const { encoders, forth } = (() => {
+const { encoders, moveToLocal } = (() => {
   const { ROWS, COLUMNS, CELLS, SNAKES, TEAM, BEANS, TURNS } = rules;
   const WAIT_MAX = 8, LEAD_MAX = 15, NO_BEAN = 31, MIRRORED = 4;
-  const BEAN_COLUMNS = 29; // where the columns to the nearest bean stand; 0 where there is none
+  const BEAN_COLUMNS = 29; // index of the columns to the nearest bean; 0 without a bean
   const STEPS = [[-1, 0], [1, 0], [0, -1], [0, 1]];
   const row = (cell) => Math.floor(cell / COLUMNS), column = (cell) => cell % COLUMNS;
   const wrap = (v, size) => ((v % size) + size) % size;
@@ -19,16 +20,16 @@ const { encoders, forth } = (() => {
     for (let columns = -2; columns <= 2; columns++)
       if (far([rows, columns]) === 1 || far([rows, columns]) === 2) AROUND.push([rows, columns]);
 
-  // How many rows and columns away something is, as seen in a frame: the direction that becomes up, and 4 more where
-  // left and right are swapped afterwards.
-  function seen(frame, [rows, columns]) {
-    const [ahead, aside] = frame & 2 ? [columns, -rows] : [rows, columns], sign = 1 - 2 * (frame & 1);
-    return [sign * ahead, sign * aside * (1 - 2 * (frame >> 2))];
+  // A step on the board in the snake's own coordinates. An orientation is the direction that becomes up, plus 4 if left
+  // and right are then swapped.
+  function toLocal(orientation, [rows, columns]) {
+    const [ahead, aside] = orientation & 2 ? [columns, -rows] : [rows, columns], sign = 1 - 2 * (orientation & 1);
+    return [sign * ahead, sign * aside * (1 - 2 * (orientation >> 2))];
   }
 
-  // A move on the board as a move in the frame.
-  function forth(frame, move) {
-    const [rows, columns] = seen(frame, STEPS[move]);
+  // A move on the board as a move in the snake's own coordinates.
+  function moveToLocal(orientation, move) {
+    const [rows, columns] = toLocal(orientation, STEPS[move]);
     return STEPS.findIndex((step) => step[0] === rows && step[1] === columns);
   }
 
@@ -37,8 +38,8 @@ const { encoders, forth } = (() => {
     return { mates: three.map((i) => team + i).filter((other) => other !== snake), foes: three.map((i) => TEAM - team + i) };
   }
 
-  // The numbers of entries [distance, numbers], nearest first; of equally near ones by their bytes, last byte first,
-  // as the packed numbers of the Python encoder are sorted.
+  // The numbers of entries [distance, numbers], nearest first. Entries of equal distance are ordered by their bytes, last
+  // byte first, like the packed numbers of the Python encoder.
   function inOrder(entries) {
     const order = (a, b) => {
       if (a[0] !== b[0]) return a[0] - b[0];
@@ -51,27 +52,27 @@ const { encoders, forth } = (() => {
 
   const features = (match, snake) => vector(match, snake, 0);
 
-  function turned(match, snake) {
-    const frame = match.directions[snake], out = vector(match, snake, frame);
-    return out[BEAN_COLUMNS] < 0 ? vector(match, snake, frame + MIRRORED) : out;
+  function canonical(match, snake) {
+    const orientation = match.directions[snake], out = vector(match, snake, orientation);
+    return out[BEAN_COLUMNS] < 0 ? vector(match, snake, orientation + MIRRORED) : out;
   }
 
-  // The numbers of the board as seen in a frame.
-  function vector({ snakes, directions, beans, turn }, snake, frame) {
+  // The numbers of `features` and `canonical`, in the coordinates of an orientation.
+  function vector({ snakes, directions, beans, turn }, snake, orientation) {
     const { mates, foes } = teamsOf(snake), head = snakes[snake][0];
     const heads = snakes.map((body) => (body.length ? body[0] : head)), lengths = snakes.map((body) => body.length);
     const waits = new Int8Array(CELLS);
     for (const body of snakes) body.forEach((cell, age) => { waits[cell] = Math.min(WAIT_MAX, body.length - age); });
-    const rowByRow = (place) => { const [rows, columns] = seen(frame, place); return 5 * rows + columns; };
+    const rowByRow = (step) => { const [rows, columns] = toLocal(orientation, step); return 5 * rows + columns; };
     const around = [...AROUND].sort((a, b) => rowByRow(a) - rowByRow(b));
     const out = around.map(([rows, columns]) => waits[beside(head, rows, columns)]);
-    for (let direction = 0; direction < 4; direction++) out.push(Number(forth(frame, directions[snake]) === direction));
+    for (let direction = 0; direction < 4; direction++) out.push(Number(moveToLocal(orientation, directions[snake]) === direction));
     for (const others of [foes, mates]) {
       const near = [0, 0, 0, 0];
       for (const other of others) {
-        const [rows, columns] = seen(frame, apart(head, heads[other]));
+        const [rows, columns] = toLocal(orientation, apart(head, heads[other]));
         if (far([rows, columns]) !== 2) continue;
-        [rows < 0, rows > 0, columns < 0, columns > 0].forEach((there, move) => { near[move] += Number(there); });
+        [rows < 0, rows > 0, columns < 0, columns > 0].forEach((nearer, move) => { near[move] += Number(nearer); });
       }
       out.push(...near);
     }
@@ -79,18 +80,18 @@ const { encoders, forth } = (() => {
     out.push(Math.min(127, lengths[snake]), (TURNS - turn) >> 1, clamp(total([snake, ...mates]) - total(foes), 127), 0);
 
     const byDistance = beans.map((bean) => {
-      const ways = heads.map((cell) => far(apart(cell, bean))), own = ways[snake];
-      const lead = (others) => Math.min(...others.map((other) => ways[other])) - own;
-      return [own, [...seen(frame, apart(head, bean)), lead(foes), lead(mates)]];
+      const distances = heads.map((cell) => far(apart(cell, bean))), own = distances[snake];
+      const lead = (others) => Math.min(...others.map((other) => distances[other])) - own;
+      return [own, [...toLocal(orientation, apart(head, bean)), lead(foes), lead(mates)]];
     });
     while (byDistance.length < BEANS) byDistance.push([NO_BEAN, [0, 0, -LEAD_MAX, -LEAD_MAX]]);
     out.push(...inOrder(byDistance));
     for (const others of [mates, foes])
       out.push(...inOrder(others.map((other) => {
-        const way = seen(frame, apart(head, heads[other])), step = seen(frame, STEPS[directions[other]]);
+        const way = toLocal(orientation, apart(head, heads[other])), step = toLocal(orientation, STEPS[directions[other]]);
         return [far(way), [...way, Math.min(127, lengths[other]), ...step]];
       })));
-    return Float32Array.from([...out, 0, 0, 0, 0, 0, (frame >> 1) & 1, frame]);
+    return Float32Array.from([...out, 0, 0, 0, 0, 0, (orientation >> 1) & 1, orientation]);
   }
 
   function planes({ snakes, directions, beans, turn }, snake) {
@@ -109,12 +110,14 @@ const { encoders, forth } = (() => {
     return out;
   }
 
-  return { encoders: { features, turned, planes }, forth };
+  // `turned` is the earlier name of `canonical`.
+  return { encoders: { features, canonical, turned: canonical, planes }, moveToLocal };
 })();
 
-// The policy of {encoder, frameAt, widths, weights}: frameAt is where the encoder notes the frame, null if it has none;
-// weights are base64 of little-endian floats, layer by layer the weight [inputs, outputs] and the bias.
-function makePolicy({ encoder, frameAt, widths, weights }) {
+// The policy of {encoder, orientationAt, widths, weights}. orientationAt is the index of the orientation in an
+// observation, null for encoders without one. weights is base64 of little-endian floats: per layer the weight
+// [inputs, outputs] and the bias.
+function makePolicy({ encoder, orientationAt, widths, weights }) {
   const MOVES = 4, encode = encoders[encoder];
   const bytes = Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0)), view = new DataView(bytes.buffer);
   const numbers = Float32Array.from({ length: bytes.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
@@ -125,8 +128,8 @@ function makePolicy({ encoder, frameAt, widths, weights }) {
     at = end + outputs;
   }
 
-  // Four logits, of the moves in the frame, and a value if the network has one.
-  function answer(inputs) {
+  // Four logits, of the moves in the snake's own coordinates, and a value if the network has one.
+  function forward(inputs) {
     let hidden = inputs;
     layers.forEach(({ outputs, weight, bias }, number) => {
       const next = Float64Array.from(bias);
@@ -140,15 +143,15 @@ function makePolicy({ encoder, frameAt, widths, weights }) {
     return hidden;
   }
 
-  // What the policy makes of a position: its move, the probabilities of the four, and its value or null.
+  // The move of the policy, the probabilities of the four moves on the board, and the value or null.
   function think(match, snake) {
-    const row = encode(match, snake), said = answer(row), back = match.directions[snake] ^ 1;
-    const frame = frameAt === null ? 0 : row[frameAt];
-    const logits = [0, 1, 2, 3].map((move) => (move === back ? -Infinity : said[forth(frame, move)]));
-    const best = Math.max(...logits), shares = logits.map((logit) => Math.exp(logit - best));
-    const sum = shares.reduce((a, b) => a + b);
-    return { move: logits.indexOf(best), probabilities: shares.map((share) => share / sum), value: said.length > MOVES ? said[MOVES] : null };
+    const obs = encode(match, snake), outputs = forward(obs), reversal = match.directions[snake] ^ 1;
+    const orientation = orientationAt === null ? 0 : obs[orientationAt];
+    const logits = [0, 1, 2, 3].map((move) => (move === reversal ? -Infinity : outputs[moveToLocal(orientation, move)]));
+    const best = Math.max(...logits), weights = logits.map((logit) => Math.exp(logit - best));
+    const sum = weights.reduce((a, b) => a + b), value = outputs.length > MOVES ? outputs[MOVES] : null;
+    return { move: logits.indexOf(best), probabilities: weights.map((weight) => weight / sum), value };
   }
 
-  return { encode, answer, think };
+  return { encode, forward, think };
 }

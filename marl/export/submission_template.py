@@ -1,8 +1,8 @@
-"""A trained team for the competition snakes_3v3: one file that needs numpy and nothing else.
+"""A trained team for the competition snakes_3v3: one file that needs only numpy.
 
-my_controller turns the competition's dictionary into exactly what the network saw in training, and takes the likeliest
-move that is no reversal. What the dictionary does not say is worked out from the turn before: which turn it is, and
-the direction that each snake has stored (it is shown one turn late, and a respawned snake's ignores the torus).
+my_controller converts the competition's dictionary into the same observation as in training, and takes the most
+probable move that is no reversal. Two things are not in the dictionary and are derived from the turn before: the turn
+number, and the stored direction of each snake (shown one turn late; that of a respawned snake ignores the torus).
 """
 
 import base64
@@ -16,21 +16,21 @@ NAMES = ("up", "down", "left", "right")
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 BEAN_KEY, FIRST_SNAKE_KEY = 1, 2
 WAIT_MAX = 8  # turns until a cell is free, capped
-LEAD_MAX = 15  # the longest way on the torus
+LEAD_MAX = 15  # the largest distance on the torus
 
-_match = None  # what is known of the match that is played; a new one starts from nothing
+_match = None  # the match in progress, as far as it is known; None before the first call
 
 
 class Match:
-    """A match on one turn. A cell is row * 20 + column; bodies are lists of cells, head first."""
+    """The state of a match on one turn. A cell is row * 20 + column; bodies are lists of cells, head first."""
 
     def __init__(self, turn, bodies, directions, beans):
         self.turn, self.bodies, self.directions, self.beans = turn, bodies, directions, beans
-        self.answers = {}  # our own moves on this turn, by snake
+        self.own_moves = {}  # our moves on this turn, by snake
 
 
 def my_controller(observation, action_space, is_act_continuous=False):
-    """The move of the snake that the observation is for, as [[one-hot of 4]]. Never raises."""
+    """The move of the observed snake as [[one-hot of 4]]. Never raises."""
     move = UP
     try:
         bodies = [cells(observation, FIRST_SNAKE_KEY + snake) for snake in range(SNAKES)]
@@ -38,9 +38,9 @@ def my_controller(observation, action_space, is_act_continuous=False):
         snake = range(SNAKES).index(int(observation["controlled_snake_index"]) - FIRST_SNAKE_KEY)
         move = evade(bodies, snake)
         starts = observation.get("last_direction", ()) is None
-        follow(bodies, beans, stale_directions(observation), starts)
-        move = _match.answers[snake] = choose(_match, snake)
-    except Exception:  # whatever the observation is: a move, even a poor one, is better than a forfeit
+        update_match(bodies, beans, stale_directions(observation), starts)
+        move = _match.own_moves[snake] = choose(_match, snake)
+    except Exception:  # for every kind of observation a move, even a poor one, is better than a forfeit
         pass
     return [[int(move == each) for each in range(4)]]
 
@@ -49,34 +49,34 @@ def my_controller(observation, action_space, is_act_continuous=False):
 
 
 def cells(observation, key):
-    """Beans or a body as numbers of cells, in a list of our own: the dictionary is the live game. Empty if odd."""
+    """Beans or a body as a new list of cells (the game changes its own lists). Empty if they cannot be read."""
     try:
-        places = observation[key] if key in observation else observation[str(key)]  # texts, if it went through JSON
+        places = observation[key] if key in observation else observation[str(key)]  # JSON has only texts as keys
         return [int(row) % ROWS * COLUMNS + int(column) % COLUMNS for row, column in places]
     except Exception:
         return []
 
 
 def stale_directions(observation):
-    """The directions before the last turn; None at the start of a match, or where they are not told well."""
+    """The directions before the last turn; None at the start of a match, or if they cannot be read."""
     names = observation.get("last_direction")
     if names is None or len(names) != SNAKES or any(name not in NAMES for name in names):
         return None
     return [NAMES.index(name) for name in names]
 
 
-def follow(bodies, beans, stale, starts):
-    """Bring what is known of the match up to this turn."""
+def update_match(bodies, beans, stale, starts):
+    """Update _match to this turn."""
     global _match
     before = _match
     if before is not None and before.bodies == bodies and before.beans == beans:
-        return  # a mate has asked on this turn already
+        return  # already updated for another snake of our team
     goes_on = [False] * SNAKES
     if before is not None:
         goes_on = [has_moved(before, bodies, beans, snake) for snake in range(SNAKES)]
     if starts or (stale is None and not any(goes_on)):
         _match = Match(0, bodies, [around_torus(body) for body in bodies], beans)
-    elif before is None:  # taken up in the middle: nobody can reverse, so who seems to has respawned
+    elif before is None:  # started in the middle of a match: an apparent reversal must be a respawn
         known = []
         for snake, body in enumerate(bodies):
             direction = around_torus(body)
@@ -88,23 +88,24 @@ def follow(bodies, beans, stale, starts):
 
 
 def has_moved(before, bodies, beans, snake):
-    """Whether a body is that of the turn before, moved by one cell; otherwise the snake has died and respawned.
+    """Whether a body is the body of the turn before, moved by one cell; otherwise the snake has died and respawned.
 
-    A respawned body can lie just where the old one could have moved to. Of an own snake we know what we answered; of a
-    foe we believe that it moved (such a body is one in ten thousand, and it is in doubt for one turn only).
+    A respawned body can be exactly where the old body could have moved to. For our own snakes the chosen move decides;
+    a foe is assumed to have moved (one body in ten thousand is ambiguous, for one turn only).
     """
     body, old = bodies[snake], before.bodies[snake]
     if not body or not old or len(body) != len(old) + (body[0] in before.beans) or body[1:] != old[: len(body) - 1]:
         return False
     direction = around_torus(body)
-    if len(body) > START_LENGTH or direction == as_respawned(body) or before.answers.get(snake, direction) == direction:
+    as_chosen = before.own_moves.get(snake, direction) == direction
+    if len(body) > START_LENGTH or direction == as_respawned(body) or as_chosen:
         return True
     others = {cell for i, other in enumerate(bodies) if i != snake for cell in other}
     return body != first_room(others.union(bean for bean in before.beans if bean in beans))
 
 
 def first_room(taken):
-    """Where the game lets a snake begin again: three cells that hang together, the first from the top left."""
+    """The body of a respawned snake: the first three connected free cells, searched from the top left."""
     for start in range(CELLS):
         if start in taken:
             continue
@@ -121,13 +122,13 @@ def first_room(taken):
 
 
 def free_neighbours(cell, taken):
-    """The free cells around a cell, in the game's order."""
+    """The free neighbours of a cell, in the order of the game."""
     around = [beside(cell, *STEPS[direction]) for direction in (RIGHT, DOWN, UP, LEFT)]
     return [each for each in around if each not in taken]
 
 
 def around_torus(body):
-    """The direction from the neck to the head, the short way round."""
+    """The direction from the neck to the head, the shorter way around the torus."""
     if len(body) < 2:
         return UP
     rows, columns = apart(body[1], body[0])
@@ -137,7 +138,7 @@ def around_torus(body):
 
 
 def as_respawned(body):
-    """The direction that the game stores for a new body: by plain comparison, whatever the torus says."""
+    """The direction that the game stores for a new body: by plain comparison, without the torus."""
     if len(body) < 2:
         return UP
     head, neck = body[0], body[1]
@@ -147,46 +148,51 @@ def as_respawned(body):
 
 
 def apart(start, end):
-    """Rows and columns from one cell to another, the short way round."""
+    """Rows and columns from one cell to another, the shorter way around the torus."""
     rows = (end // COLUMNS - start // COLUMNS + ROWS // 2) % ROWS - ROWS // 2
     columns = (end % COLUMNS - start % COLUMNS + COLUMNS // 2) % COLUMNS - COLUMNS // 2
     return rows, columns
 
 
 def beside(cell, rows, columns):
-    """The cell so many rows and columns away."""
+    """The cell `rows` and `columns` away."""
     return (cell // COLUMNS + rows) % ROWS * COLUMNS + (cell + columns) % COLUMNS
 
 
-# --- encoders: what the network saw in training, and the frame in which the snake held the board ----------------------
+# --- encoders: the observation of a snake as in training, and the orientation of its coordinates ----------------------
+
+MIRRORED = 4  # added to an orientation whose left and right are swapped
+BEAN_COLUMNS = 29  # index of the columns to the nearest bean; 0 without a bean
+# The cells up to two moves away, as rows and columns.
+AROUND = tuple((rows, columns) for rows in range(-2, 3) for columns in range(-2, 3) if 0 < abs(rows) + abs(columns) < 3)
 
 
 def features(match, snake):
-    """80 small numbers: what is around the head, beans and other heads nearest first."""
+    """80 small numbers: the cells around the head, beans and other heads nearest first."""
     return vector(match, snake, 0), 0
 
 
-def turned(match, snake):
-    """The same where the snake holds the board so that it looks up and its nearest bean is not on the left."""
-    frame = match.directions[snake]
-    row = vector(match, snake, frame)
-    if row[BEAN_COLUMNS] >= 0:
-        return row, frame
-    return vector(match, snake, frame + MIRRORED), frame + MIRRORED
+def canonical(match, snake):
+    """The same in the snake's own coordinates: it faces up, and its nearest bean is not on the left."""
+    orientation = match.directions[snake]
+    obs = vector(match, snake, orientation)
+    if obs[BEAN_COLUMNS] >= 0:
+        return obs, orientation
+    return vector(match, snake, orientation + MIRRORED), orientation + MIRRORED
 
 
-def seen(frame, rows, columns):
-    """How many rows and columns away something is, as seen in a frame.
+def to_local(orientation, rows, columns):
+    """A step on the board (rows, columns) in the snake's coordinates.
 
-    A frame is the direction that becomes up, and 4 more where left and right are swapped afterwards.
+    An orientation is the direction that becomes up, plus 4 if left and right are then swapped. 0 is the board as it is.
     """
-    ahead, aside = (columns, -rows) if frame & 2 else (rows, columns)
-    sign = 1 - 2 * (frame & 1)
-    return sign * ahead, sign * aside * (1 - 2 * (frame >> 2))
+    ahead, aside = (columns, -rows) if orientation & 2 else (rows, columns)
+    sign = 1 - 2 * (orientation & 1)
+    return sign * ahead, sign * aside * (1 - 2 * (orientation >> 2))
 
 
-def vector(match, snake, frame):
-    """The 80 numbers of the board as seen in a frame."""
+def vector(match, snake, orientation):
+    """The 80 numbers of `features` and `canonical`, in the coordinates of an orientation."""
     bodies = match.bodies
     body = bodies[snake]
     head = body[0]
@@ -195,10 +201,10 @@ def vector(match, snake, frame):
     for each in bodies:
         for age, cell in enumerate(each):
             waits[cell] = min(WAIT_MAX, len(each) - age)
-    around = sorted(AROUND, key=lambda place: seen(frame, *place))  # row by row, as they are seen
-    row = [waits[beside(head, rows, columns)] for rows, columns in around]
-    steps = [seen(frame, *step) for step in STEPS]
-    row += [int(steps[match.directions[snake]] == step) for step in STEPS]
+    around = sorted(AROUND, key=lambda step: to_local(orientation, *step))  # row by row in local coordinates
+    obs = [waits[beside(head, rows, columns)] for rows, columns in around]
+    steps = [to_local(orientation, *step) for step in STEPS]
+    obs += [int(steps[match.directions[snake]] == step) for step in STEPS]
 
     team = snake - snake % TEAM
     mates = [other for other in range(team, team + TEAM) if other != snake]
@@ -206,50 +212,45 @@ def vector(match, snake, frame):
     for others in (foes, mates):
         near = [0, 0, 0, 0]
         for other in others:
-            rows, columns = seen(frame, *apart(head, heads[other]))
+            rows, columns = to_local(orientation, *apart(head, heads[other]))
             if abs(rows) + abs(columns) == 2:
-                for direction, there in enumerate((rows < 0, rows > 0, columns < 0, columns > 0)):
-                    near[direction] += there
-        row += near
+                for move, nearer in enumerate((rows < 0, rows > 0, columns < 0, columns > 0)):
+                    near[move] += nearer
+        obs += near
 
     lengths = [len(each) for each in bodies]
     lead = sum(lengths[other] for other in (snake, mates[0], mates[1])) - sum(lengths[other] for other in foes)
-    row += [min(127, lengths[snake]), (TURNS - match.turn) >> 1, max(-127, min(127, lead)), 0]
+    obs += [min(127, lengths[snake]), (TURNS - match.turn) >> 1, max(-127, min(127, lead)), 0]
 
-    # Sorted as the packed numbers of the training encoder: by distance, then by the bytes from last to first.
+    # In the order of the packed numbers of the training encoder: by distance, then by the bytes from last to first.
     entries = []
     for bean in match.beans[:BEANS]:
-        far = [abs(rows) + abs(columns) for rows, columns in (apart(each, bean) for each in heads)]
-        own = far[snake]
-        to_foe = min(far[other] for other in foes) - own
-        to_mate = min(far[other] for other in mates) - own
-        entries.append((own, [*seen(frame, *apart(head, bean)), to_foe, to_mate]))
+        distances = [abs(rows) + abs(columns) for rows, columns in (apart(each, bean) for each in heads)]
+        own = distances[snake]
+        lead_foe = min(distances[other] for other in foes) - own
+        lead_mate = min(distances[other] for other in mates) - own
+        entries.append((own, [*to_local(orientation, *apart(head, bean)), lead_foe, lead_mate]))
     entries += [(31, [0, 0, -LEAD_MAX, -LEAD_MAX])] * (BEANS - len(entries))
-    row += in_order(entries)
+    obs += in_order(entries)
     for others in (mates, foes):
         entries = []
         for other in others:
-            rows, columns = seen(frame, *apart(head, heads[other]))
+            rows, columns = to_local(orientation, *apart(head, heads[other]))
             shown = [rows, columns, min(127, lengths[other]), *steps[match.directions[other]]]
             entries.append((abs(rows) + abs(columns), shown))
-        row += in_order(entries)
-    return np.array([*row, 0, 0, 0, 0, 0, frame >> 1 & 1, frame], np.float32)
-
-
-MIRRORED = 4
-BEAN_COLUMNS = 29  # where the columns to the nearest bean stand; 0 where there is none
-AROUND = tuple((rows, columns) for rows in range(-2, 3) for columns in range(-2, 3) if 0 < abs(rows) + abs(columns) < 3)
+        obs += in_order(entries)
+    return np.array([*obs, 0, 0, 0, 0, 0, orientation >> 1 & 1, orientation], np.float32)
 
 
 def in_order(entries):
-    """The numbers of (distance, numbers), nearest first."""
+    """The numbers of all entries (distance, numbers), nearest first."""
     entries.sort(key=lambda each: (each[0], [number & 255 for number in reversed(each[1])]))
     return [number for _, numbers in entries for number in numbers]
 
 
 def planes(match, snake):
     """The board around the own head: own body, mates', foes' (turns until free), heads, beans; and eight numbers."""
-    row = np.zeros(6 * CELLS + 8, np.float32)
+    obs = np.zeros(6 * CELLS + 8, np.float32)
     head = match.bodies[snake][0]
     down, right = ROWS // 2 - head // COLUMNS, COLUMNS // 2 - head % COLUMNS
     totals = [0, 0]
@@ -258,45 +259,49 @@ def planes(match, snake):
         totals[foe] += len(body)
         plane = 0 if other == snake else 2 if foe else 1
         for age, cell in enumerate(body):
-            row[CELLS * plane + beside(cell, down, right)] = min(WAIT_MAX, len(body) - age)
+            obs[CELLS * plane + beside(cell, down, right)] = min(WAIT_MAX, len(body) - age)
         if body and other != snake:
-            row[CELLS * (plane + 2) + beside(body[0], down, right)] = 1
+            obs[CELLS * (plane + 2) + beside(body[0], down, right)] = 1
     for bean in match.beans:
-        row[CELLS * 5 + beside(bean, down, right)] = 1
-    row[CELLS * 6 + match.directions[snake]] = 1
-    row[CELLS * 6 + 4 :] = len(match.bodies[snake]), totals[0], totals[1], TURNS - match.turn
-    return row, 0
+        obs[CELLS * 5 + beside(bean, down, right)] = 1
+    obs[CELLS * 6 + match.directions[snake]] = 1
+    obs[CELLS * 6 + 4 :] = len(match.bodies[snake]), totals[0], totals[1], TURNS - match.turn
+    return obs, 0
+
+
+# `turned` is the earlier name of `canonical`.
+ENCODERS = {"features": features, "canonical": canonical, "turned": canonical, "planes": planes}
 
 
 # --- the choice of a move ---------------------------------------------------------------------------------------------
 
 
 def choose(match, snake):
-    """The likeliest move; the reversal, which the game would replace by a random one, is left out."""
-    row, frame = ENCODE(match, snake)
-    said = logits(row)  # of the moves in the frame
-    answer = np.array([said[STEPS.index(seen(frame, *step))] for step in STEPS])
-    answer[match.directions[snake] ^ 1] = -np.inf
-    return int(answer.argmax())
+    """The most probable move, without the reversal, which the game would replace by a random move."""
+    obs, orientation = ENCODE(match, snake)
+    local = logits(obs)  # of the moves in local coordinates
+    scores = np.array([local[STEPS.index(to_local(orientation, *step))] for step in STEPS])
+    scores[match.directions[snake] ^ 1] = -np.inf
+    return int(scores.argmax())
 
 
-def logits(row):
-    """What the network says of the four moves."""
+def logits(obs):
+    """The network's logits of the four moves."""
     (weight, bias), rest = LAYERS[0], LAYERS[1:]
-    there = np.flatnonzero(row)  # most of the board is empty
-    hidden = product(row[there], weight[there]) + bias
+    used = np.flatnonzero(obs)  # most of the board is empty
+    hidden = product(obs[used], weight[used]) + bias
     for weight, bias in rest:
         hidden = product(np.maximum(hidden, 0), weight) + bias
     return hidden
 
 
-def product(row, weight):
-    """row @ weight in one thread; the several that @ takes wait for each other on a busy machine (8 ms, not 0.1)."""
-    return np.einsum("i,ij->j", row, weight)
+def product(vector, weight):
+    """vector @ weight in one thread. The threads of `@` wait for each other on a busy machine (8 ms instead of 0.1)."""
+    return np.einsum("i,ij->j", vector, weight)
 
 
 def evade(bodies, snake):
-    """Without the network: straight on, or aside where a body is in the way."""
+    """A move without the network: straight on, or aside if a body is in the way."""
     body = bodies[snake]
     straight = around_torus(body)
     if not body:
@@ -309,7 +314,7 @@ def evade(bodies, snake):
 
 
 def unpacked(shapes, text):
-    """The layers (weight [inputs, outputs], bias) out of base64 of little-endian floats."""
+    """The layers (weight [inputs, outputs], bias) from base64 of little-endian floats."""
     numbers = np.frombuffer(base64.b64decode(text), "<f4")
     layers, at = [], 0
     for inputs, outputs in shapes:
@@ -320,6 +325,6 @@ def unpacked(shapes, text):
     return layers
 
 
-# --- what was trained: written here by the export ---------------------------------------------------------------------
-ENCODE = features
+# --- the trained policy: written by the export ------------------------------------------------------------------------
+ENCODE = ENCODERS["features"]
 LAYERS = unpacked([], "")

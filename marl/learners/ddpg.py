@@ -30,7 +30,7 @@ from marl.networks.actors import make_actor
 from marl.networks.critics import Critics, expected_q, min_over_critics
 from marl.networks.policy import MASKED_LOGIT, mask_reversal
 from marl.networks.spec import ACTIONS, spec_from_config
-from marl.ranks.distributed import Ranks, Solo
+from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Wrap
 
 ALIGNED = 8  # turns: matrix units like multiples of eight rows

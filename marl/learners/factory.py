@@ -5,7 +5,7 @@ from marl import registry
 from marl.compute.precision import Precision
 from marl.config.train_config import TrainConfig
 from marl.learners.learner import Learner
-from marl.ranks.distributed import Ranks, Solo
+from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.assignment import MatchAssignment, assign_matches
 from marl.rollout.frozen_seats import PAST_SELVES
 from opponents.scheduler import Scheduler

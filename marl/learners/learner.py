@@ -15,7 +15,7 @@ from torch import nn
 from arena.encoders import Encoder
 from marl.compute.precision import Precision
 from marl.networks.spec import ACTIONS, NetworkSpec
-from marl.ranks.distributed import Ranks, Solo
+from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
 from marl.rollout.turn_buffer import TurnBuffer
 

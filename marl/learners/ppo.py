@@ -30,7 +30,7 @@ from marl.learners.ppo_loss import PpoBatch, ppo_loss
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import make_actor
 from marl.networks.spec import ACTIONS, spec_from_config
-from marl.ranks.distributed import Ranks, Solo
+from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout
 
 OUTPUTS = ACTIONS + 1  # logits and a value

@@ -1,26 +1,32 @@
-"""What the pictures are drawn with: a pen, and the colours they have in common."""
+"""The canvas that all pictures are drawn on, and their common colours."""
 
 import math
+from collections.abc import Sequence
 
 from PIL import Image, ImageDraw
+from PIL.ImageFont import FreeTypeFont
 
-SCALE = 2  # of all lengths, so that pictures are sharp on fine screens
+Point = tuple[float, float]
+Colour = tuple[int, int, int]
+
+SCALE = 2  # pixels per unit of length: pictures are sharp on screens with small pixels
 PAPER, INK, FAINT, LINE = (252, 252, 250), (32, 36, 44), (116, 122, 132), (222, 224, 226)
 
 
-class Pen:
-    """Draws in lengths before SCALE."""
+class Canvas:
+    """Draws on an image; all lengths and places are in units of SCALE pixels."""
 
     def __init__(self, image: Image.Image) -> None:
         self._image = image
         self._draw = ImageDraw.Draw(image)
 
-    def text(self, at, text, font, colour, anchor) -> None:
+    def text(self, at: Point, text: str, font: FreeTypeFont, colour: Colour, anchor: str) -> None:
+        """Text at a place; the anchor is Pillow's, such as "lm" for left and middle."""
         self._draw.text([v * SCALE for v in at], text, colour, font, anchor)
 
-    def upright(self, at, text, font, colour) -> None:
-        """Text that reads from below to above and ends `at` its lower middle."""
-        # As high as the font, not as these letters, so that all names stand on one line.
+    def upright_text(self, at: Point, text: str, font: FreeTypeFont, colour: Colour) -> None:
+        """Text rotated by 90 degrees, which reads upwards; `at` is its lower middle."""
+        # The height of the font, not of these letters: all names share one baseline.
         ascent, descent = font.getmetrics()
         mask = Image.new("L", (math.ceil(font.getlength(text)), ascent + descent))
         ImageDraw.Draw(mask).text((0, ascent), text, 255, font, "ls")
@@ -28,16 +34,15 @@ class Pen:
         corner = (round(at[0] * SCALE - mask.width / 2), round(at[1] * SCALE - mask.height))
         self._image.paste(colour, corner, mask)
 
-    def box(self, corners, colour, radius) -> None:
+    def box(self, corners: Sequence[float], colour: Colour, radius: float) -> None:
+        """A filled box with round corners; corners are left, top, right, bottom."""
         self._draw.rounded_rectangle([v * SCALE for v in corners], radius * SCALE, colour)
 
-    def line(self, ends, colour, width) -> None:
+    def line(self, ends: Sequence[float], colour: Colour, width: float) -> None:
+        """A line from x, y to x, y."""
         self._draw.line([v * SCALE for v in ends], colour, width * SCALE)
 
-    def dot(self, at, radius, colour) -> None:
+    def dot(self, at: Point, radius: float, colour: Colour) -> None:
+        """A filled circle."""
         x, y = at
         self._draw.ellipse([v * SCALE for v in (x - radius, y - radius, x + radius, y + radius)], colour)
-
-
-def between(a: tuple[int, ...], b: tuple[int, ...], share: float) -> tuple[int, ...]:
-    return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))

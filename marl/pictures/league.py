@@ -1,11 +1,13 @@
-"""A league as a picture: who takes how many points from whom, and the ratings beside it."""
+"""The picture of a league: a table of points, row against column, and the ratings beside it."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from PIL import Image, ImageFont
 
-from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Pen, between
+from arena.render.frame import blend
+from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas
 
 if TYPE_CHECKING:
     from opponents.league import Table
@@ -15,60 +17,68 @@ MARGIN, TITLE, CHART, NUMBER = 32, 74, 230, 124
 TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 17, 14, 22
 NAME_MAX = 28  # letters
 
-NOBODY = (246, 246, 244)
-# Told apart by colour-blind people, and both dark enough at the ends for white letters.
+NO_MATCHES = (246, 246, 244)
+# Colour-blind people can tell the two apart, and both are dark enough at the ends for white letters.
 WON, EVEN, LOST = (30, 98, 176), (236, 236, 234), (201, 88, 20)
 
 
 def draw(table: "Table") -> Image.Image:
-    """The picture of a league, best player on top."""
+    """Draw a league, best player on top."""
     order = table.order()
     names = [_shortened(table.names[i]) for i in order]
     font, small, title = (ImageFont.load_default(size * SCALE) for size in (TEXT_SIZE, SMALL_SIZE, TITLE_SIZE))
     longest = math.ceil(max(font.getlength(name) for name in names) / SCALE)
     left = MARGIN + longest + 14
-    # Column names that do not fit above their cells are turned upright.
+    # Column names that do not fit above their cells are rotated.
     upright = longest > CELL_WIDTH - 6
     top = TITLE + MARGIN + (longest if upright else TEXT_SIZE) + 12
     chart = left + CELL_WIDTH * len(order) + 36
     size = (chart + NUMBER + CHART + MARGIN, top + CELL_HEIGHT * len(order) + MARGIN + 30)
     image = Image.new("RGB", (size[0] * SCALE, size[1] * SCALE), PAPER)
-    pen = Pen(image)
+    canvas = Canvas(image)
 
-    pen.text((MARGIN, MARGIN + 10), "League", title, INK, "lm")
+    canvas.text((MARGIN, MARGIN + 10), "League", title, INK, "lm")
     about = f"points that row took from column, in percent · {table.matches:,} matches per pair"
-    pen.text((MARGIN, MARGIN + 38), about, small, FAINT, "lm")
+    canvas.text((MARGIN, MARGIN + 38), about, small, FAINT, "lm")
     points = table.points
     for at, i in enumerate(order):
         y = top + CELL_HEIGHT * at
-        pen.text((left - 14, y + (CELL_HEIGHT - GAP) / 2), names[at], font, INK, "rm")
+        canvas.text((left - 14, y + (CELL_HEIGHT - GAP) / 2), names[at], font, INK, "rm")
         x = left + CELL_WIDTH * (at + 0.5)
         if upright:
-            pen.upright((x, top - 12), names[at], font, INK)
+            canvas.upright_text((x, top - 12), names[at], font, INK)
         else:
-            pen.text((x, top - 12), names[at], font, INK, "ms")
+            canvas.text((x, top - 12), names[at], font, INK, "ms")
         for across, j in enumerate(order):
-            _cell(pen, left + CELL_WIDTH * across, y, points[i, j], font)
-    _ratings(pen, table, order, chart, top, font, small)
+            _cell(canvas, left + CELL_WIDTH * across, y, points[i, j], font)
+    _ratings(canvas, table, order, chart, top, font, small)
     return image
 
 
-def _cell(pen: Pen, x: float, y: float, points: float, font: ImageFont.FreeTypeFont) -> None:
+def _cell(canvas: Canvas, x: float, y: float, points: float, font: ImageFont.FreeTypeFont) -> None:
     corners = (x, y, x + CELL_WIDTH - GAP, y + CELL_HEIGHT - GAP)
     if math.isnan(points):
-        pen.box(corners, NOBODY, 4)
+        canvas.box(corners, NO_MATCHES, 4)
         return
     strength = abs(2 * points - 1)
-    colour = between(EVEN, WON if points >= 0.5 else LOST, strength)
-    pen.box(corners, colour, 4)
+    colour = blend(EVEN, WON if points >= 0.5 else LOST, strength)
+    canvas.box(corners, colour, 4)
     ink = (255, 255, 255) if strength > 0.65 else INK
-    pen.text((x + (CELL_WIDTH - GAP) / 2, y + (CELL_HEIGHT - GAP) / 2), f"{100 * points:.1f}", font, ink, "mm")
+    canvas.text((x + (CELL_WIDTH - GAP) / 2, y + (CELL_HEIGHT - GAP) / 2), f"{100 * points:.1f}", font, ink, "mm")
 
 
-def _ratings(pen, table, order, x, top, font, small) -> None:
-    """Rating and margin as numbers, then as a point with its interval."""
+def _ratings(
+    canvas: Canvas,
+    table: "Table",
+    order: Sequence[int],
+    x: float,
+    top: float,
+    font: ImageFont.FreeTypeFont,
+    small: ImageFont.FreeTypeFont,
+) -> None:
+    """Each rating and its margin: as numbers, and as a dot with its interval."""
     bottom = top + CELL_HEIGHT * len(order)
-    pen.text((x + 52, top - 12), "rating", font, INK, "rs")
+    canvas.text((x + 52, top - 12), "rating", font, INK, "rs")
     low = min(table.ratings - table.margins)
     high = max(table.ratings + table.margins)
     step = _round_step((high - low) / 3)
@@ -78,19 +88,19 @@ def _ratings(pen, table, order, x, top, font, small) -> None:
         return x + NUMBER + CHART * (rating - first) / (last - first)
 
     for mark in range(first, last + 1, step):
-        pen.line((place(mark), top, place(mark), bottom), LINE, 1)
-        pen.text((place(mark), bottom + 12), str(mark), small, FAINT, "mt")
+        canvas.line((place(mark), top, place(mark), bottom), LINE, 1)
+        canvas.text((place(mark), bottom + 12), str(mark), small, FAINT, "mt")
     for at, i in enumerate(order):
         y = top + CELL_HEIGHT * at + (CELL_HEIGHT - GAP) / 2
         rating, margin = float(table.ratings[i]), float(table.margins[i])
-        pen.text((x + 52, y), f"{rating:.0f}", font, INK, "rm")
-        pen.text((x + 60, y + 1), f"± {margin:.0f}", small, FAINT, "lm")
-        pen.line((place(rating - margin), y, place(rating + margin), y), between(PAPER, WON, 0.45), 6)
-        pen.dot((place(rating), y), 3.5, WON)
+        canvas.text((x + 52, y), f"{rating:.0f}", font, INK, "rm")
+        canvas.text((x + 60, y + 1), f"± {margin:.0f}", small, FAINT, "lm")
+        canvas.line((place(rating - margin), y, place(rating + margin), y), blend(PAPER, WON, 0.45), 6)
+        canvas.dot((place(rating), y), 3.5, WON)
 
 
 def _round_step(width: float) -> int:
-    """The smallest of 10, 20, 50, 100, ... that is at least `width`."""
+    """The smallest of 10, 20, 50, 100, ... not below `width`."""
     power = 10
     while True:
         for factor in (1, 2, 5):
@@ -100,5 +110,5 @@ def _round_step(width: float) -> int:
 
 
 def _shortened(name: str) -> str:
-    # The end of a path tells more than its beginning.
+    # The end of a path says more than its beginning.
     return name if len(name) <= NAME_MAX else "..." + name[3 - NAME_MAX :]

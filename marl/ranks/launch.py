@@ -1,206 +1,104 @@
-"""Starts the ranks of a training on this node, through torch's own elastic launcher but without torchrun.
+"""Starts the ranks of a training on this node, through torch's elastic launcher but without torchrun.
 
-Failures are told in one line; what the ranks print comes straight through.
+torchrun works too (docs/cluster.md shows its settings), but this launcher does more:
+
+- A failure is one line that names the rank; the ranks' own output comes straight through. torchrun adds its traceback.
+- Mistakes are found before any rank starts: a port in use, an address that is loopback.
+- A user's mistake or a NaN loss is not restarted; torchrun repeats it --max-restarts times (torch_elastic.Agent).
+- When the network to node 0 is cut, the launcher still notices signals and the end of its ranks; torchrun waits for the
+  store without limit (torch_elastic.Handler).
+- A stop signal, SLURM's USR1 included, leaves the ranks 60 s to save. torch's handler runs again at a second signal and
+  leaves the ranks behind.
+- Settings that torchrun guesses wrongly or leaves out: the host of the rendezvous, the own address, the network
+  interface, threads per rank (torchrun: 1), a store of its own for every restart.
 """
 
 import contextlib
 import dataclasses
 import errno
-import logging
 import os
 import signal
-import socket
-import struct
 import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from marl.errors import UserError
+from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, EXIT_TOGETHER, GO_ON
+from marl.ranks.network import bind_error, interface_of, own_address
+from marl.ranks.nodes import ONE_NODE, Nodes
 
-DEFAULT_PORT = 29400  # of a rendezvous of several nodes, when MASTER_PORT says nothing
+PROGRAM = ("-m", "marl", "train")
+DEFAULT_PORT = 29400  # of the rendezvous of several nodes without MASTER_PORT
+SHUTDOWN_TIMEOUT = 60  # seconds the ranks have to save and end after a signal; then they are killed
 STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1")
-
-
-class Nodes(NamedTuple):
-    """Where this node stands among the others; in the order in which `launch` takes it."""
-
-    nnodes: tuple[int, int]  # fewest and most, equal unless elastic
-    node_rank: int
-    master_addr: str | None
-    master_port: int | None
-
-
-# --- how many ranks, which nodes ------------------------------------------------------------------------------------
-
-
-def ranks_here(environment: Mapping[str, str], cores: int, gpus: int, asked: int | None) -> int:
-    """How many ranks to start on this node: --num_gpus, else NPROC, else one per GPU, else one per two cores."""
-    if asked is not None:
-        if asked < 1:
-            raise UserError(f"--num_gpus {asked}: at least 1 is needed")
-        if not gpus:
-            raise UserError(
-                f"--num_gpus {asked}: this machine has no GPU; use NPROC={asked} ./train_ddp.sh for {asked} CPU ranks"
-            )
-        if asked > gpus:
-            raise UserError(f"--num_gpus {asked}: this machine has {gpus}; CUDA_VISIBLE_DEVICES may hide some")
-        return asked
-    if environment.get("NPROC"):
-        return _number(environment, "NPROC", least=1)
-    return gpus or max(1, cores // 2)
-
-
-def nodes_from(environment: Mapping[str, str]) -> Nodes:
-    """NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT, checked. NNODES may be a range for an elastic run: 1:4."""
-    fewest, most = _span(environment.get("NNODES") or "1")
-    node_rank = _number(environment, "NODE_RANK", least=0) if environment.get("NODE_RANK") else None
-    address = environment.get("MASTER_ADDR") or None
-    port = _number(environment, "MASTER_PORT", least=1) if environment.get("MASTER_PORT") else None
-    if port is not None and port >= 2**16:
-        raise UserError(f"MASTER_PORT={port}: a port is a number from 1 to 65535")
-    if most > 1:
-        if address is None:
-            raise UserError(f"NNODES={most} but MASTER_ADDR is not set: give the address of node 0, on every node")
-        if node_rank is None:
-            raise UserError(f"NNODES={most} but NODE_RANK is not set: number the nodes from 0 to {most - 1}")
-    if (node_rank or 0) >= most:
-        raise UserError(f"NODE_RANK={node_rank} but NNODES={most}: nodes are numbered from 0 to {most - 1}")
-    return Nodes((fewest, most), node_rank or 0, address, port)
-
-
-def _span(text: str) -> tuple[int, int]:
-    low, colon, high = text.partition(":")
-    try:
-        fewest, most = int(low), int(high if colon else low)
-    except ValueError:
-        fewest, most = 0, 0
-    if not 1 <= fewest <= most:
-        raise UserError(f"NNODES={text}: a whole number of at least 1 is needed, or a range like 1:4")
-    return fewest, most
-
-
-def _number(environment: Mapping[str, str], name: str, least: int) -> int:
-    text = environment[name]
-    if not text.strip().isdecimal() or int(text) < least:
-        raise UserError(f"{name}={text}: a whole number of at least {least} is needed")
-    return int(text)
-
-
-# --- start them -----------------------------------------------------------------------------------------------------
 
 
 def launch(
     words: Sequence[str],
     ranks: int,
-    nodes: int | tuple[int, int] = 1,
-    node_rank: int = 0,
-    master_addr: str | None = None,
-    master_port: int | None = None,
+    nodes: Nodes = ONE_NODE,
+    *,
+    timeout: float,
     max_restarts: int = 0,
-    timeout: float = 600.0,
-    shutdown_timeout: int = 60,
-    program: Sequence[str] = ("-m", "marl", "train"),
+    program: Sequence[str] = PROGRAM,
 ) -> int:
-    """Run the program in `ranks` processes on this node and return the exit code for the whole.
+    """Run the program with these words in `ranks` processes on this node; returns the exit code of the whole.
 
-    timeout: seconds to wait for the other nodes. shutdown_timeout: seconds the ranks have to save and end after a
-    signal to this process; then they are killed.
+    timeout: seconds to wait for the other nodes.
     """
-    fewest, most = (nodes, nodes) if isinstance(nodes, int) else nodes
-    where = _rendezvous((fewest, most), node_rank, master_addr, master_port, timeout)
-    _environment(ranks, _interface(where["local_addr"]) if most > 1 else None)
+    rendezvous = _rendezvous_settings(nodes, timeout)
+    _set_environment(ranks, interface_of(rendezvous["local_addr"]) if nodes.most > 1 else None)
 
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    # Not before: torch and its libraries read the environment when they are loaded.
     from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousTimeoutError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    from marl.ranks import agent
+    from marl.ranks.torch_elastic import RENDEZVOUS
 
-    agent.register()
-    if most > 1:
-        from marl.ranks import rendezvous
-
-        rendezvous.register()
-        if node_rank == 0:
-            interface = os.environ.get("GLOO_SOCKET_IFNAME")
-            through = f" through network interface {interface}" if interface else ""
-            print(f"snakes: {most} nodes meet at {where['rdzv_endpoint']}{through}", file=sys.stderr, flush=True)
-    _silence()
+    if nodes.most > 1 and nodes.node_rank == 0:
+        interface = os.environ.get("GLOO_SOCKET_IFNAME")
+        through = f" through network interface {interface}" if interface else ""
+        print(f"snakes: {nodes.most} nodes meet at {rendezvous['rdzv_endpoint']}{through}", file=sys.stderr, flush=True)
     settings = {
-        "min_nodes": fewest,
-        "max_nodes": most,
+        "min_nodes": nodes.nnodes[0],
+        "max_nodes": nodes.most,
         "nproc_per_node": ranks,
         "max_restarts": max_restarts,
         "monitor_interval": 0.1,
-        "rdzv_backend": rendezvous.NAME if most > 1 else "c10d",
-        "shutdown_timeout": shutdown_timeout,
-        "signals_to_handle": "",  # ours stay: torch's would run again at a second signal and leave the ranks behind
-        **where,
+        "rdzv_backend": RENDEZVOUS if nodes.most > 1 else "c10d",
+        "shutdown_timeout": SHUTDOWN_TIMEOUT,
+        "signals_to_handle": "",  # the handlers of _stop_on_signal stay in place of torch's
+        **rendezvous,
     }
-    known = {field.name for field in dataclasses.fields(LaunchConfig)}  # not every torch has all of them
     try:
-        # torch keeps error files per start and never removes them.
-        with tempfile.TemporaryDirectory(prefix="snakes-ranks-", ignore_cleanup_errors=True) as folder:
-            config = LaunchConfig(
-                **{name: value for name, value in settings.items() if name in known},
-                logs_specs=DefaultLogsSpecs(log_dir=folder),
-            )
-            with _stopping(SignalException) as stopped:
-                elastic_launch(config, sys.executable)("-u", *program, *words)
-        return 0
-    except ChildFailedError as error:
-        return _tell(error.failures)
-    except SignalException as error:
-        number = stopped[0] if stopped else int(error.sigval)
-        print(f"snakes: stopped by {signal.Signals(number).name}", file=sys.stderr)
-        return 128 + number
+        return _run(settings, ("-u", *program, *words))
     except (RendezvousConnectionError, RendezvousTimeoutError) as error:
         raise UserError(
-            f"the {most} nodes did not meet at {where['rdzv_endpoint']} within {timeout:g} s: is node 0 running there, "
-            "the port open, and NNODES the same on every node?"
+            f"the {nodes.most} nodes did not meet at {rendezvous['rdzv_endpoint']} within {timeout:g} s: is node 0 "
+            "running there, the port open, and NNODES the same on every node?"
         ) from error
 
 
-def _environment(ranks: int, interface: str | None) -> None:
-    """What the ranks inherit; what the user has set stays. interface: the one to the other nodes."""
-    from marl.machine import processor
-
-    threads = str(max(1, processor()["cores"] // ranks))
-    wanted = {
-        # With a shared store a restart over gloo finds addresses of the ranks before it, and often fails.
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        "OMP_NUM_THREADS": threads,
-        "NUMBA_NUM_THREADS": threads,
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch warns of a lost connection with its C++ stack; we name the rank
-    }
-    if interface:
-        # Where a host's name resolves to loopback, gloo and NCCL would tell the other nodes to connect there.
-        wanted |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
-    for name, value in wanted.items():
-        os.environ.setdefault(name, value)
+# --- settings
 
 
-def _rendezvous(
-    nodes: tuple[int, int], node_rank: int, master_addr: str | None, master_port: int | None, timeout: float
-) -> dict[str, Any]:
-    """The part of LaunchConfig that says where the nodes meet."""
-    fewest, most = nodes
+def _rendezvous_settings(nodes: Nodes, timeout: float) -> dict[str, Any]:
+    """The fields of torch's LaunchConfig that say where the nodes meet."""
+    (fewest, most), node_rank, master_addr, master_port = nodes
     if most == 1:
         if master_port is not None:
             _check_free(master_addr or "127.0.0.1", master_port)
         return {
             "run_id": uuid.uuid4().hex,
-            "rdzv_endpoint": f"127.0.0.1:{master_port or 0}",  # 0: torch takes a free one
+            "rdzv_endpoint": f"127.0.0.1:{master_port or 0}",  # 0: torch takes a free port
             "rdzv_configs": {"timeout": int(timeout), "is_host": True},
             "local_addr": "127.0.0.1",
         }
     if master_addr is None:
         raise UserError(f"{most} nodes need the address of node 0: --master_addr or MASTER_ADDR")
-    own = _own_address(master_addr)
+    own = own_address(master_addr)
     _check_not_loopback(master_addr, own, os.environ)
     port = master_port or DEFAULT_PORT
     if node_rank == 0:
@@ -220,8 +118,15 @@ def _rendezvous(
     }
 
 
+def _check_free(address: str, port: int) -> None:
+    error = bind_error(port)
+    if error is not None:
+        trouble = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+        raise UserError(f"port {port} on {address} {trouble}; choose another with --master_port") from error
+
+
 def _check_not_loopback(master_addr: str, own: str | None, environment: Mapping[str, str]) -> None:
-    """own: this machine's address on the way to MASTER_ADDR, which is what the other nodes are told."""
+    """own: this machine's address on the route to MASTER_ADDR; the other nodes connect to it."""
     if own is not None and own.startswith("127.") and environment.get("GLOO_SOCKET_IFNAME") != "lo":
         raise UserError(
             f"MASTER_ADDR={master_addr} is loopback here, where no other host can come to: give the address of node 0 "
@@ -229,54 +134,61 @@ def _check_not_loopback(master_addr: str, own: str | None, environment: Mapping[
         )
 
 
-def _check_free(address: str, port: int) -> None:
-    with socket.socket() as probe:
-        if os.name == "posix":  # as torch does: a port whose last user has just ended is free
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError as error:
-            trouble = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-            raise UserError(f"port {port} on {address} {trouble}; choose another with --master_port") from error
+def _set_environment(ranks: int, interface: str | None) -> None:
+    """Variables that the ranks inherit; variables set by the user stay. interface: towards the other nodes."""
+    from marl.machine import processor
+
+    threads = str(max(1, processor()["cores"] // ranks))
+    defaults = {
+        # With a shared store a restart over gloo finds addresses of the earlier ranks, and often fails.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        "OMP_NUM_THREADS": threads,
+        "NUMBA_NUM_THREADS": threads,
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch warns of a lost connection with its C++ stack; we name the rank
+    }
+    if interface:
+        # Where a host's name resolves to loopback, gloo and NCCL would give the other nodes a loopback address.
+        defaults |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
 
 
-def _own_address(other: str) -> str | None:
-    """This machine's address on the way to the other one."""
+# --- run
+
+
+def _run(settings: Mapping[str, Any], command: Sequence[str]) -> int:
+    """Start the ranks with torch's elastic launcher, wait for their end, report a failure; returns the exit code."""
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    from marl.ranks import torch_elastic
+
+    torch_elastic.use_agent()
+    torch_elastic.register_rendezvous()
+    torch_elastic.silence_loggers()
+    known = {field.name for field in dataclasses.fields(LaunchConfig)}  # not every torch has all of them
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((other, 9))  # a datagram socket: picks the route, sends nothing
-            return probe.getsockname()[0]
-    except OSError:
-        return None
-
-
-def _interface(address: str | None) -> str | None:
-    """The name of the network interface that has this address; Linux only."""
-    if address is None or not sys.platform.startswith("linux"):
-        return None
-    import fcntl
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # an interface without an address
-                request = struct.pack("256s", name.encode()[:15])
-                reply = fcntl.ioctl(probe.fileno(), 0x8915, request)  # SIOCGIFADDR
-                if socket.inet_ntoa(reply[20:24]) == address:
-                    return name
-    return None
-
-
-def _silence() -> None:
-    # Not by level: torch sets one on each of its loggers. They have no handlers of their own, so it ends here.
-    for name in ("torch.distributed.elastic", "torch.distributed.launcher"):
-        logger = logging.getLogger(name)
-        logger.addHandler(logging.NullHandler())
-        logger.propagate = False
+        # torch keeps error files per start and never removes them.
+        with tempfile.TemporaryDirectory(prefix="snakes-ranks-", ignore_cleanup_errors=True) as folder:
+            config = LaunchConfig(
+                **{name: value for name, value in settings.items() if name in known},
+                logs_specs=DefaultLogsSpecs(log_dir=folder),
+            )
+            with _stop_on_signal(SignalException) as stopped:
+                elastic_launch(config, sys.executable)(*command)
+        return 0
+    except ChildFailedError as error:
+        return _report_failures(error.failures)
+    except SignalException as error:
+        number = stopped[0] if stopped else int(error.sigval)
+        print(f"snakes: stopped by {signal.Signals(number).name}", file=sys.stderr)
+        return 128 + number
 
 
 @contextlib.contextmanager
-def _stopping(exception: type[Exception]) -> Iterator[list[int]]:
-    """Turns the first signal to stop into torch's exception for it, which ends the ranks with TERM; later ones wait.
+def _stop_on_signal(exception: type[Exception]) -> Iterator[list[int]]:
+    """Raise torch's exception at the first stop signal: torch then ends the ranks with TERM. Later signals are ignored.
 
     The ranks have sessions of their own: Ctrl-C reaches this process only.
     """
@@ -296,20 +208,20 @@ def _stopping(exception: type[Exception]) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _tell(failures: Mapping[int, Any]) -> int:
-    """One line on how the first rank failed; returns the exit code. `failures` is torch's, by rank."""
-    from marl.ranks.agent import EXIT_MISTAKE
-    from marl.ranks.distributed import EXIT_TOGETHER
-    from marl.ranks.roll_call import EXIT_LOST_RANK
+# --- report
+
+
+def _report_failures(failures: Mapping[int, Any]) -> int:
+    """Print in one line how the first rank failed; returns the exit code. failures: torch's ProcessFailure by rank."""
 
     def order(rank: int) -> tuple[float, bool]:
-        # In the same second: a rank that was ended, or that lost another one, is not the cause.
+        # In the same second: a rank that was ended, or that lost another rank, is not the cause.
         failure = failures[rank]
         return failure.timestamp, failure.exitcode in (-signal.SIGTERM, EXIT_LOST_RANK)
 
     rank = min(failures, key=order)
     code = failures[rank].exitcode
-    if code in (EXIT_MISTAKE, EXIT_LOST_RANK, EXIT_TOGETHER):  # the rank has told it itself
+    if code in (EXIT_MISTAKE, EXIT_LOST_RANK, EXIT_TOGETHER):  # the rank has printed the reason itself
         return 1 if code == EXIT_TOGETHER else code
     if code < 0:
         try:
@@ -317,7 +229,7 @@ def _tell(failures: Mapping[int, Any]) -> int:
         except ValueError:
             how = f"was killed by signal {-code}"
         hint = " (out of memory?)" if -code == getattr(signal, "SIGKILL", None) else ""
-        print(f"snakes: rank {rank} {how}{hint}; go on with --resume and the run's folder", file=sys.stderr)
+        print(f"snakes: rank {rank} {how}{hint}; {GO_ON}", file=sys.stderr)
         return 128 - code
     print(f"snakes: rank {rank} failed with exit code {code}; its own message is above", file=sys.stderr)
     return code

@@ -1,74 +1,84 @@
-"""Finds out which rank is lost when a collective has failed."""
+"""Failure detector: names the lost rank after a collective has failed.
+
+A broken collective says little about its cause. Over gloo the neighbours of a killed rank fail at once, while all other
+ranks wait for the timeout and look just as silent as the dead rank (seen with 4 ranks). So every rank runs a thread
+that answers for it even while its main thread waits in a collective. The first rank that fails calls the roll. A rank
+that does not answer is dead or stopped. If all answer, the ranks whose collective has not failed did not take part in
+it. All ranks print the same verdict: the first that was stored.
+
+The threads talk through keys of the store; R is the number of the writing rank.
+
+    state      the thread of rank R                              writes            next state when
+    ---------  ------------------------------------------------  ----------------  -----------------------------------
+    watching   looks for `called` every 0.5 s                    -                 its collective fails, or `called`
+    waiting    gives the other ranks time to answer              called, alive/R,  all failed/*, or `verdict`, or
+                                                                 failed/R          after PATIENCE
+    judging    decides the verdict by alive/* and failed/*       verdict, if none  at once
+                                                                 is stored
+    releasing  leaves the end to the main thread; the host of    told/R            the main thread ends the process; or
+               the store stays until the living ranks have                         after PATIENCE this thread does
+               read the verdict
+    stopped    the host of the store waits for all ranks         bye/R             all bye/*, or after 2 s
+               (only after a run in good order)
+
+alive/R holds the work of the rank ("update", "save") as JSON. failed/R is written once the collective of rank R itself
+has failed. A store that does not answer means that its host is lost.
+"""
 
 import atexit
 import contextlib
 import json
-import os
-import sys
 import threading
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from marl.ranks.store import Meeting
+from marl.ranks.exits import GO_ON, exit_now
 from marl.wording import named_ranks, verb
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from marl.ranks.distributed import Ranks
+    from marl.ranks.process_group import Ranks
+    from marl.ranks.store import RendezvousStore
 
-EXIT_LOST_RANK = 3
-PATIENCE = 5.0  # seconds a living rank has to answer a roll call: one numba call may hold the interpreter for a while
-GO_ON = "go on with --resume and the run's folder"
-
-
-def end(message: str, roll_call: "RollCall | None") -> NoReturn:
-    """Tell it in one line and end this process at once, without `finally` and atexit."""
-    sys.stderr.write(f"snakes: {message}\n")  # in one piece: other ranks write to the same terminal
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    if roll_call is not None:
-        roll_call.wait_for_others()
-    os._exit(EXIT_LOST_RANK)
+PATIENCE = 5.0  # seconds a living rank has to answer: one Numba call may hold the interpreter for a while
+POLL = 0.1  # seconds between two looks at the store during a roll call
 
 
 class RollCall(threading.Thread):
-    """Finds out which rank is lost, and ends a rank that waits in vain.
+    """The thread of one rank; `ask` and `stop` are called by its main thread."""
 
-    A broken collective says little about who broke it: over gloo a killed rank's neighbours fail at once, while all
-    others wait for the timeout and look just as silent as the dead one (seen with 4 ranks). So every rank has this
-    thread, which answers for it even while its main thread waits. The first rank to fail calls the roll. Who does not
-    answer is dead or stopped; if all answer, who did not fail is not taking part. All ranks report the first verdict.
-    """
-
-    def __init__(self, group: "Ranks", where: Meeting, store: "dist.Store") -> None:
+    def __init__(self, group: "Ranks", rendezvous: "RendezvousStore", store: "dist.Store") -> None:
         super().__init__(name="roll call", daemon=True)
-        self._group, self._where, self._store = group, where, store
-        self._hosts = where.is_ours and group.rank == 0
-        self._failed: str | None = None  # what the main thread was doing when its collective failed
-        self._wake, self._stopped, self._judged, self._released = (threading.Event() for _ in range(4))
-        self._verdict = self._reason = ""
-        atexit.register(self.stop)  # a thread in the middle of a call into torch may crash a Python that shuts down
+        self._group, self._rendezvous, self._store = group, rendezvous, store
+        self._hosts_store = rendezvous.is_hosted_by_rank_0 and group.rank == 0
+        self._failed: str | None = None  # the work of the main thread when its collective failed
+        self._reason = ""  # torch's error text of that collective
+        self._verdict = ""
+        self._wake = threading.Event()  # watching ends early
+        self._stopped = threading.Event()  # by stop()
+        self._judged = threading.Event()  # the verdict is known
+        self._released = threading.Event()  # the store is needed no longer
+        atexit.register(self.stop)  # a thread inside a call into torch may crash a Python that shuts down
         self.start()
 
     def ask(self, reason: str) -> str:
-        """The main thread's collective has failed: who is lost?"""
+        """The verdict, for a main thread whose collective has failed with this reason."""
         self._reason = reason.strip().splitlines()[0][:200] if reason.strip() else "no reason given"
         self._failed = self._group.doing
         self._wake.set()
-        # The store may be as frozen as the rank that hosts it, and would keep us waiting.
+        # With a limit: the store may be as frozen as the rank that hosts it.
         self._judged.wait(2 * PATIENCE)
         return self._verdict or self._host_lost()
 
     def wait_for_others(self) -> None:
-        """The host of the store stays until the others have read the verdict there."""
-        if self._hosts:
+        """Keep the store alive, if it is this rank's, until the other ranks have read the verdict."""
+        if self._hosts_store:
             self._released.wait(2 * PATIENCE)
 
     def stop(self, in_order: bool = False) -> None:
-        """No more calls. In order: the host of the store stays until the others have stopped, or torch complains."""
+        """End the thread. in_order: the host of the store waits for the other ranks to stop, or torch complains."""
         atexit.unregister(self.stop)
         self._stopped.set()
         self._wake.set()
@@ -77,19 +87,20 @@ class RollCall(threading.Thread):
         self.join(PATIENCE)
         with contextlib.suppress(RuntimeError):
             if in_order and not self.is_alive():
-                self._store.set(f"bye/{self._group.rank}", "1")
-                deadline = time.monotonic() + 2.0
-                while self._hosts and time.monotonic() < deadline and not self._all("bye", range(self._group.world)):
-                    time.sleep(0.02)
+                self._say_goodbye()
 
-    def _all(self, key: str, ranks: Iterable[int]) -> bool:
-        return all(self._store.check([f"{key}/{rank}"]) for rank in ranks)
+    def _say_goodbye(self) -> None:
+        self._store.set(f"bye/{self._group.rank}", "1")
+        deadline = time.monotonic() + 2.0
+        everyone = range(self._group.world)
+        while self._hosts_store and time.monotonic() < deadline and not self._have_all("bye", everyone):
+            time.sleep(0.02)
 
     def run(self) -> None:
         try:
             while not self._stopped.is_set():
                 if self._failed is not None or self._store.check(["called"]):
-                    self._hold()
+                    self._hold_roll_call()
                     return
                 self._wake.wait(0.5)
         except (RuntimeError, OSError):  # the store is gone, and with it the rank that hosts it
@@ -98,36 +109,31 @@ class RollCall(threading.Thread):
             self._judged.set()
             self._released.set()
 
-    def _hold(self) -> None:
-        store, rank, everyone = self._store, self._group.rank, range(self._group.world)
-        if not self._hosts:
-            self._where.probe(PATIENCE)  # torch would print a stack of C++ frames for a store that is gone
+    def _hold_roll_call(self) -> None:
+        if not self._hosts_store:
+            self._rendezvous.check_server(PATIENCE)  # for a store that is gone torch would print its C++ stack
+        failed = self._wait_for_answers()
+        alive = self._having("alive")
+        verdict = self._judge(alive, failed)
+        self._verdict = self._store.compare_set("verdict", "", verdict).decode()  # the first verdict stays
+        self._judged.set()
+        self._store.set(f"told/{self._group.rank}", "1")
+        self._release(alive)
+
+    def _wait_for_answers(self) -> list[int]:
+        """The ranks whose collective has failed."""
+        store, rank = self._store, self._group.rank
         store.set("called", "1")
         store.set(f"alive/{rank}", json.dumps(self._group.doing))
         deadline = time.monotonic() + PATIENCE
         while True:
             if self._failed is not None:
                 store.set(f"failed/{rank}", "1")
-            over = time.monotonic() > deadline
-            failed = [r for r in everyone if store.check([f"failed/{r}"])]
-            if over or len(failed) == len(everyone) or store.check(["verdict"]):
-                break
-            time.sleep(0.1)
-        alive = [r for r in everyone if store.check([f"alive/{r}"])]
-        self._verdict = store.compare_set("verdict", "", self._judge(alive, failed)).decode()
-        self._judged.set()
-        store.set(f"told/{rank}", "1")
-        # A main thread that waits in a collective with the lost rank may wait for long, with NCCL for ever.
-        deadline = time.monotonic() + PATIENCE
-        while self._failed is None and time.monotonic() < deadline and not self._stopped.is_set():
-            time.sleep(0.1)
-        while self._hosts and time.monotonic() < deadline:
-            if self._all("told", alive):
-                break
-            time.sleep(0.1)
-        self._released.set()
-        if self._failed is None and not self._stopped.is_set():
-            end(self._verdict, None)
+            is_over = time.monotonic() > deadline
+            failed = self._having("failed")
+            if is_over or len(failed) == self._group.world or store.check(["verdict"]):
+                return failed
+            time.sleep(POLL)
 
     def _judge(self, alive: list[int], failed: list[int]) -> str:
         world = self._group.world
@@ -142,13 +148,33 @@ class RollCall(threading.Thread):
         if absent:
             busy = sorted({json.loads(self._store.get(f"alive/{r}")) for r in absent})
             return (
-                f"{named_ranks(absent)} of {world} did not come to {what} within {self._where.timeout:g} s: "
+                f"{named_ranks(absent)} of {world} did not come to {what} within {self._rendezvous.timeout:g} s: "
                 f"{verb(absent, 'it is', 'they are')} still in {', '.join(busy)}; {GO_ON}"
             )
         return f"all {world} ranks answer, but their connection broke during {what} ({self._reason}); {GO_ON}"
 
+    def _release(self, alive: list[int]) -> None:
+        """Leave the end to the main thread if it comes in time; otherwise end the process from this thread."""
+        deadline = time.monotonic() + PATIENCE
+        # A main thread in a collective with the lost rank may wait for long, with NCCL for ever.
+        while self._failed is None and time.monotonic() < deadline and not self._stopped.is_set():
+            time.sleep(POLL)
+        while self._hosts_store and time.monotonic() < deadline and not self._have_all("told", alive):
+            time.sleep(POLL)
+        self._released.set()
+        if self._failed is None and not self._stopped.is_set():
+            exit_now(self._verdict)
+
     def _host_lost(self) -> str:
         what = self._failed or self._group.doing
-        host = f"rank 0 of {self._group.world}" if self._where.is_ours else "the launcher that hosts the store"
+        by_rank = self._rendezvous.is_hosted_by_rank_0
+        host = f"rank 0 of {self._group.world}" if by_rank else "the launcher that hosts the store"
         why = "killed, out of memory, stopped, or its node is down or cut off"
         return f"{host} stopped answering during {what}: {why}; {GO_ON}"
+
+    def _having(self, key: str) -> list[int]:
+        """The ranks that have written this key."""
+        return [rank for rank in range(self._group.world) if self._store.check([f"{key}/{rank}"])]
+
+    def _have_all(self, key: str, ranks: Iterable[int]) -> bool:
+        return all(self._store.check([f"{key}/{rank}"]) for rank in ranks)

@@ -1,6 +1,5 @@
-"""Where the ranks of a process group meet, and who did not come."""
+"""The TCP store of a process group, where its ranks meet, and the ranks that did not come."""
 
-import os
 import socket
 import sys
 import time
@@ -9,47 +8,53 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from marl.errors import UserError
+from marl.ranks.environment import agent_hosts_store
+from marl.ranks.lost_rank import LostRank
+from marl.ranks.network import bind_error, check_server, wait_for_server
 from marl.wording import named_ranks
 
 
-class LostRank(RuntimeError):
-    """A rank is dead or hangs. The message names it and what was going on."""
-
-
-class Meeting:
-    """The store where the ranks meet, at MASTER_ADDR:MASTER_PORT."""
+class RendezvousStore:
+    """Opens the store at MASTER_ADDR:MASTER_PORT once all ranks of the group have joined."""
 
     def __init__(self, address: str, port: int, rank: int, world: int, timeout: float) -> None:
         self.address, self.port, self.rank, self.world, self.timeout = address, port, rank, world, timeout
         self._at = f"{address}:{port} (MASTER_ADDR, MASTER_PORT)"
-        # torchrun may host the store itself, and says so; otherwise rank 0 does, and it ends with rank 0.
-        self.is_ours = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        # Otherwise torch's elastic agent hosts it. A store of rank 0 ends with rank 0.
+        self.is_hosted_by_rank_0 = not agent_hosts_store()
 
     def open(self) -> dist.Store:
-        """The store, once all ranks have come to it."""
-        host = self.is_ours and self.rank == 0
+        """The store, once all ranks have joined."""
+        is_host = self.is_hosted_by_rank_0 and self.rank == 0
         deadline = time.monotonic() + self.timeout
-        # Looked at with plain sockets first: torch fills a screen with its own account before it raises.
-        self._check_free() if host else self._await_server(deadline)
-        store = self.connect(host)
+        self._check_free() if is_host else self._wait_for_server()
+        store = self._connect(is_host)
         try:
             store.set(f"here/{self.rank}", "1")
-            while self.absent(store):
+            # After an elastic restart, an agent's store may still hold keys of ranks from the start before.
+            while absent := [rank for rank in range(self.world) if not store.check([f"here/{rank}"])]:
                 if time.monotonic() > deadline:
-                    raise self.lost(self.absent(store))
+                    raise LostRank(
+                        f"{named_ranks(absent)} of {self.world} did not come to {self._at} within {self.timeout:g} s; "
+                        "look at what it printed, and start all ranks again"
+                    )
                 time.sleep(0.05)
         except dist.DistError as error:
             raise LostRank(f"the store at {self._at} is gone: look at what rank 0 printed") from error
         return store
 
-    def connect(self, host: bool = False) -> dist.Store:
+    def check_server(self, timeout: float) -> None:
+        """Raise OSError unless a server listens at the store's address."""
+        check_server(self.address, self.port, timeout)
+
+    def _connect(self, is_host: bool) -> dist.Store:
         try:
             return dist.TCPStore(
                 self.address,
                 self.port,
-                is_master=host,
+                is_master=is_host,
                 timeout=timedelta(seconds=self.timeout),
-                wait_for_workers=False,  # absent() can say who is missing; torch only counts
+                wait_for_workers=False,  # torch only counts ranks; open() names the missing ones
                 use_libuv=sys.platform != "win32",  # not built into torch for Windows
             )
         except RuntimeError as error:
@@ -57,43 +62,23 @@ class Meeting:
                 f"no store of a process group answers at {self._at}: is that the address of rank 0?"
             ) from error
 
-    def absent(self, store: dist.Store) -> list[int]:
-        """Who has not come yet. After an elastic restart a launcher's store may still name those who came before it."""
-        return [rank for rank in range(self.world) if not store.check([f"here/{rank}"])]
-
-    def lost(self, ranks: list[int]) -> LostRank:
-        return LostRank(
-            f"{named_ranks(ranks)} of {self.world} did not come to {self._at} within {self.timeout:g} s; "
-            "look at what it printed, and start all ranks again"
-        )
-
-    def probe(self, timeout: float) -> None:
-        """Raise OSError unless something listens there."""
-        socket.create_connection((self.address, self.port), timeout=timeout).close()
-
     def _check_free(self) -> None:
         try:
             socket.getaddrinfo(self.address, self.port)
-            with socket.socket() as probe:
-                if os.name == "posix":  # as torch does: a port whose last user has just ended is free
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(("", self.port))
         except socket.gaierror as error:
             raise UserError(f"{self._at}: no such host") from error
-        except OSError as error:
+        error = bind_error(self.port)
+        if error is not None:
             raise UserError(
                 f"port {self.port} on {self.address} cannot be used ({error.strerror}); "
                 "choose another with --master_port or MASTER_PORT"
             ) from error
 
-    def _await_server(self, deadline: float) -> None:
-        while True:
-            try:
-                return self.probe(5.0)
-            except OSError as error:
-                if isinstance(error, socket.gaierror) or time.monotonic() > deadline:
-                    raise UserError(
-                        f"cannot reach {self._at} within {self.timeout:g} s ({error.strerror or error}): "
-                        "is rank 0 running there, and the port open?"
-                    ) from error
-                time.sleep(0.1)
+    def _wait_for_server(self) -> None:
+        try:
+            wait_for_server(self.address, self.port, self.timeout, retry_unknown_host=False)
+        except OSError as error:
+            raise UserError(
+                f"cannot reach {self._at} within {self.timeout:g} s ({error.strerror or error}): "
+                "is rank 0 running there, and the port open?"
+            ) from error

@@ -1,7 +1,8 @@
-"""The run that a launch has begun: ranks that are started again find it, and go on from what they have saved there.
+"""Relaunch: ranks that are started again by the same launch find its run, and resume from the checkpoints in it.
 
-A launch is known by the processes that start its ranks, one per node: those of train_ddp.sh or torchrun. They stay when
-ranks are started again; of several nodes some may go and others come, but one stays. The run's folder names them.
+A launch is identified by its launcher processes, one per node (train_ddp.sh or torchrun). A launcher keeps running when
+its ranks are started again. Nodes may leave and join, but at least one launcher stays. run.json in the run's folder
+names the launchers.
 """
 
 import os
@@ -10,60 +11,64 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from marl.ranks import environment
 from marl.storage import run_folder
 
 if TYPE_CHECKING:
-    from marl.ranks.distributed import Ranks, Solo
+    from marl.ranks.process_group import Ranks, Solo
 
 
-class Begun(NamedTuple):
-    """What an earlier start of this launch has found or made."""
+class LaunchRecord(NamedTuple):
+    """The run of an earlier start of this launch."""
 
     run: Path
-    saves: int  # how often that run was saved before
-    source: Path | None  # what to go on from until it is saved again
-    is_saved: bool = False  # whether it is
+    saves: int  # how often the run had been saved before the launch
+    source: Path | None  # run or checkpoint to resume from until this launch has saved one itself
+    is_saved: bool = False  # whether this launch has saved a checkpoint
 
 
 def launcher() -> str | None:
-    """The process that has started this rank, by a name that no other ever has; None if no launcher has."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:  # a shell, say, in which somebody starts one training after the other
+    """A name for the process that has started this rank, unique over machines and time; None without a launcher."""
+    launch_id = environment.launch_id()
+    if launch_id is None:  # a shell, say, in which somebody starts one training after the other
         return None
     pid = os.getppid()
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         since = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # in ticks from the boot
     except OSError:  # not Linux
-        boot, since = "", os.environ["TORCHELASTIC_RUN_ID"]
+        boot, since = "", launch_id
     return f"{socket.gethostname()} {boot} {pid} {since}"
 
 
-def find(folders: Iterable[Path], group: "Solo | Ranks") -> Begun | None:
-    """Which of these runs this launch has begun. All ranks call it: one that has just come does not know by itself."""
+def find(folders: Iterable[Path], group: "Solo | Ranks") -> LaunchRecord | None:
+    """The record of this launch in one of these runs. All ranks call it: ranks of a new node cannot find it alone."""
     mine = launcher()
     if mine is None:
         return None
-    looks = os.environ.get("LOCAL_RANK", "0") == "0"  # one rank of a node is enough
-    found = next((begun for folder in folders if looks and (begun := _begun(folder, mine))), None)
-    everyone = group.gather(found) or ()
-    return group.share(next((begun for begun in everyone if begun), None))
+    looks = environment.is_first_on_node()  # one rank of a node is enough
+    found = next((record for folder in folders if looks and (record := _read_record(folder, mine))), None)
+    records = group.gather(found) or ()
+    return group.share(next((record for record in records if record), None))
 
 
-def _begun(folder: Path, mine: str) -> Begun | None:
-    from marl.storage import checkpoint
+def _read_record(folder: Path, mine: str) -> LaunchRecord | None:
+    from marl.storage.checkpoint_finder import count_saves
 
     launch = run_folder.read_run(folder).get("launch")
     if not isinstance(launch, dict) or mine not in launch["launchers"]:
         return None
     saves, source = launch["saves"], launch["source"]
-    return Begun(folder, saves, source and Path(source), checkpoint.saves(folder) > saves)
+    return LaunchRecord(folder, saves, source and Path(source), count_saves(folder) > saves)
 
 
-def describe(run: Path, source: Path | None, again: Begun | None, launchers: Iterable[str | None]) -> dict | None:
-    """For the run's description: by whom it is found again, and what is told then; None without a launcher."""
-    from marl.storage import checkpoint
+def describe(
+    run: Path, source: Path | None, earlier: LaunchRecord | None, launchers: Iterable[str | None]
+) -> dict | None:
+    """The field `launch` of run.json: the launchers, and what a relaunch needs; None without a launcher."""
+    from marl.storage.checkpoint_finder import count_saves
 
     known = sorted({each for each in launchers if each})
-    begun = again or Begun(run, checkpoint.saves(run), source)
-    told = {"saves": begun.saves, "source": begun.source and str(begun.source)}
-    return {"launchers": known, **told} if known else None
+    record = earlier or LaunchRecord(run, count_saves(run), source)
+    fields = {"saves": record.saves, "source": record.source and str(record.source)}
+    return {"launchers": known, **fields} if known else None

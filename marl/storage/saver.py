@@ -1,26 +1,28 @@
-"""Saves a run's checkpoints while it goes on.
+"""Saves a run's checkpoints in a background thread while training goes on.
 
-Training waits only until everything is copied to rank 0's memory; the disk's work is done beside it. One checkpoint is
-written at a time. What went wrong with one is told at the next, or at the end.
+Training waits only until all tensors are copied to rank 0's memory. One checkpoint is written at a time. An error while
+writing is raised by the next save, or at the end.
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from marl.storage import checkpoint
+from marl.storage import checkpoint_writer
 
 
 class Saver:
-    """Rank 0's writer."""
+    """Writes checkpoints; used on rank 0 only."""
 
-    def __init__(self, keep_last: int, milestones: int) -> None:
-        self._keep_last, self._milestones = keep_last, milestones
+    def __init__(self, keep_last: int, milestones: int, after_prune: Callable[[Path, int], None]) -> None:
+        """after_prune is called with the run and the newest episode whenever old checkpoints have been removed."""
+        self._keep_last, self._milestones, self._after_prune = keep_last, milestones, after_prune
         self._threads = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
-        self.saved = 0
+        self.saved = 0  # checkpoints begun
 
     def save(
         self,
@@ -31,31 +33,32 @@ class Saver:
         about: dict[str, Any],
         best: bool,
     ) -> None:
-        """Begin to write; the tensors belong to the writer from here on."""
+        """Start writing a checkpoint; the caller must not change the tensors afterwards."""
         self.finish()
 
         def write() -> None:
-            saved = checkpoint.save(folder, episode, weights, parts, about)
+            saved = checkpoint_writer.save(folder, episode, weights, parts, about)
             if best:
-                checkpoint.mark_best(folder, saved)
-            checkpoint.prune(folder, self._keep_last, self._milestones)
+                checkpoint_writer.mark_best(folder, saved)
+            if checkpoint_writer.prune(folder, self._keep_last, self._milestones):
+                self._after_prune(folder, episode)
 
         self._writing = self._threads.submit(write)
         self.saved += 1
 
     def close(self) -> None:
-        """Let what is being written come to its end, whatever that is."""
+        """Wait for the checkpoint that is being written, and ignore its errors."""
         self._threads.shutdown()
 
     def finish(self) -> None:
-        """Wait for what is being written; raises what went wrong with it."""
+        """Wait for the checkpoint that is being written, and raise its error if it failed."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
 
 
 def on_host(value: Any) -> Any:
-    """A copy of dictionaries, lists and tensors in them, with all tensors in the host's memory."""
+    """Copy nested dictionaries, lists and tensors, with all tensors in the host's memory."""
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):

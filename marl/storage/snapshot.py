@@ -1,4 +1,4 @@
-"""A snapshot: a frozen policy in one file. The weights of an actor as safetensors, and in its header what it is."""
+"""A snapshot: a frozen policy in one safetensors file. It holds an actor's weights, and its header the network."""
 
 import json
 from pathlib import Path
@@ -9,26 +9,26 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from arena.errors import ArenaError
+from arena.files import write_atomically
 from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer, build_actor
-from marl.storage.run_folder import write_atomically
 
 SUFFIX = ".safetensors"
-HEADER = "snakes_3v3"  # key of the header's text
+HEADER = "snakes_3v3"  # key of our JSON text in the safetensors header
 
 
 def write(path: Path, weights: dict[str, torch.Tensor], about: dict[str, Any]) -> None:
-    """Write the weights of an actor; `about` is policy.describe_actor's."""
+    """Write the weights of an actor; `about` comes from policy.describe_actor: encoder and network."""
     data = save({name: tensor.contiguous() for name, tensor in weights.items()}, {HEADER: json.dumps(about)})
     write_atomically(path, data)
 
 
 def read(path: Path, name: str | None = None) -> PolicyPlayer:
-    """The policy in a snapshot, as a player."""
+    """Read the policy in a snapshot, as a player."""
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {}).get(HEADER, "null"))
-            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no dictionary)
+            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dictionary)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (SafetensorError, OSError, ValueError) as error:

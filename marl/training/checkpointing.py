@@ -14,7 +14,7 @@ from arena.errors import ArenaError
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.networks.policy import describe_actor
-from marl.ranks.distributed import Ranks, Solo, on_main
+from marl.ranks.process_group import Ranks, Solo, on_main
 from marl.storage.checkpoint import Checkpoint
 from marl.storage.saver import on_host
 from marl.training.past_selves import read_pool

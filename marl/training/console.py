@@ -1,6 +1,6 @@
-"""What a user sees while a run goes on: a banner, a line per log interval, and on a terminal a progress bar below.
+"""The output of a run: a banner, a line per log interval, and on a terminal a progress bar below them.
 
-In a log file there are plain lines only. Nothing of training is known here: numbers and texts come ready.
+A log file gets plain lines only. This module knows nothing of training: the caller passes numbers and texts.
 """
 
 import math
@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-REFRESH = 0.1  # seconds between two drawings of the bar at least
-MARKS = 50  # calls of `progress` over which the speed is measured: long enough to be calm, short enough to follow
+REFRESH = 0.1  # least seconds between two drawings of the bar
+MARKS = 50  # calls of `progress` over which the speed is measured: enough for a steady value that still adapts
 
 
 class Console:
-    """Rank 0's output. `start` is the episode that a resumed run goes on from."""
+    """The output of rank 0. `start` is the first episode of a resumed run."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class Console:
             self._bar = _Bar(self._stream, total_episodes, start, clock)
 
     def banner(self, rows: Sequence[tuple[str, str]]) -> None:
-        """What is about to run: names and values, lined up."""
+        """Print names and values in two columns."""
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
             self._print(f"{name:{width}}  {value}".rstrip())
 
     def line(self, values: Mapping[str, Any]) -> None:
-        """One log interval: `episode`, then everything else in the order given, then the time left."""
+        """Print one log interval: `episode`, then all other values in their order, then the time left."""
         rest = dict(values)
         episode = int(rest.pop("episode"))
         self.progress(episode)
@@ -47,17 +47,17 @@ class Console:
         self._print(" | ".join([f"episode {episode}/{self._total}", *texts, self._left()]))
 
     def progress(self, episode: int) -> None:
-        """Move the bar and the estimate of the time left."""
+        """Update the bar and the estimate of the time left."""
         self._marks.append((episode, self._clock()))
         if self._bar:
             self._bar.move(episode, self._left())
 
     def note(self, text: str) -> None:
-        """A line between the others."""
+        """Print one line of text."""
         self._print(text)
 
     def summary(self, title: str, rows: Sequence[Sequence[Any]]) -> None:
-        """A table under a title: the first column to the left, the others, numbers mostly, to the right."""
+        """Print a table under a title: the first column left-aligned, the others (mostly numbers) right-aligned."""
         table = [[_text(cell) for cell in row] for row in rows]
         columns = max(map(len, table), default=0)
         table = [row + [""] * (columns - len(row)) for row in table]
@@ -68,7 +68,7 @@ class Console:
             self._print(f"  {'  '.join(cells)}".rstrip())
 
     def close(self) -> None:
-        """Take the bar away and give the terminal back; a second call does nothing."""
+        """Remove the bar and release the terminal; a second call does nothing."""
         if self._bar:
             self._bar.close()
             self._bar = None
@@ -90,7 +90,7 @@ class Console:
 
 
 class Quiet:
-    """A console that says nothing: for the ranks other than 0."""
+    """A console that prints nothing; for all ranks but 0."""
 
     def banner(self, rows: Sequence[tuple[str, str]]) -> None: ...
     def line(self, values: Mapping[str, Any]) -> None: ...
@@ -106,7 +106,7 @@ class Quiet:
 
 
 class _Bar:
-    """rich's progress bar. It is drawn by our calls, not by a thread of its own, and leaves nothing behind."""
+    """rich's progress bar. Our calls draw it, no thread does, and it leaves nothing on the screen at the end."""
 
     def __init__(self, stream: TextIO, total: int, start: int, clock: Callable[[], float]):
         from rich import console, progress
@@ -120,7 +120,7 @@ class _Bar:
             transient=True,
             auto_refresh=False,
             redirect_stdout=stream is sys.stdout,
-            redirect_stderr=sys.stderr.isatty(),  # `2> file` must get its lines
+            redirect_stderr=sys.stderr.isatty(),  # else `2> file` would not get its lines
         )
         self._task = self._bar.add_task("", total=total, completed=start, left="")
         self._bar.start()
@@ -133,7 +133,7 @@ class _Bar:
             self._bar.refresh()
 
     def print_above(self, text: str) -> None:
-        # Not as markup: [red] in a text is a text. Wrapped by the terminal, so that it can be copied in one piece.
+        # Without markup: [red] in a text is plain text. The terminal wraps it, so that it can be copied in one piece.
         self._bar.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class _Bar:
 
 
 def duration(seconds: float) -> str:
-    """A time in words, in its two largest units: `45 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`; `?` if unknown."""
+    """A time in its two largest units: `45 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`; `?` if unknown."""
     if not math.isfinite(seconds) or seconds < 0:
         return "?"
     rest = round(seconds)
@@ -157,7 +157,7 @@ def duration(seconds: float) -> str:
 
 
 def time_left(marks: Sequence[tuple[int, float]], total: int) -> float:
-    """Seconds to the last episode at the speed between the first and the last (episode, time); nan if unknown."""
+    """Seconds to the last episode, at the speed between the first and the last mark (episode, time); nan if unknown."""
     (first, since), (episode, now) = marks[0], marks[-1]
     if episode >= total:
         return 0.0

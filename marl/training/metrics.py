@@ -1,7 +1,7 @@
-"""What a run measures: TensorBoard events, the same numbers as lines of JSON, and W&B where it is asked for.
+"""Metrics of a run: TensorBoard events, the same numbers as JSON lines, and W&B if the user asks for it.
 
-The only importer of tensorboard, pynvml and wandb. Events are written here and now, not by SummaryWriter's thread: a
-full disk or a folder that is gone is an error of the very call, told in one line, and nothing is ever left in a queue.
+The only importer of tensorboard, pynvml and wandb. Events are written by the call itself, not by SummaryWriter's
+thread: a full disk or a removed folder is an error of that call, in one line, and no event is ever left in a queue.
 """
 
 import io
@@ -15,31 +15,28 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from arena.files import write_atomically
 from marl.errors import UserError
-from marl.storage.run_folder import write_atomically
 
 EVENTS, LINES, WANDB_ID = "tensorboard", "metrics.jsonl", "wandb_id"
 MISSING_WANDB = "--wandb: wandb is not installed; pip install -e '.[wandb]', or leave --wandb out"
 
 
 class Metrics:
-    """Writes a run's measurements; rank 0 has one, the others are Silent. A step is an episode."""
+    """Writes the metrics of a run. Rank 0 has one, all other ranks have Silent. A step is an episode."""
 
     def __init__(self, folder: Path, resume_at: int | None = None, wandb_project: str | None = None):
-        """Open for a new run, or to go on after episode resume_at: what was measured beyond it is dropped."""
+        """Open for a new run, or for one resumed after episode resume_at: metrics of later episodes are dropped."""
         self._folder = Path(folder)
         self._wandb = _start_wandb(self._folder, wandb_project, resume_at) if wandb_project else None
-        # Inside, as it takes about a second, which ranks other than 0 need not spend.
+        # Imported late: it takes about a second, which other ranks than 0 need not spend.
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
-        from torch.utils.tensorboard import summary
 
-        self._Event, self._Summary, self._RecordWriter, self._make = Event, Summary, RecordWriter, summary
+        self._Event, self._Summary, self._RecordWriter = Event, Summary, RecordWriter
         first = 0 if resume_at is None else resume_at + 1
-        self._writing(lambda: self._open(first, SessionLog(status=SessionLog.START)))
+        self._reporting_errors(lambda: self._open(first, SessionLog(status=SessionLog.START)))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Write all values of a step."""
@@ -49,32 +46,18 @@ class Metrics:
         finite = {tag: number if math.isfinite(number) else None for tag, number in numbers.items()}
         line = json.dumps({"step": int(step), "time": round(time.time(), 3)} | finite, allow_nan=False) + "\n"
         self._add(step, self._Summary(value=scalars))
-        self._writing(lambda: _append(self._folder / LINES, line.encode()))
+        self._reporting_errors(lambda: _append(self._folder / LINES, line.encode()))
         if self._wandb:
             self._wandb.log({"episode": int(step)} | numbers)
 
-    def histogram(self, tag: str, values: Any, step: int) -> None:
-        """The distribution of an array or tensor; values that are not finite are left out."""
-        array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64).ravel()
-        if (finite := array[np.isfinite(array)]).size:
-            self._add(step, self._make.histogram(tag, finite, bins=64))
-
-    def text(self, tag: str, text: str, step: int = 0) -> None:
-        """A text, as Markdown."""
-        self._add(step, self._make.text(tag, text))
-
-    def image(self, tag: str, array_hwc: Any, step: int = 0) -> None:
-        """A picture: bytes [height, width, 3]."""
-        self._add(step, self._make.image(tag, array_hwc, dataformats="HWC"))
-
     def animation(self, tag: str, gif: bytes, step: int = 0) -> None:
-        """A GIF file, which TensorBoard plays among its pictures."""
+        """Write a GIF file; TensorBoard plays it among its images."""
         width, height = (int.from_bytes(gif[at : at + 2], "little") for at in (6, 8))
         image = self._Summary.Image(width=width, height=height, colorspace=3, encoded_image_string=gif)
         self._add(step, self._Summary(value=[self._Summary.Value(tag=tag, image=image)]))
 
     def close(self) -> None:
-        """End the W&B run, if there is one; all the rest is on the disk already."""
+        """End the W&B run, if there is one. Everything else is on the disk already."""
         if self._wandb:
             self._wandb.finish()
             self._wandb = None
@@ -82,15 +65,15 @@ class Metrics:
     def _open(self, first: int, start: Any) -> None:
         folder = self._folder / EVENTS
         folder.mkdir(parents=True, exist_ok=True)
-        # TensorBoard reads the files in the order of their names: numbers, because the next node's clock may be behind.
+        # TensorBoard reads the files in the order of their names. Numbers, not times: another node's clock may be slow.
         number = sum("tfevents" in file.name for file in folder.iterdir())
         self._events = folder / f"events.out.tfevents.{number:010d}.{socket.gethostname()}"
         self._add_events(self._Event(file_version="brain.Event:2", step=first))
-        self._add_events(self._Event(session_log=start, step=first))  # "forget all from this step on"
+        self._add_events(self._Event(session_log=start, step=first))  # TensorBoard drops later events
         _keep_lines(self._folder / LINES, first)
 
     def _add(self, step: int, summary: Any) -> None:
-        self._writing(lambda: self._add_events(self._Event(summary=summary, step=int(step))))
+        self._reporting_errors(lambda: self._add_events(self._Event(summary=summary, step=int(step))))
 
     def _add_events(self, event: Any) -> None:
         event.wall_time = time.time()
@@ -98,7 +81,7 @@ class Metrics:
         self._RecordWriter(record).write(event.SerializeToString())
         _append(self._events, record.getvalue())
 
-    def _writing(self, write: Callable[[], None]) -> None:
+    def _reporting_errors(self, write: Callable[[], None]) -> None:
         try:
             write()
         except OSError as error:
@@ -108,18 +91,15 @@ class Metrics:
 
 
 class Silent:
-    """Metrics that go nowhere: for the ranks other than 0."""
+    """Discards all metrics; for all ranks but 0."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None: ...
-    def histogram(self, tag: str, values: Any, step: int) -> None: ...
-    def text(self, tag: str, text: str, step: int = 0) -> None: ...
-    def image(self, tag: str, array_hwc: Any, step: int = 0) -> None: ...
     def animation(self, tag: str, gif: bytes, step: int = 0) -> None: ...
     def close(self) -> None: ...
 
 
 def gpu_gauges() -> dict[str, float]:
-    """Load, memory (GiB), temperature and power of every GPU of the machine by NVML's numbers; {} without a driver."""
+    """Load, memory (GiB), temperature and power of every GPU of the machine, in NVML's order; {} without a driver."""
     gauges = {}
     nvml, handles = _nvml()
     for i, handle in enumerate(handles):
@@ -131,7 +111,7 @@ def gpu_gauges() -> dict[str, float]:
         }.items():
             try:
                 gauges[f"system/gpu{i}_{name}"] = float(read(handle))
-            except nvml.NVMLError:  # not every GPU has every gauge
+            except nvml.NVMLError:  # not every GPU has every sensor
                 continue
     return gauges
 
@@ -154,28 +134,28 @@ def _start_wandb(folder: Path, project: str, resume_at: int | None) -> Any:
         import wandb
     except ImportError:
         raise UserError(MISSING_WANDB) from None
-    if not hasattr(wandb, "init"):  # a folder ./wandb, left by an earlier run, passes for an empty package
+    if not hasattr(wandb, "init"):  # a folder ./wandb of an earlier run is imported as an empty package
         raise UserError(MISSING_WANDB)
-    # The id is kept in the run: going on continues the same curves, and two runs of one name stay apart.
+    # The id is kept in the run folder: a resumed run continues its curves, and two runs of one name stay separate.
     kept = folder / WANDB_ID
     run_id = kept.read_text().strip() if resume_at is not None and kept.is_file() else secrets.token_hex(8)
     try:
         run = wandb.init(project=project, dir=str(folder), name=folder.name, id=run_id, resume="allow")
-        run.define_metric("*", step_metric="episode")  # W&B's own step only ever rises, a resumed run's does not
+        run.define_metric("*", step_metric="episode")  # W&B's own step can only rise; that of a resumed run falls
         write_atomically(kept, f"{run_id}\n".encode())
-    except Exception as error:  # whatever it is, it is about the account, the net or the disk
+    except Exception as error:  # of any kind: the account, the network or the disk
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(f"--wandb: {reason}; try `wandb login`, set WANDB_MODE=offline or leave --wandb out") from None
     return run
 
 
 def read_lines(folder: Path) -> list[dict[str, Any]]:
-    """What a run has measured, line by line."""
+    """The metrics of a run, one dictionary per line."""
     return [json.loads(line) for line in (Path(folder) / LINES).read_text().splitlines()]
 
 
 def _keep_lines(file: Path, first: int) -> None:
-    """Drop the lines from step `first` on, and a line that a kill has cut."""
+    """Drop the lines from step `first` on, and a line cut off by a kill."""
     if not file.exists():
         return
     kept = []
@@ -189,6 +169,6 @@ def _keep_lines(file: Path, first: int) -> None:
 
 
 def _append(file: Path, data: bytes) -> None:
-    # Opened each time: a folder that was removed under a run is noticed, and nothing stays in Python's buffers.
+    # Opened each time: a folder removed during the run is noticed, and nothing stays in Python's buffers.
     with open(file, "ab") as out:
         out.write(data)

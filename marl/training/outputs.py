@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marl.config import reader
-from marl.ranks.distributed import on_main
+from marl.ranks.process_group import on_main
 from marl.storage import relaunch, run_folder
 from marl.training.console import Console, Quiet
 from marl.training.metrics import Metrics, Silent

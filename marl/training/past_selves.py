@@ -5,6 +5,7 @@ pool, one for each set of frozen seats; hard opponents are drawn more often. The
 """
 
 import copy
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from marl.networks.policy import describe_actor
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 from marl.storage import snapshot
+from marl.storage.checkpoint import CheckpointError, read_part
+from marl.storage.checkpoint_finder import episode_of, list_all
 from marl.storage.saver import on_host
 from marl.training.progress import crosses_multiple
 from opponents.scheduler import Scheduler
 
-FOLDER = "past_selves"
+FOLDER, PREFIX = "past_selves", "past_"
 STAY = 4 * TURNS  # turns that a past self plays at least: matches that had begun before do not count
 DRAW_RANGE = 2**32  # draws are whole numbers below it
 
@@ -65,7 +68,7 @@ class PastSelves:
 
     def join(self, episode: int) -> None:
         """Add a copy of the present team to the pool; a full pool drops another past self."""
-        name = f"past_{episode}"
+        name = f"{PREFIX}{episode}"
         if name in self._pool:
             return
         self._pool[name] = on_host(dict(self._learner.actor.state_dict()))
@@ -75,9 +78,9 @@ class PastSelves:
             del self._pool[dropped]
 
     def write(self, run: Path) -> None:
-        """Write the snapshots that the run folder lacks. Dropped ones stay there: a checkpoint may still name them."""
-        folder = run / FOLDER
-        folder.mkdir(exist_ok=True)
+        """Write the snapshots that the run folder lacks. Those dropped from the pool stay, see remove_unneeded."""
+        if self._pool:
+            (run / FOLDER).mkdir(exist_ok=True)
         for name, weights in self._pool.items():
             path = _path(run, name)
             if name in self._unwritten or not path.exists():
@@ -123,6 +126,31 @@ class PastSelves:
 def read_pool(run: Path, names: list[str]) -> dict[str, dict[str, torch.Tensor]]:
     """The weights of past selves, by name, from a run folder."""
     return {name: dict(snapshot.read(_path(run, name)).actor.state_dict()) for name in names}
+
+
+def remove_unneeded(run: Path, episode: int) -> None:
+    """Remove the snapshots that no checkpoint of the run needs; `episode` is that of the newest checkpoint.
+
+    Safe while training goes on: every past self of the present pool is named by the newest checkpoint, or has joined
+    later, at this episode or after it; such snapshots stay. If a checkpoint cannot be read, all snapshots stay.
+    """
+    checkpoints = list_all(run)
+    if episode not in map(episode_of, checkpoints):  # the folder cannot be listed
+        return
+    try:
+        needed = {name for checkpoint in checkpoints for name in _pool_of(checkpoint)}
+    except CheckpointError:
+        return
+    for path in (run / FOLDER).glob(f"{PREFIX}*{snapshot.SUFFIX}"):
+        number = path.stem.removeprefix(PREFIX)
+        if number.isdecimal() and int(number) < episode and path.stem not in needed:
+            with suppress(OSError):  # the file stays until the next call
+                path.unlink()
+
+
+def _pool_of(checkpoint: Path) -> list[str]:
+    # mmap: only these names are read, not the tensors of the optimizers.
+    return read_part(checkpoint, "state", mmap=True).get("past_selves", {}).get("pool", [])
 
 
 def _path(run: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""What a user reads of a training run: the banner before it, and the summary after it."""
+"""Texts for the user of a training run: the banner at the start and the summary at the end."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
 def banner(
     trainer: "Trainer", resumed: "Checkpoint | None", onednn: bool | None, settings: dict[str, str]
 ) -> list[tuple[str, str]]:
-    """What is about to run."""
+    """Rows (name, value) about the run that is about to start."""
     import torch
 
     state = trainer.state
@@ -55,11 +55,13 @@ def banner(
 
 
 def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
-    """How it ended, and where everything is."""
+    """Print the results and the paths of all files; write the curve and the best match."""
     from arena.replay import write
     from marl.pictures.learning_curve import draw
-    from marl.storage import checkpoint
+    from marl.storage.checkpoint import BEST
+    from marl.storage.checkpoint_finder import resolve
     from marl.training.console import duration
+    from marl.training.metrics import read_lines
 
     progress, folder, console = trainer.state.progress, trainer.outputs.folder, trainer.outputs.console
     if ended == "signal":
@@ -72,14 +74,14 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
         interval = f"{result.win_rate_low:.1%} to {result.win_rate_high:.1%}"
         rows.append((name, f"{result.win_rate:.1%}", interval, f"{result.home_score:.1f} : {result.away_score:.1f}"))
     console.summary("at the end", rows)
-    curve = draw(folder)
+    curve = draw(folder.name, read_lines(folder))
     if curve is not None:
         curve.save(folder / CURVE)
     replay = trainer.evaluation.best_replay
     if replay is not None:
         write(folder / BEST_MATCH, replay)
     rate = progress.env_steps / max(1e-9, progress.seconds)
-    best = checkpoint.resolve(folder, prefer=checkpoint.BEST)
+    best = resolve(folder, prefer=BEST)
     console.banner(
         [
             ("time", f"{duration(seconds)} ({duration(progress.seconds)} of training)"),
@@ -88,7 +90,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
             ("updates", f"{progress.updates:,}"),
             ("checkpoints", f"{trainer.saver.saved}; training waited {trainer.save_seconds:.1f} s for them"),
             ("best", str(best)),
-            ("last", str(checkpoint.resolve(folder))),
+            ("last", str(resolve(folder))),
             ("best match", str(folder / BEST_MATCH)),
             ("curve", str(folder / CURVE)),
             ("all curves", f"tensorboard --logdir {folder}"),
@@ -98,7 +100,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
 
 
 def _others(assignment: "MatchAssignment") -> str:
-    """Shares of the matches that do not follow the ladder."""
+    """Shares of the matches against the team itself and its past selves."""
     itself, past = len(assignment.self_play_both) + len(assignment.self_play_one), sum(map(len, assignment.past_selves))
     shares = [
         (itself, f"itself{', learning on both sides' if assignment.self_play_both else ''}"),
@@ -108,7 +110,7 @@ def _others(assignment: "MatchAssignment") -> str:
 
 
 def _layers(spec: "NetworkSpec") -> list[str]:
-    """An actor's layers in a few words."""
+    """The layers of an actor, in words."""
     first, *rest = map(str, spec.body)
     convolutions = [f"convolution {channels}" for channels in spec.channels]
     messages = ["messages"] if spec.messages else []
@@ -116,6 +118,6 @@ def _layers(spec: "NetworkSpec") -> list[str]:
 
 
 def _python() -> str:
-    """The interpreter, as one would type it here."""
+    """The path of the interpreter, relative if it lies below the current folder."""
     near = os.path.relpath(sys.executable)
     return sys.executable if near.startswith(os.pardir) else near

@@ -8,7 +8,6 @@ when everything fits, does `choose_folder` make the folder of a new run.
 No torch at import: mistakes must be reported at once.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING
 
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
+from marl.ranks import environment
 from marl.storage import relaunch, run_folder
 
 if TYPE_CHECKING:
-    from marl.ranks.distributed import Ranks, Solo
+    from marl.ranks.process_group import Ranks, Solo
     from marl.storage.checkpoint import Checkpoint
-    from marl.storage.relaunch import Begun
+    from marl.storage.relaunch import LaunchRecord
     from marl.training.training_state import TrainingState
 
 # A relaunch resumes its own run, whatever the command line says about resuming.
@@ -35,7 +35,7 @@ class ResumePlan:
     words: tuple[str, ...]  # the command line without the flags of the launcher
     config: TrainConfig  # the saved configuration of the resumed run, changed by the words
     source: Path | None  # folder of a run or of a checkpoint to resume; None: a new run
-    earlier: "Begun | None" = None  # an earlier start of the same launch
+    earlier: "LaunchRecord | None" = None  # an earlier start of the same launch
     launchers: tuple[str | None, ...] = ()  # launcher processes of all ranks; known on rank 0
 
     @property
@@ -70,16 +70,16 @@ class ResumePlan:
     def with_resolved_config(self, group: "Solo | Ranks") -> "ResumePlan":
         """The same plan with every `auto` replaced by a value for the device. A collective: rank 0 chooses."""
         from marl.config import autoscale
-        from marl.ranks.distributed import on_main
+        from marl.ranks.process_group import on_main
 
-        ranks_on_node = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        ranks_on_node = environment.ranks_on_this_node()
         config = on_main(group, lambda: autoscale.resolve(self.config, group.device, ranks_on_node, group.world))
         return replace(self, config=config)
 
     def load_checkpoint(self, group: "Solo | Ranks") -> "Checkpoint | None":
         """The checkpoint to resume, if any. A collective: rank 0 finds and verifies it, the others read the same."""
-        from marl.ranks.distributed import on_main
-        from marl.storage import checkpoint
+        from marl.ranks.process_group import on_main
+        from marl.storage import checkpoint_finder
 
         if self.source is None:
             return None
@@ -93,19 +93,20 @@ class ResumePlan:
         path = on_main(group, find)
         if path is None:
             return None
-        return found or checkpoint.load(path, verify=False)
+        return found or checkpoint_finder.load(path, verify=False)
 
     def _find_checkpoint(self, source: Path) -> "Checkpoint | None":
-        from marl.storage import checkpoint
+        from marl.storage import checkpoint_finder
+        from marl.storage.checkpoint import FOLDER
 
         config = self.config
         if config.load_model and config.load_model_run_episode is not None:
-            return checkpoint.load(checkpoint.in_run(source, config.load_model_run_episode))
-        if (source / run_folder.CONFIG).is_file() and not config.load_model and checkpoint.is_unsaved(source):
+            return checkpoint_finder.load(checkpoint_finder.find_episode(source, config.load_model_run_episode))
+        if (source / run_folder.CONFIG).is_file() and not config.load_model and checkpoint_finder.is_unsaved(source):
             return None  # the run was stopped before or during its first save: it starts again in its folder
-        if (source / checkpoint.FOLDER).is_dir():
-            return checkpoint.load_newest(source)
-        return checkpoint.load(source)
+        if (source / FOLDER).is_dir():
+            return checkpoint_finder.load_newest(source)
+        return checkpoint_finder.load(source)
 
     def check_unfinished(self, checkpoint: "Checkpoint", state: "TrainingState") -> str:
         """A message if the run has reached its limit and is closed, so that nothing is left to do; else empty.

@@ -1,4 +1,4 @@
-"""Seconds of training: they run on from where an earlier process stopped, and stand still in a pause."""
+"""Seconds of training: they continue from an earlier process, and pauses do not count."""
 
 import time
 from collections.abc import Iterator
@@ -6,19 +6,19 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Starts when it is made."""
+    """Starts when it is made, at the seconds given."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._zero = time.perf_counter() - seconds
 
     @property
     def seconds(self) -> float:
-        """What has passed outside pauses."""
+        """Seconds passed outside pauses."""
         return time.perf_counter() - self._zero
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Time that does not count."""
+        """The time of the block does not count."""
         begin = time.perf_counter()
         try:
             yield

@@ -13,15 +13,17 @@ from typing import Any
 import torch
 
 from marl.compute.cuda_graphs import DDP_WARM_UPS, WARM_UPS, Captured
-from marl.ranks.distributed import lr_factor, on_main, warmup
+from marl.learners.lr_schedule import lr_factor, warmup
+from marl.ranks.process_group import on_main
 from marl.rollout.rollout import Wrap
 from marl.storage.saver import Saver, on_host
 from marl.training.checkpointing import manifest_fields, rank_part, shared_part
 from marl.training.evaluation import Evaluation, evaluate
-from marl.training.log_window import Account, packed, unpacked
+from marl.training.log_window import LogWindow, pack, unpack
 from marl.training.metrics import gpu_gauges
 from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_finite
 from marl.training.outputs import RunOutputs
+from marl.training.past_selves import remove_unneeded
 from marl.training.progress import crosses_multiple
 from marl.training.stopwatch import Stopwatch
 from marl.training.training_state import TrainingState
@@ -40,7 +42,7 @@ class Trainer:
         self._learn = Captured(learner.learn, state.device, graphs and group.backend != "gloo", warm_ups)
         self._mix: dict[str, float] = {}
         self._stopwatch = Stopwatch(state.progress.seconds)
-        self.saver = Saver(config.keep_last, config.milestones)
+        self.saver = Saver(config.keep_last, config.milestones, remove_unneeded)
         self.save_seconds = 0.0  # that training has waited for checkpoints
         self.evaluation: Evaluation | None = None  # the last one
         self.stop_signal = 0  # number of the signal that asks the run to save and end
@@ -180,29 +182,29 @@ class Trainer:
         state = self.state
         progress, before, group, learner = state.progress, state.logged, state.group, state.learner
         group.doing = "logging"
-        sums = group.sum_(packed(state.rollout.pop_results(), learner.pop_stats()))
+        sums = group.sum_(pack(state.rollout.pop_results(), learner.pop_stats()))
         opponents = (*state.rollout.opponents, *state.past_selves.names)
-        account = unpacked(sums, opponents, learner.LOGGED, group.world)
-        self._check_nonfinite_updates(account)
-        for name, (wins, draws, losses) in account.matches.items():
+        window = unpack(sums, opponents, learner.LOGGED, group.world)
+        self._check_nonfinite_updates(window)
+        for name, (wins, draws, losses) in window.matches.items():
             state.scheduler.record(name, wins, draws, losses)
         self._renew_past_selves()
         seconds, updates = max(1e-9, progress.seconds - before.seconds), progress.updates - before.updates
         rate = (progress.env_steps - before.env_steps) / seconds
-        values = account.values()
+        values = window.metrics()
         values |= {"train/epsilon": state.epsilon, "train/opponent_level": state.scheduler.rung(progress.episodes)}
         values |= {"time/global_fps": rate, "time/updates_per_second": updates / seconds}
         values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
         values["train/updates"] = progress.updates
         on_main(group, lambda: self.outputs.metrics.log(progress.episodes, values | gpu_gauges()))
-        told = account.told()
+        fields = window.console_fields()
         self.outputs.console.line(
             {
                 "episode": progress.episodes,
-                "reward": told["reward"],
+                "reward": fields["reward"],
                 "epsilon": f"{state.epsilon:.3f}",
                 "level": state.scheduler.level(progress.episodes),
-                "won": told["won"],
+                "won": fields["won"],
                 **{label: f"{values[name]:.3f}" for label, name in learner.SHOWN.items()},
                 "env steps/s": f"{rate:,.0f}",
                 "ranks": group.world,
@@ -216,16 +218,17 @@ class Trainer:
         if past_selves.renew(progress.turns, progress.episodes, self.state.config.schedule.league_interval):
             on_main(self.state.group, lambda: past_selves.write(self.outputs.folder))
 
-    def _check_nonfinite_updates(self, account: Account) -> None:
+    def _check_nonfinite_updates(self, window: LogWindow) -> None:
         """Updates with gradients that are not finite are skipped; too many in a row end the run, on all ranks."""
         group = self.state.group
-        if account.in_a_row >= SKIPS_IN_A_ROW:
+        if window.skipped_in_a_row >= SKIPS_IN_A_ROW:
             batches = group.gather(on_host(self.state.learner.last_batch()))
             if group.is_main:
                 torch.save(dict(enumerate(batches)), self.outputs.folder / BAD_BATCH)
-            raise self._not_finite(f"the gradient of {account.in_a_row:.0f} updates in a row (last batch: {BAD_BATCH})")
-        if account.skipped:
-            self.outputs.console.note(f"{account.skipped:.0f} updates were left out: their gradients were not finite")
+            skipped = f"{window.skipped_in_a_row:.0f}"
+            raise self._not_finite(f"the gradient of {skipped} updates in a row (last batch: {BAD_BATCH})")
+        if window.skipped:
+            self.outputs.console.note(f"{window.skipped:.0f} updates were left out: their gradients were not finite")
 
     def _not_finite(self, what: str) -> NotFinite:
         return NotFinite(
@@ -279,8 +282,9 @@ class Trainer:
         state = self.state
         parts = {"state": shared_part(state, closed)}
         parts |= {f"rank{rank}": part for rank, part in enumerate(ranks) if part is not None}
-        fields = manifest_fields(state)
-        self.saver.save(self.outputs.folder, state.progress.episodes, weights, parts, fields, best)
+        folder = self.outputs.folder
+        state.past_selves.write(folder)  # a run begun with --load_model has its pool from another folder
+        self.saver.save(folder, state.progress.episodes, weights, parts, manifest_fields(state), best)
 
     def _finish_saving(self) -> None:
         self.state.group.doing = "a checkpoint"

@@ -5,7 +5,7 @@ from arena.rules import TURNS
 from marl.compute.precision import Precision
 from marl.config.train_config import TrainConfig
 from marl.learners.factory import make_assignment, make_learner
-from marl.ranks.distributed import Ranks, Solo
+from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 from marl.rollout.turn_buffer import TurnBuffer

@@ -1,4 +1,4 @@
-"""The PettingZoo environments: their own test suite, and that they show the same game as the batch."""
+"""The PettingZoo environments: they pass PettingZoo's tests and play the same game as BatchArena."""
 
 import copy
 import os
@@ -74,7 +74,7 @@ class TestPettingZooAccepts:
         seed_test(partial(module.env, observation=observation), num_cycles=50)
 
     def test_rendering(self, observation, monkeypatch):
-        monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # a window that nobody sees
+        monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # an invisible window
         render_test(partial(module.env, observation=observation))
 
     def test_max_cycles(self):
@@ -320,13 +320,16 @@ def test_moves_may_be_whole_numbers_of_any_kind(kind):
     assert parallel.get_match() == plain.get_match()
 
 
+ALLOWED = "; allowed: features, planes$"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"render_mode": "hologram"}, "hologram"),
-        ({"observation": "smell"}, "unknown observation 'smell'; allowed: features, planes$"),
-        ({"observation": "turned"}, "'turned' counts moves in the snake's own frame; allowed: features, planes$"),
-        ({"observation": None}, "unknown observation None; allowed: features, planes$"),
+        ({"observation": "smell"}, "observation 'smell' is unknown" + ALLOWED),
+        ({"observation": "turned"}, "'turned' counts actions in the snake's own orientation" + ALLOWED),
+        ({"observation": None}, "observation None is unknown" + ALLOWED),
         ({"seed": -1}, "seed is -1"),
         ({"seed": 1.5}, "seed is 1.5"),
         ({"max_cycles": 0}, "max_cycles is 0"),

@@ -1,4 +1,4 @@
-"""The competition's log: ours comes back, others' are understood, anything else is one line of ArenaError."""
+"""Competition logs: our own are read back, others are understood, every other file is an ArenaError of one line."""
 
 import json
 import random
@@ -61,7 +61,7 @@ def saved(tmp_path: Path, document: Any) -> Path:
 
 
 def message(path: Path) -> str:
-    """The one line with which reading fails."""
+    """The one-line message with which reading fails."""
     with pytest.raises(ArenaError) as caught:
         read_log(path)
     text = str(caught.value)

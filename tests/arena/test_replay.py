@@ -1,4 +1,4 @@
-"""The replay file: what is written comes back, verified; anything else is one line of ArenaError."""
+"""The replay file: a written match is read back and verified; every other file is an ArenaError of one line."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def random_actions(seed: int, turns: int = 200) -> np.ndarray:
 
 
 def played(seed: int, match: int, actions: np.ndarray) -> list[dict]:
-    """What BatchArena says after every turn of this match, played beside others."""
+    """The match dictionaries of BatchArena after every turn of this match, played beside others."""
     arena = BatchArena(match + 2, seed=seed)
     arena.start()
     states = [arena.get_match(match)]
@@ -42,7 +42,7 @@ def path(tmp_path: Path, replay: Replay) -> Path:
 
 
 def message(path: Path) -> str:
-    """The one line with which reading fails."""
+    """The one-line message with which reading fails."""
     with pytest.raises(ArenaError) as caught:
         read(path)
     text = str(caught.value)

@@ -32,7 +32,7 @@ FLAGS = (
     "--disable-dev-shm-usage", "--mute-audio", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
     "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider",
 )  # fmt: skip
-PATIENCE = 60.0  # seconds for any one answer: a busy machine is slow, a hanging browser must not hang the tests
+PATIENCE = 60.0  # seconds for one answer: a busy machine is slow, but a hanging browser must not block the tests
 # name: (code, key code) of keys that are no letters
 KEYS = {
     " ": ("Space", 32),
@@ -49,7 +49,7 @@ KEYS = {
 
 
 def missing() -> str:
-    """Why there can be no browser here; empty when there can."""
+    """Why no browser can be started; empty if one can."""
     if os.name != "posix":
         return "the browser of the tests is driven through POSIX pipes"
     return "" if _program() else "no Chromium on this machine (apt install chromium)"
@@ -60,7 +60,7 @@ def _program() -> str | None:
 
 
 class Page:
-    """One tab. `requests` are the addresses it asked for, `errors` what it complained about, in order."""
+    """One tab. `requests` are the addresses it asked for, `errors` its error messages, in order."""
 
     def __init__(self, chrome: "Chromium", target: str, session: str) -> None:
         self._chrome, self._target, self._session = chrome, target, session
@@ -83,14 +83,14 @@ class Page:
             self._chrome.listen(deadline, f"{address} to load")
 
     def value(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page (awaited if it is a promise), as JSON can carry it."""
+        """The value of a JavaScript expression in the page as JSON; a promise is awaited."""
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise AssertionError(f"{expression[:200]}: {_reason(answer['exceptionDetails'])}")
         return answer["result"].get("value")
 
     def wait(self, expression: str, seconds: float = PATIENCE) -> Any:
-        """Ask until the expression is true; its value."""
+        """Evaluate the expression until it is true; returns its value."""
         deadline = time.monotonic() + seconds
         while not (value := self.value(expression)):
             if time.monotonic() > deadline:
@@ -99,7 +99,7 @@ class Page:
         return value
 
     def resize(self, width: int, height: int, scale: float = 1, phone: bool = False) -> None:
-        """Show the page this large; a phone has touch and its own way of zooming."""
+        """Resize the page; a phone has touch and its own zoom."""
         self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=phone
         )
@@ -114,7 +114,7 @@ class Page:
         self.send("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def place(self, selector: str, across: float = 0.5, down: float = 0.5) -> tuple[float, float]:
-        """Where a point of an element is: shares of its width and height."""
+        """A point of an element in the page; `across` and `down` are shares of its width and height."""
         box = self.value(
             f"(e => {{ e.scrollIntoView({{block: 'nearest'}}); const b = e.getBoundingClientRect();"
             f" return [b.x, b.y, b.width, b.height]; }})(document.querySelector({json.dumps(selector)}))"
@@ -135,7 +135,7 @@ class Page:
         self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def swipe(self, selector: str, begin: tuple[float, float], end: tuple[float, float]) -> None:
-        """Draw a finger over an element, from one point of it to another (shares of its width and height)."""
+        """Swipe over an element between two of its points (shares of its width and height)."""
         points = [self.place(selector, *begin), self.place(selector, *end)]
         (x, y), (to_x, to_y) = points
         self.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
@@ -145,7 +145,7 @@ class Page:
         self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def picture(self, path: Path | None = None) -> bytes:
-        """What the page shows, as a PNG; written to a file too if there is a path."""
+        """The picture of the page as PNG; with `path`, also written to a file."""
         data = base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
         if path is not None:
             path.write_bytes(data)
@@ -182,7 +182,7 @@ class Chromium:
         self._pages: dict[str, Page] = {}
 
     def open(self, address: str, width: int = 1280, height: int = 800, scale: float = 1, phone: bool = False) -> Page:
-        """A new tab with an address in it."""
+        """A new tab that shows an address."""
         target = self.send("Target.createTarget", {"url": "about:blank"})["targetId"]
         session = self.send("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         page = self._pages[session] = Page(self, target, session)
@@ -209,7 +209,7 @@ class Chromium:
         return answer["result"]
 
     def listen(self, deadline: float, wanted: str) -> None:
-        """Take in what the browser says next."""
+        """Read the next message of the browser."""
         ready, _, _ = select.select([self._from], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             raise AssertionError(f"the browser did not answer within {PATIENCE:g} s: {wanted}")
@@ -225,11 +225,11 @@ class Chromium:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Chromium]:
-    """A browser with a profile of its own; it is ended, and its profile removed, when the block is left."""
+    """A browser with its own profile; at the end of the block it is stopped and its profile removed."""
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         its_in, to_browser = map(_high, os.pipe())
         from_browser, its_out = map(_high, os.pipe())
-        # The browser wants exactly 3 and 4, which this process may use for something else.
+        # The browser needs the descriptors 3 and 4, which this process may use for something else.
         line = f'exec "$0" "$@" 3<&{its_in} 4>&{its_out}'
         process = subprocess.Popen(
             ["bash", "-c", line, _program(), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
@@ -247,7 +247,7 @@ def chromium() -> Iterator[Chromium]:
         finally:
             with contextlib.suppress(AssertionError, OSError):
                 chrome.send("Browser.close", {})
-            os.close(to_browser)  # a browser whose pipe is gone ends, with all its processes
+            os.close(to_browser)  # without its pipe the browser ends, with all its processes
             os.close(from_browser)
             try:
                 process.wait(10)
@@ -257,7 +257,7 @@ def chromium() -> Iterator[Chromium]:
 
 
 def _high(descriptor: int) -> int:
-    """The same file at a number from 10, out of the way of 3 and 4."""
+    """The same file with a descriptor from 10 on, so that 3 and 4 are free."""
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(descriptor)
     return high

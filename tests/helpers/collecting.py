@@ -8,8 +8,8 @@ from arena.encoders import Encoder, encoder_named
 from marl.compute.precision import Precision
 from marl.config.reward_config import RewardConfig
 from marl.learners.replay_buffer import ReplayBuffer
-from marl.rollout.assignment import LineUp
-from marl.rollout.frozen_seats import Place
+from marl.rollout.assignment import MatchAssignment
+from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 
 CPU = torch.device("cpu")
@@ -20,7 +20,7 @@ def a_buffer(turns: int, teams: int, encoder: str = "features", **options) -> Re
 
 
 def a_rollout(
-    matches: int | LineUp,
+    matches: int | MatchAssignment,
     turns: int = 8,
     opponents: Sequence[str] = ("level0", "level1", "level2"),
     seed: int = 1,
@@ -29,7 +29,7 @@ def a_rollout(
     **options,
 ) -> Rollout:
     """A rollout into a buffer of so many turns; options are its rank, world, first match, answers, and mask."""
-    line_up = matches if isinstance(matches, LineUp) else LineUp(matches)
+    line_up = matches if isinstance(matches, MatchAssignment) else MatchAssignment(matches)
     weights = (reward or RewardConfig()).weights()
     return Rollout(line_up, opponents, weights, a_buffer(turns, line_up.teams, encoder), seed, **options)
 
@@ -54,8 +54,8 @@ class WholeNumbers:
 def with_places(rollout: Rollout, actors: Sequence, alone=None) -> Rollout:
     """Past selves sit down, one in each place, and where the team plays against itself alone, `alone` does."""
     precision = Precision("fp32", CPU)
-    seats = [*rollout.past, *([rollout.alone] if len(rollout.alone) else [])]
-    players = [*actors, *([alone] if len(rollout.alone) else [])]
-    places = [Place(actor, rollout, here, precision) for actor, here in zip(players, seats, strict=True)]
-    rollout.others = [place.play for place in places]
+    seats = [*rollout.past_self_seats, *([rollout.self_play_seats] if len(rollout.self_play_seats) else [])]
+    players = [*actors, *([alone] if len(rollout.self_play_seats) else [])]
+    places = [FrozenSeats(actor, rollout, here, precision) for actor, here in zip(players, seats, strict=True)]
+    rollout.frozen_players = [place.play for place in places]
     return rollout

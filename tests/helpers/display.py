@@ -1,4 +1,4 @@
-"""A screen for tests that need one: Xvfb, with xdotool at keyboard and mouse, and its picture read from memory.
+"""A screen for tests: Xvfb, with xdotool for keyboard and mouse; its picture is read from memory.
 
 with display.screen() as screen:
     process = subprocess.Popen(..., env=os.environ | screen.environment)
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 
 WIDTH, HEIGHT = 1280, 1024
-PATIENCE = 40.0  # seconds for anything to happen: a busy machine is slow
+PATIENCE = 40.0  # seconds for any event: a busy machine is slow
 MISSING = next((f"{name} is not installed" for name in ("Xvfb", "xdotool") if not shutil.which(name)), "")
 
 
@@ -42,7 +42,7 @@ class Screen:
         self._memory = memory
 
     def until(self, condition: Callable[[], Any], what: Callable[[], str] | str = "") -> Any:
-        """Wait for a condition to be true and return what it gave."""
+        """Wait until a condition is true; returns its value."""
         late = time.monotonic() + PATIENCE
         while not (found := condition()):
             assert time.monotonic() < late, f"waited {PATIENCE} s in vain: {what() if callable(what) else what}"
@@ -50,7 +50,7 @@ class Screen:
         return found
 
     def window(self, name: str, process: subprocess.Popen) -> str:
-        """The id of the window with this in its title, which gets the keys from now on."""
+        """The id of the window with this text in its title; it gets the keys from now on."""
 
         def found() -> str:
             assert process.poll() is None, process.communicate()
@@ -75,7 +75,7 @@ class Screen:
         self._do("windowsize", "--sync", window, str(width), str(height))
 
     def press(self, *keys: str) -> None:
-        """Keys by the names of X: space, plus, question, Left, ..."""
+        """Press keys, given by their X names: space, plus, question, Left, ..."""
         self._do("key", "--delay", "30", *keys)
 
     def click(self, x: int, y: int) -> None:
@@ -87,12 +87,12 @@ class Screen:
         self._do("mousemove", f"{x}", f"{y}", "mousedown", "1", "mousemove", f"{to_x}", f"{to_y}", "mouseup", "1")
 
     def close(self, window: str) -> None:
-        """Close a window as its button would."""
+        """Close a window like its close button."""
         command = [sys.executable, __file__, self.environment["DISPLAY"], window]
         subprocess.run(command, check=True, timeout=PATIENCE, capture_output=True)
 
     def picture(self) -> Any:
-        """The whole screen as an array [H, W, 3] uint8, out of the XWD file that Xvfb keeps its memory in."""
+        """The whole screen [H, W, 3] uint8, from the XWD file that is the memory of Xvfb."""
         import numpy as np
 
         data = self._memory.read_bytes()
@@ -111,13 +111,13 @@ class Screen:
 
 @contextmanager
 def screen() -> Iterator[Screen]:
-    """A screen of its own; skips the test where the programs for it are missing."""
+    """A new screen; skips the test if Xvfb or xdotool is missing."""
     if MISSING:
         pytest.skip(MISSING)
     with tempfile.TemporaryDirectory() as folder:
         read, write = os.pipe()
-        # Without -noreset the server starts anew whenever its last client leaves, as each xdotool does, and turns
-        # away whoever knocks at that moment: now and then the window itself.
+        # Without -noreset the server restarts whenever its last client (here each xdotool) disconnects, and refuses
+        # connections meanwhile: sometimes that of the window itself.
         server = subprocess.Popen(
             ["Xvfb", "-displayfd", str(write), "-screen", "0", f"{WIDTH}x{HEIGHT}x24", "-nolisten", "tcp",
              "-noreset", "-fbdir", folder],
@@ -145,7 +145,7 @@ class _ClientMessage(ctypes.Structure):
 
 
 def _ask_to_close(name: str, window: int) -> None:
-    """What a window manager sends when somebody clicks the cross; the old xdotool cannot."""
+    """The message that a window manager sends for the close button; old versions of xdotool cannot send it."""
     x = ctypes.CDLL("libX11.so.6")
     x.XOpenDisplay.restype = ctypes.c_void_p
     x.XInternAtom.restype = ctypes.c_ulong

@@ -1,4 +1,4 @@
-"""Untrained policies that are worth comparing, and recorded positions of the original game to compare them on."""
+"""Untrained policies with clearly different logits, and recorded positions of the original game to compare them on."""
 
 import sys
 from collections.abc import Iterator
@@ -9,29 +9,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from marl.networks.networks import Actor, Shape
 
 from arena import BatchArena
 from arena.encoders import encoder_named
-from arena.encoders.orientation import FORTH
+from arena.encoders.orientation import LOCAL_ACTIONS
 from arena.jidi import jidi_observation
 from arena.rules import BEANS_MAX, SNAKES, TURNS
 from helpers.command import ROOT
-from marl.networks.policy import PolicyPlayer, about, legal
-from marl.storage import checkpoint
+from marl.networks.actors import Actor
+from marl.networks.policy import PolicyPlayer, describe_actor, mask_reversal
+from marl.networks.spec import NetworkSpec
+from marl.storage import checkpoint_writer
 
 sys.path.append(str(ROOT / "tests" / "arena"))
 from helpers.recorded import steps
 
 SEED = 7
-BODIES = {"features": (48, 32), "turned": (48, 32), "planes": (64, 32, 16)}
+BODIES = {"features": (48, 32), "canonical": (48, 32), "planes": (64, 32, 16)}
+ENCODERS = tuple(BODIES)
 TIE = 1e-4  # logits nearer than this may be ordered either way by another order of additions
 
 
 def actor(encoder: str, value: bool = False) -> Actor:
-    """A network whose logits differ clearly; with a fifth output, the value, if wanted."""
+    """A network whose logits differ clearly; with `value`, a fifth output."""
     torch.manual_seed(SEED)
-    network = Actor(encoder_named(encoder), Shape(BODIES[encoder], 5 if value else 4))
+    network = Actor(encoder_named(encoder), NetworkSpec(BODIES[encoder], 5 if value else 4))
     with torch.no_grad():
         for weight in network.parameters():
             if weight.ndim == 1:
@@ -45,19 +47,19 @@ def player(encoder: str, value: bool = False) -> PolicyPlayer:
 
 
 def saved_run(folder: Path, encoder: str) -> Path:
-    """A run folder with one checkpoint, as training leaves it."""
+    """A run folder with one checkpoint, like that of a training."""
     run = folder / f"run_{encoder}"
     run.mkdir()
     weights = {f"actor.{name}": tensor for name, tensor in actor(encoder).state_dict().items()}
-    said = about(encoder_named(encoder), Shape(BODIES[encoder])) | {"world_size": 1}
-    checkpoint.save(run, 8, weights, {"state": {}}, said)
+    said = describe_actor(encoder_named(encoder), NetworkSpec(BODIES[encoder])) | {"world_size": 1}
+    checkpoint_writer.save(run, 8, weights, {"state": {}}, said)
     return run
 
 
 class Position(NamedTuple):
     match: dict[str, Any]
-    stale: list[int] | None  # directions before the last turn, as the competition shows them
-    taken: list[int]  # where the snakes go next
+    stale: list[int] | None  # directions before the last turn, which the competition shows
+    taken: list[int]  # the next moves of the snakes
     died: list[bool]  # on the turn before
 
     def observation(self, snake: int) -> dict[Any, Any]:
@@ -66,7 +68,7 @@ class Position(NamedTuple):
 
 @cache
 def whole_games() -> list[list[int]]:
-    """The numbers of the steps of the 28 games that were recorded from the first turn to the last."""
+    """The step numbers of the 28 games that were recorded from the first turn to the last."""
     by_game = groupby(enumerate(steps()), lambda numbered: numbered[1].name.partition(" step ")[0])
     numbers = [[number for number, _ in some] for _, some in by_game]
     return [game for game in numbers if len(game) == TURNS]
@@ -74,7 +76,7 @@ def whole_games() -> list[list[int]]:
 
 @cache
 def games() -> list[list[Position]]:
-    """The positions of these games, up to the last turn that is played."""
+    """The positions of these games, up to the last turn."""
     found = []
     for numbers in whole_games():
         game = [steps()[number] for number in numbers]
@@ -86,7 +88,7 @@ def games() -> list[list[Position]]:
 
 @cache
 def recorded_states() -> torch.Tensor:
-    """The states before all 6,362 recorded steps, as BatchArena keeps them."""
+    """The states before all 6,362 recorded steps, as BatchArena stores them."""
     arena = BatchArena(len(steps()))
     for i, step in enumerate(steps()):
         arena.set_match(i, step.before)
@@ -94,7 +96,7 @@ def recorded_states() -> torch.Tensor:
 
 
 def arena_of(states: torch.Tensor, seed: int = 0) -> BatchArena:
-    """Matches in these states; match i draws as match i of the seed."""
+    """Matches in these states; match i draws like match i of the seed."""
     arena = BatchArena(len(states), seed=seed)
     arena.start()
     arena.state.copy_(states)
@@ -103,13 +105,13 @@ def arena_of(states: torch.Tensor, seed: int = 0) -> BatchArena:
 
 @cache
 def rows(encoder: str) -> np.ndarray:
-    """What all six snakes see on every turn of every game: [28, 200, 6, W]."""
+    """The observations of all six snakes on every turn of every game: [28, 200, 6, W]."""
     states = recorded_states()[torch.tensor(whole_games()).flatten()]
     return arena_of(states).observe(encoder).numpy().reshape(len(games()), TURNS, SNAKES, -1)
 
 
 def with_few_beans(encoder: str) -> Iterator[tuple[Position, np.ndarray]]:
-    """First positions of games with 0 to 4 beans left, and what the six snakes see there: [6, W]."""
+    """First positions of games with 0 to 4 beans left, and the observations of the six snakes: [6, W]."""
     for number, game in enumerate(games()[:15]):
         match = game[0].match | {"beans": game[0].match["beans"][: number % BEANS_MAX]}
         arena = BatchArena(1)
@@ -117,15 +119,15 @@ def with_few_beans(encoder: str) -> Iterator[tuple[Position, np.ndarray]]:
         yield game[0]._replace(match=match), arena.observe(encoder)[0].numpy()
 
 
-def legal_logits(who: PolicyPlayer, seen: np.ndarray) -> np.ndarray:
-    """What the policy itself says of the four moves on the board."""
-    observations = torch.from_numpy(seen)
-    logits = legal(who.actor(observations)[..., :4], observations, who.encoder).numpy()
-    at = who.encoder.frame_at
-    return logits if at is None else np.take_along_axis(logits, FORTH[seen[..., at]], -1)
+def legal_logits(who: PolicyPlayer, obs: np.ndarray) -> np.ndarray:
+    """The policy's own masked logits of the four moves on the board."""
+    observations = torch.from_numpy(obs)
+    logits = mask_reversal(who.actor(observations)[..., :4], observations, who.encoder).numpy()
+    at = who.encoder.orientation_at
+    return logits if at is None else np.take_along_axis(logits, LOCAL_ACTIONS[obs[..., at]], -1)
 
 
 def margins(logits: np.ndarray) -> np.ndarray:
-    """How far the best move is ahead of the second best."""
+    """The difference between the best and the second best logit."""
     best = np.sort(logits, -1)
     return best[..., -1] - best[..., -2]

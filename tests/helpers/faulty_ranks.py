@@ -1,22 +1,21 @@
-"""marl.doctor.rank_probe with the fault that FAULT names."""
+"""marl.doctor.rank_probe with the fault named by FAULT."""
 
 import os
 import signal
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-import marl.ranks
 from marl.doctor import rank_probe
 
 probe = rank_probe.probe
 
 
 def gradients(group) -> dict:
-    """First nobody averages the gradients, told as `unwrapped`; then a weight of rank 1 is another after the step."""
+    """First the gradients are not averaged, reported as `unwrapped`; then a weight of rank 1 changes after the step."""
     import torch
 
     def wrap(net):
@@ -31,33 +30,31 @@ def gradients(group) -> dict:
             named[2][1][0, 0] += 1e-6 * group.rank
         type(group).check_sync(group, named, where)
 
-    group.wrap = wrap
-    unwrapped = rank_probe._gradient_check(group)
-    del group.wrap
-    group.check_sync = check
-    return probe(group) | {"unwrapped": unwrapped}
+    with mock.patch.object(group, "wrap", wrap):
+        unwrapped = rank_probe._gradient_check(group)
+    with mock.patch.object(group, "check_sync", check):
+        return probe(group) | {"unwrapped": unwrapped}
 
 
 def killed(group) -> dict:
-    """Rank 1 is gone."""
+    """Rank 1 is killed."""
     from marl.ranks import roll_call
 
-    roll_call.PATIENCE = 1.0
+    mock.patch.object(roll_call, "PATIENCE", 1.0).start()
     if group.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return probe(group)
 
 
-def hang() -> None:
-    """Both ranks, at their start. The test sees by its end of the pipe when they are gone."""
+def hang(backend: str, timeout: float) -> None:
+    """Both ranks hang at their start. They hold a pipe open, so the test sees when they have ended."""
     pipe = os.open(os.environ["PIPE"], os.O_WRONLY)
     os.write(pipe, b"!")
     time.sleep(600)
 
 
 if __name__ == "__main__":
-    if os.environ["FAULT"] == "hang":
-        marl.ranks.distributed = SimpleNamespace(defaults_for_nccl=hang)  # and torch is not loaded
-    else:
-        rank_probe.probe = globals()[os.environ["FAULT"]]
-    sys.exit(rank_probe.main(sys.argv[1:]))
+    fault = globals()[os.environ["FAULT"]]
+    # In place of _join_and_probe, torch is not even loaded.
+    with mock.patch.object(rank_probe, "_join_and_probe" if fault is hang else "probe", fault):
+        sys.exit(rank_probe.main(sys.argv[1:]))

@@ -125,7 +125,7 @@ def snakes(*words: str) -> int:
 
     for fault in os.environ.get("PLANTED", "").split():
         plant(fault)
-    SubprocessHandler._popen = lambda self, command, environment: Rank(command, environment)
+    mock.patch.object(SubprocessHandler, "_popen", lambda self, command, variables: Rank(command, variables)).start()
     return cli.main(words)
 
 

@@ -13,12 +13,12 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
-from marl.networks.networks import MOVES
 from marl.rollout.ppo_loops import ENTROPY, KL, POLICY, VALUE
 
 from helpers.collecting import WholeNumbers
 from helpers.ppo_rounds import a_ppo, batches_of, means
 from marl.config.reward_config import RewardConfig
+from marl.networks.spec import ACTIONS
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "golden_ppo.json"
 ALGOS = ("ppo", "ppo_lstm")
@@ -40,17 +40,17 @@ def curve(algo: str) -> list[dict[str, float]]:
     batches = batches_of(learner)
 
     def moves(rows: torch.Tensor) -> torch.Tensor:
-        return torch.cat((fixed(rows), torch.zeros(len(rows), learner.answers - MOVES)), 1)
+        return torch.cat((fixed(rows), torch.zeros(len(rows), learner.answers - ACTIONS)), 1)
 
     def note() -> None:
-        rollout.answers.copy_(learner.act(rollout.rows))
-        learner.note()
+        rollout.outputs.copy_(learner.act(rollout.obs))
+        learner.record_step()
 
     rollout.start(moves)
     for number in range(ROUNDS):
         for _ in range(learner.turns):
             rollout.play_turn(moves, note)
-        learner.follow(1.0, number / ROUNDS)
+        learner.anneal(1.0, number / ROUNDS)
         learner.learn()
     return [{name: numbers[column] for name, column in NUMBERS.items()} for numbers in means(batches)]
 

@@ -1,12 +1,12 @@
-"""Faults that a training runs into at a certain cycle, in the process that plants them.
+"""Faults of a training at a given cycle, planted in this process.
 
-RANK:term:N     the rank gets TERM before its cycle N (from 1, those that fill the buffer included)
-RANK:kill:N     it is killed there
-RANK:STAGE:N    it is killed in this stage of its save N: begin, middle, rename, point
-RANK:late:N     its clock is a week ahead from there on
-RANK:nan:N-M    the batches N to M that it draws hold a number that is none
-RANK:patience:S it waits S seconds for the others to answer a roll call
-0:elastic:S     a launcher waits S seconds for more nodes, and three times that for a sign of life of another one
+RANK:term:N     the rank gets TERM before its cycle N (from 1; cycles that fill the buffer count too)
+RANK:kill:N     the rank is killed before its cycle N
+RANK:STAGE:N    the rank is killed in this stage of its save N: begin, middle, rename, point
+RANK:late:N     the rank's clock is a week ahead from cycle N on
+RANK:nan:N-M    the batches N to M of the rank contain a NaN
+RANK:patience:S the rank waits S seconds for the other ranks to answer a roll call
+0:elastic:S     a launcher waits S seconds for more nodes, and three times S for a sign of life of another node
 """
 
 import os
@@ -14,29 +14,30 @@ import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-# Stages of a save: which function of marl.storage.checkpoint begins it, and with which file.
+# Stages of a save: the function of marl.storage.checkpoint_writer that begins the stage, and its file.
 STAGES = {
-    "begin": ("_write", ".saving-*"),
+    "begin": ("_write_folder", ".saving-*"),
     "middle": ("_write_file", "state.pt"),
-    "rename": ("_put_in_place", ".saving-*"),
+    "rename": ("_replace_folder", ".saving-*"),
     "point": ("write_atomically", "last"),
 }
 
 
 def plant(fault: str) -> None:
-    """For this process, if the fault is for its rank."""
+    """Plant the fault in this process, if it is meant for this rank."""
     rank, what, when = fault.split(":")
     if rank != os.environ.get("RANK", "0"):
         return
     if what in STAGES:
-        _in_save(what, int(when))
+        _kill_in_save(what, int(when))
     elif what == "nan":
-        _spoil(*map(int, when.split("-")))
+        _spoil_batches(*map(int, when.split("-")))
     elif what == "patience":
-        _hurry(float(when))
+        _shorten_patience(float(when))
     elif what == "elastic":
-        _meet_quickly(int(when))
+        _shorten_rendezvous(int(when))
     else:
         _before_cycle(int(when), what)
 
@@ -55,14 +56,14 @@ def _before_cycle(number: int, what: str) -> None:
                 os.kill(os.getpid(), {"term": signal.SIGTERM, "kill": signal.SIGKILL}[what])
         cycle(self, learn)
 
-    Trainer._cycle = counted
+    _replace(Trainer, "_cycle", counted)
 
 
-def _in_save(stage: str, number: int) -> None:
-    from marl.storage import checkpoint
+def _kill_in_save(stage: str, number: int) -> None:
+    from marl.storage import checkpoint_writer
 
     name, file = STAGES[stage]
-    function, calls = getattr(checkpoint, name), []
+    function, calls = getattr(checkpoint_writer, name), []
 
     def counted(path: Path, *others: Any) -> Any:
         calls.extend([path] * path.match(file))
@@ -70,10 +71,10 @@ def _in_save(stage: str, number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return function(path, *others)
 
-    setattr(checkpoint, name, counted)
+    _replace(checkpoint_writer, name, counted)
 
 
-def _spoil(first: int, last: int) -> None:
+def _spoil_batches(first: int, last: int) -> None:
     from marl.learners.replay_buffer import Batch, Sampler
 
     draw, draws = Sampler.draw, []
@@ -82,21 +83,26 @@ def _spoil(first: int, last: int) -> None:
         batch = draw(self)
         draws.append(batch)
         if first <= len(draws) <= last:
-            batch.returns[0, 0] = float("nan")
+            batch.rows.returns[0, 0] = float("nan")
         return batch
 
-    Sampler.draw = spoilt
+    _replace(Sampler, "draw", spoilt)
 
 
-def _hurry(seconds: float) -> None:
+def _shorten_patience(seconds: float) -> None:
     from marl.ranks import roll_call
 
-    roll_call.PATIENCE = seconds
+    _replace(roll_call, "PATIENCE", seconds)
 
 
-def _meet_quickly(seconds: int) -> None:
-    from marl.ranks import rendezvous
+def _shorten_rendezvous(seconds: int) -> None:
+    from marl.ranks import torch_elastic
 
-    handler = rendezvous._Handler
-    rendezvous.LAST_CALL = seconds
-    handler.from_backend = partial(handler.from_backend, keep_alive_interval=seconds)
+    handler = torch_elastic.Handler
+    _replace(torch_elastic, "LAST_CALL", seconds)
+    _replace(handler, "from_backend", partial(handler.from_backend, keep_alive_interval=seconds))
+
+
+def _replace(owner: Any, name: str, value: Any) -> None:
+    """For the rest of this process; fails if the owner has no such name."""
+    mock.patch.object(owner, name, value).start()

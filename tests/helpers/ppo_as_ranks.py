@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from marl.rollout.ppo_loops import KL
 
 from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, weights_of
 from marl.learners.ppo import Ppo
-from marl.ranks.distributed import Ranks, Solo, start
-from marl.rollout.ppo_loops import KL
+from marl.ranks.process_group import Ranks, Solo
+from marl.ranks.startup import start
 from marl.rollout.rollout import Rollout
 
 SEED, MATCHES, TURNS = 11, 8, 12  # matches of all ranks together
@@ -30,7 +31,7 @@ def steps_of(learner: Ppo) -> list[torch.Tensor]:
     """A list that fills with all weights, in one row, after every step."""
     seen: list[torch.Tensor] = []
     learner.optimizer.register_step_post_hook(
-        lambda *_: seen.append(torch.cat([p.detach().flatten() for p in learner.raw_actor.parameters()]))
+        lambda *_: seen.append(torch.cat([p.detach().flatten() for p in learner.actor.parameters()]))
     )
     return seen
 
@@ -39,7 +40,7 @@ def found(learner: Ppo, **more: Any) -> dict[str, Any]:
     memory = learner.buffer
     names = ("observations", "moves", "rewards", "over", "advantages", "returns", "log_chances")
     tensors = {name: getattr(memory, name).clone() for name in names}
-    moments, logged = learner.moments.clone(), learner.logged().clone()
+    moments, logged = learner.moments.clone(), learner.pop_stats().clone()
     return {**tensors, "moments": moments, "weights": weights_of(learner), "logged": logged, **more}
 
 
@@ -97,11 +98,11 @@ def spoilt(group: Solo | Ranks) -> dict[str, Any]:
 
     learner._estimate = spoil
     learner.learn()
-    first = learner.logged()
+    first = learner.pop_stats()
     learner._estimate = estimate
     play(learner, rollout)
     learner.learn()
-    return {"weights": torch.stack(weights), "logged": [first, learner.logged()]}
+    return {"weights": torch.stack(weights), "logged": [first, learner.pop_stats()]}
 
 
 CASES: dict[str, Callable[[Solo | Ranks], dict[str, Any]]] = {

@@ -11,9 +11,9 @@ from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.reward_config import RewardConfig
 from marl.learners.ppo import Ppo
-from marl.learners.rollout_buffer import Trajectories
-from marl.ranks.distributed import Ranks, Solo
-from marl.rollout.assignment import LineUp
+from marl.learners.rollout_buffer import RolloutBuffer
+from marl.ranks.process_group import Ranks, Solo
+from marl.rollout.assignment import MatchAssignment
 from marl.rollout.rollout import Rollout
 
 MIX = {"level0": 0.5, "level1": 0.5}
@@ -21,7 +21,7 @@ _begun: dict[Any, dict[str, torch.Tensor]] = {}
 
 
 def a_ppo(
-    matches: int | LineUp = 8,
+    matches: int | MatchAssignment = 8,
     turns: int = 6,
     mix: dict[str, float] | None = None,
     seed: int = 1,
@@ -40,10 +40,10 @@ def a_ppo(
 
     First weights answer nearly the same everywhere: `spread` is how far they are moved from there.
     """
-    line_up = matches if isinstance(matches, LineUp) else LineUp(matches)
+    line_up = matches if isinstance(matches, MatchAssignment) else MatchAssignment(matches)
     group, mix = group or Solo(CPU), mix or MIX
     key = 99 + group.rank
-    memory = Trajectories(turns, line_up.teams, encoder_named("features"), CPU, key)
+    memory = RolloutBuffer(turns, line_up.teams, encoder_named("features"), CPU, key)
     network = NetworkConfig(encoder="features", body=body, messages=messages, lstm_size=body[-1])
     precision = Precision(precision, CPU) if isinstance(precision, str) else precision
     config = PpoConfig(**({"batch_size": 10**9, "epochs": 1, "max_grad_norm": 0.0, "lr": 2e-3} | options))
@@ -51,11 +51,11 @@ def a_ppo(
     weights = (reward or RewardConfig()).weights()
     world = (group.rank, group.world)
     rollout = Rollout(line_up, tuple(mix), weights, memory, seed, *world, answers=learner.answers, masked=masked)
-    rollout.mix(mix)
+    rollout.set_mix(mix)
     learner.attach(rollout)
     with torch.no_grad():
         generator = torch.Generator().manual_seed(seed)
-        for parameter in learner.raw_actor.parameters():
+        for parameter in learner.actor.parameters():
             parameter.add_(spread * torch.randn(parameter.shape, generator=generator))
     return learner, rollout
 
@@ -63,7 +63,7 @@ def a_ppo(
 def begin(rollout: Rollout) -> None:
     """Bring the matches to different turns by chance: some end in every stretch of turns. Such matches are kept."""
     arena = rollout.arena
-    key = (rollout.line_up, rollout.opponents, rollout.masked, arena.seed, arena.stride, *arena.numbers.tolist())
+    key = (rollout.assignment, rollout.opponents, rollout.masked, arena.seed, arena.stride, *arena.numbers.tolist())
     if key not in _begun:
         rollout.start()
         _begun[key] = rollout.state_dict()
@@ -73,7 +73,7 @@ def begin(rollout: Rollout) -> None:
 def play(learner: Ppo, rollout: Rollout) -> None:
     """All turns of a round."""
     for _ in range(learner.turns):
-        rollout.play_turn(learner.act, learner.note)
+        rollout.play_turn(learner.act, learner.record_step)
 
 
 def batches_of(learner: Ppo) -> list[dict[str, torch.Tensor]]:

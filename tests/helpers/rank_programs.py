@@ -1,7 +1,7 @@
-"""What the ranks of test_distributed.py and test_launch.py do: `python rank_programs.py NAME`, one process per rank.
+"""Programs of the ranks of test_process_group.py and test_launch.py: `python rank_programs.py NAME`, one per process.
 
-`python rank_programs.py groups FOLDER JSON` runs many groups side by side, their ranks forked from one process that has
-loaded torch: sixteen ranks would spend most of a minute on that alone, and come too late to each other.
+`python rank_programs.py groups FOLDER JSON` runs many groups side by side. Their ranks are forked from one process that
+has loaded torch: sixteen ranks would spend most of a minute on loading it, and exceed each other's timeouts.
 """
 
 import json
@@ -12,17 +12,20 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
+GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
 
 def together() -> None:
-    """All that ranks do while none of them is lost; any failed check ends the rank with a traceback."""
+    """All collectives, while no rank is lost; a failed check ends the rank with a traceback."""
     import torch
     from torch.nn.functional import mse_loss
 
     group = start()
-    torch.manual_seed(group.rank)  # parameters and buffers differ until they are wrapped
+    torch.manual_seed(group.rank)  # parameters and buffers differ until `wrap`
     actor, critic = net(4, 3), net(7, 1)
     actor.register_buffer("seen", torch.full((2,), float(group.rank)))
     wrapped_actor, wrapped_critic = group.wrap(actor), group.wrap(critic)
@@ -30,7 +33,7 @@ def together() -> None:
     named = [*actor.named_parameters("actor"), *critic.named_parameters("critic")]
     group.check_sync(named, "start")
 
-    # Every rank takes its half of a batch that all know; the gradient must be the whole batch's.
+    # Every rank takes its half of the same batch; the gradient must be that of the whole batch.
     torch.manual_seed(7)
     observations, actions, targets = (torch.randn(8, n, dtype=torch.float64) for n in (4, 3, 1))
     mine = slice(4 * group.rank, 4 * group.rank + 4)
@@ -56,9 +59,9 @@ def together() -> None:
         optimizer.step()
         group.check_sync(named, f"update {update}")
 
-    # sync_freq 4: the ranks talk in one of four.
-    talks = []
-    wrapped_critic.register_comm_hook(talks, counted)
+    # sync_freq 4: the ranks exchange gradients in one of four updates.
+    exchanges = []
+    wrapped_critic.register_comm_hook(exchanges, counted)
     optimizer.zero_grad(set_to_none=True)
     for update in range(8):
         if update % 4 == 3:
@@ -68,18 +71,18 @@ def together() -> None:
         else:
             with group.no_sync(wrapped_actor, wrapped_critic):
                 mse_loss(wrapped_critic(torch.randn(2, 7, dtype=torch.float64)), targets[:2]).backward()
-        assert len(talks) == (update + 1) // 4, talks
+        assert len(exchanges) == (update + 1) // 4, exchanges
     group.check_sync(named, "sync_freq")
 
     assert group.any(group.rank == 1)
     assert not group.any(False)
     assert group.share({"run": f"of rank {group.rank}"}) == {"run": "of rank 0"}
     assert group.sum_(torch.tensor([1, group.rank])).tolist() == [2, 1]
-    turned = torch.arange(4.0).reshape(2, 2).T * (1 + 2 * group.rank)  # not contiguous
-    assert torch.equal(group.mean_(turned), torch.tensor([[0.0, 4.0], [2.0, 6.0]])), turned
+    strided = torch.arange(4.0).reshape(2, 2).T * (1 + 2 * group.rank)  # not contiguous
+    assert torch.equal(group.mean_(strided), torch.tensor([[0.0, 4.0], [2.0, 6.0]])), strided
     group.barrier("the end")
 
-    from marl.ranks.distributed import OutOfSync
+    from marl.ranks.sync_check import OutOfSync
 
     if group.rank == 1:
         with torch.no_grad():
@@ -93,23 +96,24 @@ def together() -> None:
     group.close()
 
 
-def counted(talks, bucket):
+def counted(exchanges, bucket):
     import torch.distributed as dist
 
-    talks.append(bucket.index())
+    exchanges.append(bucket.index())
     future = dist.all_reduce(bucket.buffer().div_(2), async_op=True).get_future()
     return future.then(lambda done: done.value()[0])
 
 
 def train_until_lost() -> None:
-    """Updates for ever; in the fifth, the rank and the deed that LOSE says: kill:1, stop:0, nap:1, raise:1."""
+    """Updates for ever; in update 5 the rank in LOSE is lost as LOSE says: kill:1, stop:0, nap:1, miss:1, raise:1."""
     import torch
 
-    from marl.ranks import distributed, roll_call
+    from marl.ranks import roll_call
+    from marl.ranks.lost_rank import explain, leave
 
     deed, victim = os.environ["LOSE"].split(":")
     group = start()
-    roll_call.PATIENCE = 2.0
+    mock.patch.object(roll_call, "PATIENCE", 2.0).start()
     wrapped = group.wrap(net(4, 3))
     try:
         for update in range(1_000_000):
@@ -124,16 +128,16 @@ def train_until_lost() -> None:
                 elif deed == "nap":
                     group.doing = "a nap"
                     time.sleep(600)
-                elif deed == "miss":  # the others come to a barrier, this one goes on
+                elif deed == "miss":  # the other ranks come to a barrier, this one does not
                     time.sleep(600)
             elif (update, deed) == (5, "miss"):
                 group.barrier("save")
             wrapped(torch.randn(2, 4, dtype=torch.float64)).sum().backward()
     except RuntimeError as error:
-        lost = distributed.explain(error, group)
+        lost = explain(error, group)
         if lost is None:
             raise
-        distributed.leave(lost, group)
+        leave(lost, group)
 
 
 def join() -> None:
@@ -146,7 +150,7 @@ def tell_environment() -> None:
 
 
 def fail() -> None:
-    """Rank 1 fails as FAIL says, and says so if it was started again; rank 0 waits to be ended."""
+    """Rank 1 fails as FAIL says, and prints `again` after a restart; rank 0 waits for its end."""
     if os.environ["RANK"] == "1":
         if os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
             say("again")
@@ -160,7 +164,7 @@ def fail() -> None:
 
 
 def fail_once() -> None:
-    """The first start of rank 1 dies; after the restart a real group forms."""
+    """Rank 1 dies at its first start; after the restart a real process group forms."""
     if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         os.kill(os.getpid(), signal.SIGKILL)
     group = start()
@@ -170,7 +174,7 @@ def fail_once() -> None:
 
 
 def wait_for_term() -> None:
-    """Ends in good order at TERM, and says so."""
+    """Prints a line at TERM and ends with exit code 0."""
 
     def ended(number, frame):
         say(f"rank {os.environ['RANK']} got {signal.Signals(number).name}")
@@ -183,7 +187,7 @@ def wait_for_term() -> None:
 
 
 def say(*words: str) -> None:
-    """A line in one piece: `print` to an unbuffered pipe writes the end of the line by itself."""
+    """One write per line: `print` to an unbuffered pipe writes the newline separately."""
     sys.stdout.write(" ".join(words) + "\n")
     sys.stdout.flush()
 
@@ -192,12 +196,13 @@ def start():
     import torch
 
     from marl.errors import UserError
-    from marl.ranks import distributed
+    from marl.ranks import startup
+    from marl.ranks.lost_rank import LostRank
 
     torch.set_num_threads(1)
     try:
-        return distributed.start(timeout=float(os.environ.get("TIMEOUT", "60")), device="cpu")
-    except (UserError, distributed.LostRank) as error:
+        return startup.start(None, float(os.environ.get("TIMEOUT", "60")), "cpu")
+    except (UserError, LostRank) as error:
         print(f"snakes: {error}", file=sys.stderr)
         sys.exit(2)
 
@@ -213,13 +218,14 @@ def net(inputs: int, outputs: int):
 def groups(folder: str, description: str) -> None:
     """Forks the ranks; their output goes to FOLDER/GROUP.RANK.out and .err, their exit codes to stdout as JSON.
 
-    A rank that has not ended when as many of its group have as should, or at the limit, is killed.
+    `stuck` of a group is the number of its ranks that never end: they are killed once the others have ended. At the
+    time limit all ranks are killed.
     """
-    # What every rank would load by itself: DistributedDataParallel is built with torch._dynamo in memory.
+    # Loaded once for all ranks. DistributedDataParallel needs torch._dynamo.
     import torch._dynamo
     import torch.distributed.nn  # noqa: F401
 
-    import marl.ranks.distributed  # noqa: F401
+    import marl.ranks.startup  # noqa: F401
 
     specs = json.loads(description)
     with ExitStack() as held:  # all ports at once, so that they differ

@@ -13,7 +13,7 @@ from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 
 
 def resident() -> int:
@@ -28,7 +28,7 @@ def main(marks: list[int]) -> None:
         DdpgConfig(batch_size=24), NetworkConfig(body=(8,)), rollout.buffer, Solo(CPU), Precision("fp32", CPU)
     )
     rollout.start()
-    rollout.mix({"level0": 0.5, "level1": 0.5})
+    rollout.set_mix({"level0": 0.5, "level1": 0.5})
     rollout.epsilon.fill_(0.1)
     for _ in range(8):
         rollout.play_turn(learner.act)
@@ -37,8 +37,8 @@ def main(marks: list[int]) -> None:
             rollout.play_turn(learner.act)
         learner.update()
         if update % 100 == 0:
-            rollout.results()
-            assert torch.isfinite(learner.logged()).all()
+            rollout.pop_results()
+            assert torch.isfinite(learner.pop_stats()).all()
         if update in marks:
             print(resident(), flush=True)
 

@@ -22,7 +22,7 @@ def train(words: list[str]) -> int:
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
     from marl import cli
-    from marl.ranks import distributed
+    from marl.ranks.process_group import Ranks
 
     exchanges = []
 
@@ -30,14 +30,14 @@ def train(words: list[str]) -> int:
         exchanges.append(bucket.index())
         return allreduce_hook(None, bucket)
 
-    wrap = distributed.Ranks.wrap
+    wrap = Ranks.wrap
 
     def wrap_and_count(self, module):
         wrapped = wrap(self, module)
         wrapped.register_comm_hook(None, counted)
         return wrapped
 
-    distributed.Ranks.wrap = wrap_and_count
+    Ranks.wrap = wrap_and_count
     for word in words:
         if word.startswith("@"):
             plant(word[1:])

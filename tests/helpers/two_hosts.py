@@ -1,6 +1,6 @@
-"""Two hosts on this machine: two network namespaces with a cable between them, which can be cut.
+"""Two hosts on this machine: two network namespaces with a cable between them. The cable can be cut.
 
-They share the file system and the host's name, which resolves to loopback in both, as it does on many real hosts.
+The hosts share the file system and the host name. The name resolves to loopback on both, as on many real hosts.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from helpers.forking import Forked, snakes
 from helpers.processes import wait_until
 
 CLONE_NEWNET = 0x40000000  # for setns, which Python has from 3.12 on
-LIMIT = 100.0  # seconds that anything on a host may take
+LIMIT = 100.0  # seconds for one command on a host
 
 
 @functools.cache
 def missing() -> str:
-    """Why there can be no two hosts here; empty when there can."""
+    """Why this machine cannot have two hosts; empty if it can."""
     if not sys.platform.startswith("linux"):
         return "network namespaces are Linux's"
     if os.geteuid() != 0:
@@ -43,7 +43,7 @@ def missing() -> str:
 
 @contextlib.contextmanager
 def two_hosts(folder: Path) -> Iterator["Hosts"]:
-    """What runs there writes its output to files in the folder."""
+    """Commands on the hosts write their output to files in the folder."""
     hosts = Hosts(folder)
     try:
         hosts.make()
@@ -74,7 +74,7 @@ class Hosts:
                 _ip("-n", host.name, "link", "set", link, "up")
 
     def remove(self) -> None:
-        """End what still runs there, by process id, and take the hosts away."""
+        """End the remaining processes, by their ids, and remove the hosts."""
         for end in (signal.SIGTERM, signal.SIGKILL):  # a launcher ends its ranks
             for pid in self.processes():
                 with contextlib.suppress(ProcessLookupError):
@@ -83,8 +83,8 @@ class Hosts:
                 wait_until(lambda: not self.processes(), 20, "all processes have ended")
                 break
         for host in self._hosts:
-            with contextlib.suppress(subprocess.CalledProcessError):  # one that was not made
-                _ip("netns", "delete", host.name)  # and its end of the cable, and so the other end
+            with contextlib.suppress(subprocess.CalledProcessError):  # if make() failed before this host
+                _ip("netns", "delete", host.name)  # this removes both ends of the cable too
 
     def cut(self) -> None:
         _ip("-n", self[1].name, "link", "set", "cable", "down")
@@ -97,14 +97,14 @@ class Hosts:
 
 
 class Host:
-    """A network namespace, to train in."""
+    """A network namespace."""
 
     def __init__(self, name: str, address: str, folder: Path) -> None:
         self.name, self.address, self._folder = name, address, folder
         self._started = 0
 
     def start(self, *words: str | Path, **environment: str) -> "Running":
-        """The command line with these words."""
+        """Run `snakes` with these words."""
         strange = re.compile("SLURM|RANK$|WORLD_SIZE$|MASTER_|NPROC$|NNODES$|NODE_RANK$|SOCKET_IFNAME$|CONFIG$")
         clean = {name: value for name, value in os.environ.items() if not strange.search(name)}
         self._started += 1
@@ -112,7 +112,7 @@ class Host:
 
 
 class Running:
-    """A command on a host; what it prints goes to two files."""
+    """A command on a host; its output goes to two files."""
 
     def __init__(self, host: str, words: tuple[str | Path, ...], environment: dict[str, str], path: Path) -> None:
         self._paths = [path.with_suffix(end) for end in (".out", ".err")]
@@ -133,12 +133,12 @@ class Running:
         return self._process.poll()
 
     def finish(self) -> int:
-        """The exit code, once it has ended."""
+        """Wait for the end; returns the exit code."""
         self._wait(lambda: self.poll() is not None, "it ends")
         return self._process.returncode
 
     def wait_for_line(self, pattern: str) -> re.Match[str]:
-        """The first match in what it prints on stdout."""
+        """Wait until stdout matches the pattern; returns the first match."""
         found: list[re.Match[str]] = []
 
         def there() -> bool:
@@ -161,7 +161,7 @@ class Running:
 
 
 def _on_host(name: str, outputs: list[Path], *words: str) -> int:
-    """In a process of its own: go there and run the command line."""
+    """In a process of its own: enter the namespace and run `snakes`."""
     place = os.open(f"/run/netns/{name}", os.O_RDONLY)
     if ctypes.CDLL(None, use_errno=True).setns(place, CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), f"cannot go to the network namespace {name}")

@@ -25,7 +25,7 @@ from helpers.drawn_boards import (
 )
 
 from arena import BatchArena
-from arena.backends.cpu import PARALLEL_FROM
+from arena.backends.loops import PARALLEL_FROM
 from arena.match_dict import to_dict
 from arena.rules import COLUMNS, LENGTH, OVER, SNAKES, TURN, TURNS
 from opponents.scripted import SCRIPTED

@@ -75,7 +75,7 @@ def test_another_seed_gives_other_matches() -> None:
 def play_out(mover, serial: bool, matches: int = 2048) -> list[int]:
     """Whole matches; a checksum of state and events for every turn."""
     arena = BatchArena(matches, seed=SEED)
-    arena._loops._play = cpu.play_serial if serial else cpu.play_parallel
+    arena._backend._play = cpu.play_serial if serial else cpu.play_parallel
     arena.start()
     generator = np.random.default_rng(SEED)
     weights = torch.from_numpy(np.random.default_rng(1).integers(1, 2**40, arena.state.shape[1]))

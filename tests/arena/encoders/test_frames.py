@@ -4,12 +4,12 @@ from itertools import product
 
 import pytest
 
-from arena.encoders.orientation import BACK, FORTH, FRAMES, back, forth, seen, unseen
+from arena.encoders.orientation import BOARD_ACTIONS, LOCAL_ACTIONS, ORIENTATIONS, back, forth, seen, unseen
 from arena.rules import DOWN, LEFT, RIGHT, UP
 
 MOVES = (UP, DOWN, LEFT, RIGHT)
 WAYS = list(product(range(-10, 11), repeat=2))
-frames = pytest.mark.parametrize("frame", range(FRAMES))
+frames = pytest.mark.parametrize("frame", range(ORIENTATIONS))
 
 
 @frames
@@ -26,8 +26,8 @@ def test_moves_go_forth_and_back(frame) -> None:
 
 @frames
 def test_moves_are_those_of_the_tables(frame) -> None:
-    assert [forth(frame, move) for move in MOVES] == FORTH[frame].tolist()
-    assert [back(frame, move) for move in MOVES] == BACK[frame].tolist()
+    assert [forth(frame, move) for move in MOVES] == LOCAL_ACTIONS[frame].tolist()
+    assert [back(frame, move) for move in MOVES] == BOARD_ACTIONS[frame].tolist()
 
 
 @frames
@@ -51,7 +51,7 @@ def test_frame_0_is_the_board_as_it_is() -> None:
 
 @pytest.mark.parametrize("direction", MOVES)
 def test_a_direction_becomes_up_in_its_two_frames(direction) -> None:
-    assert [frame for frame in range(FRAMES) if forth(frame, direction) == UP] == [direction, direction + 4]
+    assert [frame for frame in range(ORIENTATIONS) if forth(frame, direction) == UP] == [direction, direction + 4]
 
 
 @pytest.mark.parametrize("direction", MOVES)
@@ -64,7 +64,7 @@ def test_the_second_frame_of_a_direction_swaps_left_and_right(direction) -> None
 
 
 def test_all_frames_differ() -> None:
-    assert len({tuple(FORTH[frame].tolist()) for frame in range(FRAMES)}) == FRAMES
+    assert len({tuple(LOCAL_ACTIONS[frame].tolist()) for frame in range(ORIENTATIONS)}) == ORIENTATIONS
 
 
 # A head and a bean, one row up and two columns to the right of it; and how it looks to a head that looks right:

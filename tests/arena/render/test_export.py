@@ -1,4 +1,4 @@
-"""Files to look at: their pictures are those of the frame renderer, and they are as small as they should be."""
+"""PNG, GIF, MP4 and HTML files: their pictures are those of frame.py, and their sizes are within the limits."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from PIL import Image
 from arena.errors import ArenaError
 from arena.render import export
 from arena.render.frame import STRIP_COLOUR, TEAM_COLOURS, frame
-from arena.render.page import film
+from arena.render.page import timeline_data
 
 SHORT = wild_match(12)
 
@@ -28,7 +28,7 @@ def pictures(gif: bytes) -> list[np.ndarray]:
 
 
 def far(shown: np.ndarray, drawn: np.ndarray) -> float:
-    """Mean difference of a shown picture from what the frame renderer draws, which is its upper part."""
+    """Mean difference between the upper part of a picture and the picture of frame.py."""
     return np.abs(shown[: len(drawn)].astype(int) - drawn).mean()
 
 
@@ -168,7 +168,7 @@ def test_html_asks_nobody_for_anything(tmp_path):
 
 def test_a_log_of_the_competition_gives_the_same_film(tmp_path):
     match = long_match()
-    ours, log = film(match), film(log_of(match, tmp_path))
+    ours, log = timeline_data(match), timeline_data(log_of(match, tmp_path))
     assert sum(len(turn.get("died", ())) for turn in ours["turns"]) > 3
     assert ours["start"] == log["start"]
     for turn, (one, other) in enumerate(zip(ours["turns"], log["turns"], strict=True), start=1):

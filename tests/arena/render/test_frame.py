@@ -15,7 +15,7 @@ MATCH = {
     "snakes": [
         [[4, 4], [4, 3], [4, 2], [4, 1], [5, 1]],
         [[0, 1], [0, 0], [0, 19], [0, 18]],  # over the edge
-        [[7, 7], [8, 7], [6, 7]],  # torn: the head respawned in the middle
+        [[7, 7], [8, 7], [6, 7]],  # a gap: the head respawned in the middle
         [[2, 10], [2, 11], [2, 12]],
         [[6, 15], [6, 14], [6, 13]],
         [],  # no room
@@ -27,7 +27,7 @@ FACES = {0: (-1, 0), 1: (1, 0), 2: (0, -1), 3: (0, 1)}
 
 
 def pixel(picture, row, column, cell):
-    """The pixel in the middle of a place, which need not be whole."""
+    """The pixel in the middle of a place, which may be a fraction."""
     top = picture.shape[0] - 10 * cell
     return tuple(int(c) for c in picture[top + int((row + 0.5) * cell), int((column + 0.5) * cell)])
 

@@ -1,9 +1,9 @@
-"""How a viewer moves through a match, without a window."""
+"""The position of a viewer in a match: playing, steps and jumps, without a window."""
 
 import pytest
 
 from arena.render.playback import BEAN, DEATH, SPEEDS, TURNS_PER_SECOND, Playback
-from arena.render.tape import Tape, Turn
+from arena.render.timeline import Timeline, Turn
 
 SECONDS_PER_TURN = 1 / TURNS_PER_SECOND
 ATE, DIED = {3: (1,), 7: (0, 4)}, {5: (2,), 9: (3,)}
@@ -13,8 +13,8 @@ def turns(count: int) -> list[Turn]:
     return [Turn({"turn": i, "snakes": [[]] * 6}, None, ATE.get(i, ()), DIED.get(i, ())) for i in range(count)]
 
 
-class Growing(Tape):
-    """A match that goes on until turn `end`."""
+class Growing(Timeline):
+    """A match in progress that ends at turn `end`."""
 
     def __init__(self, end: int, humans: tuple[int, ...] = ()) -> None:
         super().__init__("red", "blue", turns(1), last=end)
@@ -32,7 +32,7 @@ class Growing(Tape):
 
 
 def recorded(count: int = 11) -> Playback:
-    return Playback(Tape("red", "blue", turns(count)), paused=True)
+    return Playback(Timeline("red", "blue", turns(count)), paused=True)
 
 
 def settle(playback: Playback) -> float:
@@ -43,14 +43,14 @@ def settle(playback: Playback) -> float:
 
 @pytest.mark.parametrize("speed", SPEEDS)
 def test_time_moves_it_on_by_its_speed(speed):
-    playback = Playback(Tape("red", "blue", turns(11)), speed)
+    playback = Playback(Timeline("red", "blue", turns(11)), speed)
     playback.tick(2.5 * SECONDS_PER_TURN / speed)
     assert playback.position == pytest.approx(2.5)
     assert (playback.index, playback.moving, playback.standing) == (2, True, False)
 
 
 def test_it_stops_at_the_end_and_begins_again():
-    playback = Playback(Tape("red", "blue", turns(4)))
+    playback = Playback(Timeline("red", "blue", turns(4)))
     playback.tick(100)
     assert (playback.position, playback.ended, playback.standing) == (3, True, True)
     playback.toggle_pause()
@@ -97,11 +97,11 @@ def test_jumps_land_right_before_what_happens(start, what, way, end):
 def test_a_match_that_goes_on_is_played_when_it_is_reached():
     playback = Playback(Growing(6))
     playback.tick(1.5 * SECONDS_PER_TURN)
-    assert len(playback.tape.turns) == 3
+    assert len(playback.timeline.turns) == 3
     assert not playback.ended
     assert playback.jump(DEATH)
     assert playback.position == 4
-    assert len(playback.tape.turns) == 6
+    assert len(playback.timeline.turns) == 6
     playback.step(1)
     playback.step(1)
     assert settle(playback) == 6
@@ -113,7 +113,7 @@ def test_a_jump_does_not_play_on_for_a_human():
     playback.step(1)
     settle(playback)
     assert not playback.jump(DEATH)
-    assert len(playback.tape.turns) == 2
+    assert len(playback.timeline.turns) == 2
 
 
 def test_seeking_stays_within_what_was_played():
@@ -126,6 +126,6 @@ def test_seeking_stays_within_what_was_played():
 
 @pytest.mark.parametrize(("speed", "steps", "faster"), [(1, 1, 2), (1, -3, 0.25), (3.1, 1, 8), (64, 1, 64)])
 def test_speeds_go_by_factors_of_two(speed, steps, faster):
-    playback = Playback(Tape("red", "blue", turns(2)), speed)
+    playback = Playback(Timeline("red", "blue", turns(2)), speed)
     playback.faster(steps)
     assert playback.speed == faster

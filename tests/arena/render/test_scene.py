@@ -1,4 +1,4 @@
-"""Where things are between two turns, and what the window draws there."""
+"""Positions of snakes, beans and effects between two turns."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,13 @@ import pytest
 from arena.jidi_log import read_log, write_log
 from arena.render import scene
 from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS
-from arena.render.tape import Tape, Turn, recorded
+from arena.render.timeline import Timeline, Turn, recorded_timeline
 from arena.replay import Replay
 
 SEED = 5
 STATE = {
     "turn": 3,
-    "snakes": [[[4, 19], [4, 18], [4, 17]], [[7, 7], [8, 7], [6, 7]], [], [], [], []],  # snake 1 is torn
+    "snakes": [[[4, 19], [4, 18], [4, 17]], [[7, 7], [8, 7], [6, 7]], [], [], [], []],  # snake 1 has a gap
     "directions": [3, 0, 0, 0, 0, 0],
     "beans": [[4, 0], [9, 9]],
 }
@@ -23,8 +23,8 @@ AFTER = {  # snake 0 has gone over the edge and eaten, snake 1 straight on
     "beans": [[9, 9], [1, 1]],
 }
 DEAD = AFTER | {"snakes": [[[0, 1], [0, 0], [1, 0]], *AFTER["snakes"][1:]]}
-ATE = Tape("red", "blue", [Turn(STATE), Turn(AFTER, [3, 0, 0, 0, 0, 0], ate=(0,))])
-DIED = Tape("red", "blue", [Turn(STATE), Turn(DEAD, [3, 0, 0, 0, 0, 0], died=(0,))])
+ATE = Timeline("red", "blue", [Turn(STATE), Turn(AFTER, [3, 0, 0, 0, 0, 0], ate=(0,))])
+DIED = Timeline("red", "blue", [Turn(STATE), Turn(DEAD, [3, 0, 0, 0, 0, 0], died=(0,))])
 
 
 @pytest.fixture(scope="module")
@@ -85,28 +85,28 @@ def test_effects_tell_what_changed():
 
 def test_movement_leads_from_one_turn_to_the_next(match):
     """Random match, seed SEED: no head, tail or bean jumps at the ends of a turn, unless its snake died."""
-    tape = recorded(match)
+    timeline = recorded_timeline(match)
     for turn in range(1, 120):
-        for position, state in ((turn - 1 + 1e-3, tape.turns[turn - 1]), (turn - 1e-3, tape.turns[turn])):
-            for snake in scene.snakes(tape, position):
+        for position, state in ((turn - 1 + 1e-3, timeline.turns[turn - 1]), (turn - 1e-3, timeline.turns[turn])):
+            for snake in scene.snakes(timeline, position):
                 body = state.state["snakes"][snake.number]
-                if snake.size == 1 and snake.number not in tape.turns[turn].died:
+                if snake.size == 1 and snake.number not in timeline.turns[turn].died:
                     assert near(snake.head, body[0]), f"turn {position}, snake {snake.number}"
                     assert near(snake.places[0], body[-1]), f"turn {position}, snake {snake.number}"
-        for position, state in ((turn - 1.0, tape.turns[turn - 1]), (float(turn), tape.turns[turn])):
-            standing = scene.snakes(tape, position)
+        for position, state in ((turn - 1.0, timeline.turns[turn - 1]), (float(turn), timeline.turns[turn])):
+            standing = scene.snakes(timeline, position)
             assert [snake.head.tolist() for snake in standing] == [body[0] for body in state.state["snakes"] if body]
-            assert {bean.place for bean in scene.beans(tape, position)} == {*map(tuple, state.state["beans"])}
+            assert {bean.place for bean in scene.beans(timeline, position)} == {*map(tuple, state.state["beans"])}
 
 
 def test_a_competition_log_tells_the_same_as_its_replay(match, tmp_path):
     write_log(tmp_path / "log.json", match)
-    ours, theirs = recorded(match), recorded(read_log(tmp_path / "log.json"))
+    ours, theirs = recorded_timeline(match), recorded_timeline(read_log(tmp_path / "log.json"))
     assert len(ours.turns) == len(theirs.turns) == 201
     assert sum(len(turn.died) for turn in ours.turns) > 10
     for before, one, other in zip(ours.turns, ours.turns[1:], theirs.turns[1:], strict=False):
-        # Of a snake that ate and died at once a log shows the death only; of one that died and respawned where it
-        # would have gone, nothing.
+        # A log shows only the death of a snake that ate and died on one turn, and nothing of a snake that died and
+        # respawned exactly where it would have moved.
         old, new = before.state["snakes"], one.state["snakes"]
         hidden = {snake for snake in one.died if len(old[snake]) == 3 and new[snake][1:] == old[snake][:2]}
         assert set(other.died) == set(one.died) - hidden, one.state["turn"]
@@ -142,6 +142,6 @@ def test_a_head_on_the_edge_is_drawn_on_both_sides(monkeypatch):
     ("name", "shown"), [("a\x00b\n\ud800", "a?b??"), ("<b>蛇", "<b>蛇"), ("x" * 500 + "end", None)]
 )
 def test_names_from_a_file_can_be_shown(name, shown):
-    tape = Tape(name, name, [Turn(STATE)])
-    assert tape.red == tape.blue
-    assert tape.red == shown if shown else tape.red.endswith("end") and len(tape.red) < 200
+    timeline = Timeline(name, name, [Turn(STATE)])
+    assert timeline.red == timeline.blue
+    assert timeline.red == shown if shown else timeline.red.endswith("end") and len(timeline.red) < 200

@@ -1,4 +1,4 @@
-"""The replay page in a real browser: what it shows is what Python has, and it asks nobody for anything."""
+"""The replay page in a real browser: it shows the states that Python has, and fetches nothing."""
 
 import base64
 import io
@@ -46,7 +46,7 @@ def chrome():
 
 @pytest.fixture(scope="module")
 def page(chrome, address):
-    """A page on a desk; every test leaves it paused. What it complained about in any test fails the last one."""
+    """A page of desktop size; every test leaves it paused. The last test checks for errors of the page in any test."""
     return chrome.open(address, width=1280, height=800)
 
 
@@ -95,7 +95,7 @@ def test_it_has_every_state_of_every_match(page, states):
 
 @pytest.mark.parametrize("k", [0, 1, 57, 133, 199, 200])
 def test_the_scrub_bar_goes_to_a_turn(k, shown, states):
-    shown.click("#timeline", across=min(max(k / 200, 0.001), 0.999))
+    shown.click("#scrub", across=min(max(k / 200, 0.001), 0.999))
     assert turn(shown) == k
     assert not shown.value("snakes.shown().playing")
     state = states[LONG][k]
@@ -161,7 +161,7 @@ def test_play_pause_and_steps(shown):
     assert turn(shown) == now - 1
     shown.press("End")
     assert turn(shown) == 200
-    shown.click("#play")  # from the end: from the beginning
+    shown.click("#play")  # at the end: starts again
     shown.wait("snakes.shown().playing && snakes.shown().turn < 100")
     shown.press("Home")
     assert (turn(shown), shown.value("snakes.shown().playing")) == (0, False)
@@ -295,7 +295,7 @@ def test_a_phone(chrome, address):
     phone.tap("#play")
     assert not phone.value("snakes.shown().playing")
     phone.tap("#forward")
-    phone.swipe("#timeline", (0.25, 0.5), (0.5, 0.5))
+    phone.swipe("#scrub", (0.25, 0.5), (0.5, 0.5))
     phone.wait("snakes.shown().turn === 100")
     assert phone.value("document.documentElement.scrollWidth") == 390  # nothing sticks out
     small = "[...document.querySelectorAll('button')].filter(e => e.offsetParent && e.offsetHeight < 34)"
@@ -316,7 +316,7 @@ def test_a_page_can_open_at_a_turn(chrome, matches, states, tmp_path):
     told = page.value("snakes.shown()")
     assert (told["turn"], told["playing"]) == (77, False)
     assert page.value("snakes.state(snakes.shown().turn)") == states[LONG][77]
-    assert page.value("document.querySelector('#list').hidden")  # of one there is nothing to choose
+    assert page.value("document.querySelector('#list').hidden")  # one match: nothing to choose
     page.close()
 
 

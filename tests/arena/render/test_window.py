@@ -1,4 +1,4 @@
-"""The window for real: on a screen, with keys and mouse."""
+"""The window on a real screen, with keys and mouse."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def random_match(number: int) -> Replay:
 
 
 class Shown:
-    """A window that shows two matches, and what a person would do with it."""
+    """A window that shows two matches, and the actions of a user."""
 
     def __init__(self, screen: display.Screen, process: subprocess.Popen, folder: Path, matches: list[Replay]) -> None:
         self.screen, self.folder, self.matches = screen, folder, matches
@@ -58,7 +58,7 @@ class Shown:
         self.screen.press(*keys)
 
     def stand_at_start(self) -> None:
-        """First match, turn 0, paused, speed 1, nothing followed, no help: where every test begins."""
+        """The start of every test: first match, turn 0, paused, speed 1, nothing followed, no help."""
         self.press("p", "Escape", "Home", "period", "Home")
         self.wait_for("turn 0, paused", "match 1 of 2")
         for _ in range(20):
@@ -70,13 +70,13 @@ class Shown:
         self.wait_for("turn 0, paused, 1x, match 1 of 2 - ")
 
     def board(self) -> np.ndarray:
-        """The board as it is on the screen."""
+        """The board on the screen."""
         window, part = self.screen.box(self.id), self.layout().board
         top, left = window.top + part.top, window.left + part.left
         return self.screen.picture()[top : top + part.height, left : left + part.width]
 
     def wait_for_picture(self, state: dict, shift: tuple[float, float] = (0, 0)) -> None:
-        """Until the board is what frame() draws, shifted by so many cells."""
+        """Wait until the board equals the picture of frame(), shifted by some cells."""
         cell = self.layout().cell
         drawn = frame(state, cell)[-ROWS * cell :]
         drawn = np.roll(drawn, [round(cells * cell) for cells in shift], (0, 1))
@@ -84,7 +84,7 @@ class Shown:
 
 
 def unlike(one: np.ndarray, other: np.ndarray) -> float:
-    """The share of pixels that are clearly different."""
+    """The share of clearly different pixels."""
     return float((np.abs(one.astype(int) - other).max(-1) > 40).mean()) if one.shape == other.shape else 1.0
 
 

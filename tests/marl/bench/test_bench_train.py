@@ -32,7 +32,7 @@ class FakeEvent:
 def process_as_before(monkeypatch):
     """A bench is meant to have its process for itself."""
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", torch.backends.mkldnn.enabled)
-    monkeypatch.setattr(training.distributed, "defaults_for_nccl", dict)
+    monkeypatch.setattr(training, "set_nccl_defaults", dict)
 
 
 @pytest.fixture
@@ -118,10 +118,10 @@ def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, words, with
         watched._cycle()
     weights = dict(watched.learner.named_weights())
     assert all(torch.equal(tensor, weights[name]) for name, tensor in plain.learner.named_weights())
-    assert torch.equal(plain.buffer.observations, watched.buffer.observations)
-    tally = plain.rollout.results().tally
+    assert torch.equal(plain.buffer.obs, watched.buffer.obs)
+    tally = plain.rollout.pop_results().tally
     assert tally.sum() > 0
-    assert torch.equal(tally, watched.rollout.results().tally)
+    assert torch.equal(tally, watched.rollout.pop_results().tally)
 
 
 def test_gradients_added_up_over_batches_are_one_piece():
@@ -134,9 +134,9 @@ def test_measured_is_a_full_buffer_and_nobody_but_the_mix():
     each._warm_up()
     trainer = each._trainer
     assert trainer.buffer.counts[0] >= trainer.buffer.turns
-    assert trainer.buffer.observations.flatten(1).any(1).all()
+    assert trainer.buffer.obs.flatten(1).any(1).all()
     for side in (0, 1):
-        assert {trainer.rollout.opponents[i] for i in trainer.rollout.which[side::2]} == {"level1", "level3"}
+        assert {trainer.rollout.opponents[i] for i in trainer.rollout.opponent_id[side::2]} == {"level1", "level3"}
 
 
 @pytest.mark.parametrize(

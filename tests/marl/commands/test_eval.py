@@ -1,4 +1,4 @@
-"""snakes eval, as a user calls it."""
+"""The command `eval`, called like a user calls it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""snakes league, as a user calls it, and its picture."""
+"""The command `league`, called like a user calls it, and its picture."""
 
 import json
 

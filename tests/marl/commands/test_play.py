@@ -1,4 +1,4 @@
-"""snakes play, as a user calls it: on a screen, and where there is none; and the matches behind it."""
+"""The command `play`, with and without a screen, and the live matches that it shows."""
 
 import os
 import re
@@ -11,16 +11,17 @@ import pytest
 import torch
 from helpers import display
 from helpers.command import ROOT, assert_one_line, snakes
-from marl.networks.networks import Actor, Shape
 
 from arena.batch import BatchArena
 from arena.encoders import encoder_named
 from arena.replay import Replay, read
-from marl.commands.latest_snapshot import Trainee
+from marl.commands.latest_snapshot import LatestSnapshot
 from marl.commands.live_match import KEPT, LiveMatch, LiveMatches
 from marl.errors import UserError
-from marl.networks.policy import about
-from marl.storage import checkpoint
+from marl.networks.actors import Actor
+from marl.networks.policy import describe_actor
+from marl.networks.spec import NetworkSpec
+from marl.storage import checkpoint_writer
 from opponents.match import play
 from opponents.players import find
 
@@ -31,12 +32,14 @@ WASD = {0: "w", 1: "s", 2: "a", 3: "d"}
 
 
 def save(run: Path, episode: int) -> Path:
-    """A checkpoint of a policy that says what it expects."""
+    """A checkpoint of a policy with a value."""
     torch.manual_seed(episode)
-    encoder, shape = encoder_named("features"), Shape((16,), 5)
+    encoder, shape = encoder_named("features"), NetworkSpec((16,), 5)
     weights = {f"actor.{name}": tensor for name, tensor in Actor(encoder, shape).state_dict().items()}
     run.mkdir(exist_ok=True)
-    return checkpoint.save(run, episode, weights, {"state": {}}, about(encoder, shape) | {"world_size": 1})
+    return checkpoint_writer.save(
+        run, episode, weights, {"state": {}}, describe_actor(encoder, shape) | {"world_size": 1}
+    )
 
 
 def without_display() -> dict[str, str]:
@@ -162,7 +165,7 @@ def test_a_human_keeps_going_straight_on_and_cannot_reverse():
 
 
 def test_policies_tell_their_thoughts_and_humans_do_not(tmp_path):
-    player = Trainee(save(tmp_path / "run", 1).parent.parent)()[0]
+    player = LatestSnapshot(save(tmp_path / "run", 1).parent.parent)()[0]
     match = LiveMatch([find("level1"), player], (5,), SEED, 0, "")
     match.play()
     for turn in match.turns:
@@ -192,23 +195,23 @@ def test_the_next_match_ends_the_one_before_and_old_ones_are_let_go(tmp_path):
 def test_the_newest_snapshot_is_taken_not_the_best(tmp_path):
     run = tmp_path / "runs" / "snakes_3v3" / "mine"
     run.parent.mkdir(parents=True)
-    checkpoint.mark_best(run, save(run, 1))
+    checkpoint_writer.mark_best(run, save(run, 1))
     save(run, 2)
-    trainee = Trainee(tmp_path / "runs")
-    player, note = trainee()
+    latest = LatestSnapshot(tmp_path / "runs")
+    player, note = latest()
     assert (player.name, note) == ("mine episode_2", "")
-    assert trainee() == (player, "")
+    assert latest() == (player, "")
     newest = save(run, 3)
-    player, note = trainee()
+    player, note = latest()
     assert (player.name, note) == ("mine episode_3", "new snapshot: episode_3")
 
     newest = save(run, 4)
     (newest / "weights.safetensors").write_bytes(b"cut off")
-    same, note = trainee()
+    same, note = latest()
     assert same is player
     assert note.startswith("still mine episode_3: ")
 
 
 def test_a_run_without_a_snapshot_is_told(tmp_path):
     with pytest.raises(UserError, match=r"--watch: no run .* or checkpoint"):
-        Trainee(tmp_path)()
+        LatestSnapshot(tmp_path)()

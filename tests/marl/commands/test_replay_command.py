@@ -1,4 +1,4 @@
-"""snakes replay, as a user calls it."""
+"""The command `replay`, called like a user calls it."""
 
 import io
 import os
@@ -97,7 +97,7 @@ def test_a_terminal_shows_the_match_in_place(short):
 def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 65536)
-    except OSError:  # how Linux tells that the other end is closed
+    except OSError:  # on Linux: the other end is closed
         return b""
 
 

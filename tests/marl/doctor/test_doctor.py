@@ -1,4 +1,4 @@
-"""snakes doctor: its report, and what it says when something is wrong with the machine or between ranks."""
+"""snakes doctor: its report, and its failures for faults of the machine or between ranks."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def checks_of(report):
 
 
 def failed(report):
-    """The check that failed; no other may have."""
+    """The only check that failed."""
     (check,) = (check for check in report["checks"] if not check["ok"])
     assert check["fix"]
     assert "\n" not in check["detail"] + check["fix"]
@@ -51,12 +51,12 @@ def test_the_gpu_ends_the_same_matches():
     assert command.checksum("cuda") == command.CHECKSUM
 
 
-# --- this machine. Ranks and matches are left out.
+# --- this machine, without ranks and matches
 
 
 @pytest.fixture
 def report(monkeypatch, tmp_path):
-    """Run doctor here with these flags; give its exit code and its report."""
+    """Run doctor in this process with these flags; returns exit code and report."""
     there = {"backend": "gloo", "train_ddp": 1, "round_trip": None}
     monkeypatch.setattr(rank_check, "examine", lambda backend: (dict(there), []))
     monkeypatch.setattr(command, "checksum", lambda device: command.CHECKSUM)
@@ -186,7 +186,7 @@ def test_an_unknown_backend_is_a_mistake():
 
 @pytest.fixture
 def with_fault(monkeypatch):
-    """What doctor finds between two ranks with a fault; they must end by themselves."""
+    """Report and checks of two ranks with a fault; the ranks must end by themselves."""
 
     def run(fault):
         monkeypatch.setenv("FAULT", fault)
@@ -235,9 +235,12 @@ def test_ranks_end_with_a_doctor_that_is_killed(tmp_path):
         assert select.select([reader], [], [], 60)[0], "nothing came"
         return os.read(reader, 1)
 
-    words = f"from marl.doctor import rank_check; rank_check.PROGRAM = ({FAULTY!r},); rank_check._run('gloo', 2)"
+    words = (
+        "from unittest import mock; from marl.doctor import rank_check;"
+        f"mock.patch.object(rank_check, 'PROGRAM', ({FAULTY!r},)).start(); rank_check._run('gloo', 2)"
+    )
     with started(["-c", words], FAULT="hang", PIPE=str(pipe)) as process:
         assert read() + read() == b"!!"  # both ranks hold the pipe open
         process.kill()
-        assert read() == b""  # and now nobody does
+        assert read() == b""  # closed: both ranks have ended
     os.close(reader)

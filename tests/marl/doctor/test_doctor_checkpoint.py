@@ -1,4 +1,4 @@
-"""snakes doctor PATH: what it tells of a checkpoint, and every damage it must find."""
+"""snakes doctor PATH: the contents of a checkpoint, and every damage that it must find."""
 
 import json
 import os
@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.training import TINY, here, the_run
-from marl.networks.networks import Actor, Shape
 
 from arena.encoders import encoder_named
 from marl.networks import policy
-from marl.storage import checkpoint
+from marl.networks.actors import Actor
+from marl.networks.spec import NetworkSpec
+from marl.storage import checkpoint, checkpoint_writer
 from marl.storage.checkpoint import MANIFEST, WEIGHTS
 
 ENCODER = encoder_named("features")
@@ -23,12 +24,12 @@ ENCODER = encoder_named("features")
 def saved(tmp_path_factory):
     run = tmp_path_factory.mktemp("saved") / "run"
     run.mkdir()
-    weights = {f"actor.{name}": tensor for name, tensor in Actor(ENCODER, Shape((8,))).state_dict().items()}
+    weights = {f"actor.{name}": tensor for name, tensor in Actor(ENCODER, NetworkSpec((8,))).state_dict().items()}
     parts = {"state": {"learner": [{"exp_avg": torch.ones(3)}]}, "rank0": {"buffer": torch.zeros(5)}}
-    about = policy.about(ENCODER, Shape((8,))) | {"algo": "ddpg", "world_size": 2}
+    about = policy.about(ENCODER, NetworkSpec((8,))) | {"algo": "ddpg", "world_size": 2}
     for episode in (8, 16):
-        folder = checkpoint.save(run, episode, weights, parts, about)
-    checkpoint.mark_best(run, folder)
+        folder = checkpoint_writer.save(run, episode, weights, parts, about)
+    checkpoint_writer.mark_best(run, folder)
     return run
 
 
@@ -62,10 +63,10 @@ def failures(report):
 
 def rewrite(folder, weights=None, state=None, **about):
     """Write it again as someone would who knows how it is made."""
-    found = checkpoint.load(folder)
+    found = checkpoint.read(folder)
     parts = {"state": state or found.part("state"), "rank0": found.part("rank0")}
     manifest = {name: value for name, value in found.manifest.items() if name != "files"}
-    checkpoint._write(folder, manifest | about, weights or found.weights, parts)
+    checkpoint_writer._write_folder(folder, manifest | about, weights or found.weights, parts)
 
 
 def test_what_is_in_a_checkpoint(folder):
@@ -77,7 +78,7 @@ def test_what_is_in_a_checkpoint(folder):
     assert (about["encoder"], about["encoder_version"], about["body"]) == ("features", ENCODER.version, [8])
     assert about["parts"] == ["rank0", "state"]
     assert about["files"] == {path.name: path.stat().st_size for path in folder.iterdir()}
-    assert about["weights"] == sum(p.numel() for p in Actor(ENCODER, Shape((8,))).parameters())
+    assert about["weights"] == sum(p.numel() for p in Actor(ENCODER, NetworkSpec((8,))).parameters())
     assert [check["name"].partition(" ")[0] for check in report["checks"]] == [
         "packages", "files", "names", "weights", "player",
     ]  # fmt: skip
@@ -91,7 +92,7 @@ def test_a_run_and_its_pointers_mean_the_same_checkpoint(run, folder):
 
 
 def test_best_is_looked_at_too(run):
-    checkpoint.mark_best(run, run / "checkpoints" / "episode_8")
+    checkpoint_writer.mark_best(run, run / "checkpoints" / "episode_8")
     report = examine(run)
     assert [about["episode"] for about in report["checkpoints"]] == [16, 8]
     flip(run / "checkpoints" / "episode_8" / WEIGHTS)
@@ -153,7 +154,7 @@ def test_a_damaged_file_is_named(folder, damage):
 
 
 def test_names_of_a_wrapped_network(folder):
-    weights = checkpoint.load(folder).weights
+    weights = checkpoint.read(folder).weights
     wrapped = {name.replace("actor.", "actor.module."): tensor for name, tensor in weights.items()}
     rewrite(folder, wrapped)
     found = failures(examine(folder))
@@ -170,14 +171,14 @@ def test_names_of_a_wrapped_network_in_a_part(folder):
 
 def test_a_wrapped_network_is_seen_in_a_file_whose_sum_is_wrong_as_well(folder, run):
     other = run / "checkpoints" / "episode_8"
-    rewrite(other, {f"module.{name}": tensor for name, tensor in checkpoint.load(other).weights.items()})
+    rewrite(other, {f"module.{name}": tensor for name, tensor in checkpoint.read(other).weights.items()})
     shutil.copy(other / WEIGHTS, folder / WEIGHTS)
     assert set(failures(examine(folder))) == {"files of episode_16", "names of episode_16"}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers(folder, value):
-    weights = checkpoint.load(folder).weights
+    weights = checkpoint.read(folder).weights
     name = min(weights)
     weights[name].view(-1)[0] = value
     rewrite(folder, weights)
@@ -215,7 +216,7 @@ def test_a_pickle_that_runs_code_is_not_read(folder, tmp_path):
         "size": (folder / "state.pt").stat().st_size,
         "sha256": checkpoint._sha256(folder / "state.pt"),
     }
-    (folder / MANIFEST).write_text(json.dumps(stamps | {"sha256": checkpoint._seal(stamps)}))
+    (folder / MANIFEST).write_text(json.dumps(stamps | {"sha256": checkpoint.manifest_sha256(stamps)}))
     assert zipfile.is_zipfile(folder / "state.pt")
     found = failures(examine(folder))
     assert list(found) == ["names of episode_16"]
@@ -229,7 +230,7 @@ def test_a_pointer_that_leads_nowhere(run):
     assert list(found) == ["last"]
     assert "episode_8, episode_16" in found["last"]["detail"]
     shutil.rmtree(run / "checkpoints" / "episode_16")
-    report = examine(run)  # neither pointer is of use: what training would go on from is looked at
+    report = examine(run)  # both pointers are broken: the checkpoint from which training would go on is examined
     assert list(failures(report)) == ["last", "best"]
     assert [about["episode"] for about in report["checkpoints"]] == [8]
 

@@ -7,19 +7,18 @@ import numpy as np
 import pytest
 import torch
 from helpers.command import assert_one_line, snakes
-from helpers.exporting import BODIES, actor, games, player, rows, saved_run
+from helpers.exporting import BODIES, ENCODERS, actor, games, player, rows, saved_run
 from helpers.training import here
-from marl.networks.networks import Shape, actor_of
 
 from arena.encoders import encoder_named
-from arena.encoders.orientation import BACK
+from arena.encoders.orientation import BOARD_ACTIONS
 from arena.rules import TURNS
 from marl.errors import UserError
 from marl.export.dense_layers import dense_layers, forward, widths
-from marl.networks.policy import DIRECTION_AT, PolicyPlayer
+from marl.networks.actors import make_actor
+from marl.networks.policy import PolicyPlayer
+from marl.networks.spec import NetworkSpec
 from marl.storage.snapshot import read
-
-ENCODERS = ("features", "turned", "planes")
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
@@ -60,16 +59,17 @@ def test_the_onnx_model_says_what_torch_says(exported) -> None:
     assert (given.name, given.type) == ("observations", "tensor(uint8)" if encoder == "planes" else "tensor(int8)")
     assert given.shape == ["N", rows(encoder).shape[-1]]
     assert (told.name, told.shape) == ("logits", ["N", 4])
-    seen = some_rows(encoder)
-    expected = actor(encoder)(torch.from_numpy(seen)).numpy()
-    for count in (1, len(seen)):
-        (logits,) = session.run(None, {"observations": seen[:count]})
+    obs = some_rows(encoder)
+    expected = actor(encoder)(torch.from_numpy(obs)).numpy()
+    for count in (1, len(obs)):
+        (logits,) = session.run(None, {"observations": obs[:count]})
         assert np.abs(logits - expected[:count]).max() < 1e-4
+    described = encoder_named(encoder)
     about = {name: json.loads(value) for name, value in session.get_modelmeta().custom_metadata_map.items()}
     assert about == {
         "encoder": encoder, "encoder_version": 1, "body": list(BODIES[encoder]), "rules": 1,
-        "moves": ["up", "down", "left", "right"], "direction_at": DIRECTION_AT[encoder],
-        "frame_at": encoder_named(encoder).frame_at, **({"back": BACK.tolist()} if encoder == "turned" else {}),
+        "moves": ["up", "down", "left", "right"], "direction_at": described.direction_at,
+        "frame_at": described.orientation_at, **({"back": BOARD_ACTIONS.tolist()} if encoder == "canonical" else {}),
     }  # fmt: skip
 
 
@@ -77,10 +77,10 @@ def test_the_onnx_model_of_a_policy_with_a_value_tells_it() -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     from marl.export.onnx import onnx_model
 
-    who, seen = player("features", value=True), some_rows("features")
+    who, obs = player("features", value=True), some_rows("features")
     session = onnxruntime.InferenceSession(onnx_model(dense_layers(who), who.encoder))
-    logits, value = session.run(["logits", "value"], {"observations": seen})
-    assert np.abs(np.hstack([logits, value]) - who.actor(torch.from_numpy(seen)).numpy()).max() < 1e-4
+    logits, value = session.run(["logits", "value"], {"observations": obs})
+    assert np.abs(np.hstack([logits, value]) - who.actor(torch.from_numpy(obs)).numpy()).max() < 1e-4
 
 
 def test_without_onnx_the_command_says_what_to_install(monkeypatch, tmp_path) -> None:
@@ -93,9 +93,9 @@ def test_without_onnx_the_command_says_what_to_install(monkeypatch, tmp_path) ->
 
 def test_the_safetensors_file_is_a_snapshot_of_the_same_policy(exported) -> None:
     encoder, folder = exported
-    again, seen = read(folder / "it.safetensors"), torch.from_numpy(some_rows(encoder))
+    again, obs = read(folder / "it.safetensors"), torch.from_numpy(some_rows(encoder))
     assert again.encoder.name == encoder
-    assert torch.equal(again.actor(seen), actor(encoder)(seen))
+    assert torch.equal(again.actor(obs), actor(encoder)(obs))
 
 
 # --- layers -----------------------------------------------------------------------------------------------------------
@@ -104,25 +104,25 @@ def test_the_safetensors_file_is_a_snapshot_of_the_same_policy(exported) -> None
 @pytest.mark.parametrize("value", [False, True])
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_layers_compute_what_the_actor_computes(encoder, value) -> None:
-    who, seen = player(encoder, value), some_rows(encoder)
+    who, obs = player(encoder, value), some_rows(encoder)
     layers = dense_layers(who)
-    assert widths(layers) == [seen.shape[-1], *BODIES[encoder], 5 if value else 4]
+    assert widths(layers) == [obs.shape[-1], *BODIES[encoder], 5 if value else 4]
     assert all(part.dtype == np.float32 for layer in layers for part in layer)
-    assert np.abs(forward(layers, seen) - who.actor(torch.from_numpy(seen)).numpy()).max() < 1e-4
+    assert np.abs(forward(layers, obs) - who.actor(torch.from_numpy(obs)).numpy()).max() < 1e-4
 
 
 REFUSED = {
-    "convolutions": Shape((16, 8), channels=(4,)),
-    "messages": Shape((16, 8), messages=True),
-    "memory": Shape((16, 8), memory=8),
-    "too many outputs": Shape((16, 8), outputs=6),
+    "convolutions": NetworkSpec((16, 8), channels=(4,)),
+    "messages": NetworkSpec((16, 8), messages=True),
+    "memory": NetworkSpec((16, 8), lstm_size=8),
+    "too many outputs": NetworkSpec((16, 8), outputs=6),
 }
 
 
 @pytest.mark.parametrize("shape", REFUSED.values(), ids=REFUSED)
 def test_other_networks_are_refused(shape) -> None:
     encoder = encoder_named("planes")
-    who = PolicyPlayer(actor_of(encoder, shape).requires_grad_(False), encoder, "runs/odd")
+    who = PolicyPlayer(make_actor(encoder, shape).requires_grad_(False), encoder, "runs/odd")
     with pytest.raises(
         UserError, match=r"^runs/odd: its network cannot be exported: it .*; need dense layers"
     ) as error:

@@ -1,4 +1,4 @@
-"""The exported submission.py: sees what its checkpoint sees, chooses what it chooses, needs only numpy, never fails."""
+"""The exported submission.py: same observations and moves as its checkpoint, needs only numpy, never raises."""
 
 import copy
 import importlib.util
@@ -13,14 +13,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.exporting import TIE, Position, games, legal_logits, margins, player, rows, saved_run, with_few_beans
+from helpers.exporting import (
+    ENCODERS,
+    TIE,
+    Position,
+    games,
+    legal_logits,
+    margins,
+    player,
+    rows,
+    saved_run,
+    with_few_beans,
+)
 from helpers.training import here
 
 from arena.rules import SNAKES, TURNS
 from marl.storage.saved_player import load_player
 from opponents.match import play
 
-ENCODERS = ("features", "turned", "planes")
 COMPARED = 17  # games
 
 
@@ -43,16 +53,16 @@ def loaded(path: Path) -> ModuleType:
 
 
 def watched(path: Path) -> tuple[ModuleType, list[np.ndarray]]:
-    """The submission, and the rows that its network is shown."""
-    module, seen = loaded(path), []
+    """The submission, and a list of the observations that its network gets."""
+    module, obs = loaded(path), []
     network = module.logits
 
     def logits(row: np.ndarray) -> np.ndarray:
-        seen.append(row)
+        obs.append(row)
         return network(row)
 
     module.logits = logits
-    return module, seen
+    return module, obs
 
 
 def move(answer: list[list[int]]) -> int:
@@ -65,7 +75,7 @@ def move(answer: list[list[int]]) -> int:
 def ask(module: ModuleType, position: Position, snake: int, observation: Any = None) -> int:
     """The move in a recorded position; the module then believes that it has answered what was recorded."""
     answer = module.my_controller(position.observation(snake) if observation is None else observation, None, False)
-    module._match.answers[snake] = position.taken[snake]
+    module._match.own_moves[snake] = position.taken[snake]
     return move(answer)
 
 
@@ -83,7 +93,7 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
     The recorded snakes do not do what it answers, so it may misread a direction where it is in doubt.
     """
     encoder, run, path = exported
-    module, seen = watched(path)
+    module, obs = watched(path)
     logits = legal_logits(load_player(str(run)), rows(encoder)[:COMPARED])
     chosen, at, doubtful = [], [], []
     for number, game in enumerate(games()[:COMPARED]):
@@ -97,7 +107,7 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
                 doubtful.append(doubt)
     at = tuple(np.array(at).T)
     assert len(chosen) == COMPARED * TURNS * 3
-    different = (np.array(seen) != rows(encoder)[at]).any(-1)
+    different = (np.array(obs) != rows(encoder)[at]).any(-1)
     assert not (different & ~np.array(doubtful)).any()
     assert different.sum() <= 6
     clear = (margins(logits[at]) > TIE) & ~different
@@ -109,17 +119,17 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
 def test_missing_beans_are_seen_as_in_training(exported) -> None:
     encoder, _, path = exported
     for position, expected in with_few_beans(encoder):
-        module, seen = watched(path)
+        module, obs = watched(path)
         for snake in range(SNAKES):
             ask(module, position, snake)
-        assert np.array_equal(np.array(seen), expected)
+        assert np.array_equal(np.array(obs), expected)
 
 
 def test_an_own_snake_is_never_in_doubt(exported) -> None:
     """Also where it has respawned just where it could have moved to, which a foe cannot tell."""
     encoder, _, path = exported
-    direction = {"features": slice(12, 16), "turned": slice(79, 80), "planes": slice(-8, -4)}[encoder]
-    module, seen = watched(path)
+    direction = {"features": slice(12, 16), "canonical": slice(79, 80), "planes": slice(-8, -4)}[encoder]
+    module, obs = watched(path)
     moved = respawned = 0
     for number, game in enumerate(games()):
         for turn in range(1, TURNS):
@@ -128,7 +138,7 @@ def test_an_own_snake_is_never_in_doubt(exported) -> None:
                     module._match = None
                     for position in game[turn - 1 : turn + 1]:
                         ask(module, position, snake)
-                    assert np.array_equal(seen[-1][direction], rows(encoder)[number, turn, snake, direction])
+                    assert np.array_equal(obs[-1][direction], rows(encoder)[number, turn, snake, direction])
                     moved += not game[turn].died[snake]
                     respawned += game[turn].died[snake]
     assert moved > 50
@@ -272,7 +282,7 @@ def test_odd_input_gets_a_move_and_does_no_harm(exported, odd) -> None:
 @pytest.mark.parametrize("kind", ["tuples", "arrays", "text keys", "no last_direction"])
 def test_other_forms_of_the_same_observation_are_understood(exported, kind) -> None:
     encoder, _, path = exported
-    module, seen = watched(path)
+    module, obs = watched(path)
     for position in games()[2]:
         observation = position.observation(1)
         if kind == "tuples":
@@ -288,13 +298,13 @@ def test_other_forms_of_the_same_observation_are_understood(exported, kind) -> N
         else:
             del observation["last_direction"]
         ask(module, position, 1, observation)
-    assert np.array_equal(np.array(seen), rows(encoder)[2, :, 1])
+    assert np.array_equal(np.array(obs), rows(encoder)[2, :, 1])
 
 
 def test_a_live_observation_is_neither_kept_nor_changed(exported) -> None:
     """The competition hands out its own lists, which change under the feet of whoever keeps them."""
     encoder, _, path = exported
-    module, seen = watched(path)
+    module, obs = watched(path)
     live = games()[4][0].observation(5)
     for position in games()[4]:
         now = position.observation(5)
@@ -303,7 +313,7 @@ def test_a_live_observation_is_neither_kept_nor_changed(exported) -> None:
         live["last_direction"] = now["last_direction"]
         ask(module, position, 5, live)
         assert live == now
-    assert np.array_equal(np.array(seen), rows(encoder)[4, :, 5])
+    assert np.array_equal(np.array(obs), rows(encoder)[4, :, 5])
 
 
 def test_taken_up_in_the_middle_only_the_turn_is_unknown(exported) -> None:
@@ -312,10 +322,10 @@ def test_taken_up_in_the_middle_only_the_turn_is_unknown(exported) -> None:
     turns_left = 25 if encoder != "planes" else rows(encoder).shape[-1] - 1
     right = 0
     for turn in range(20, 200, 5):
-        module, seen = watched(path)
+        module, obs = watched(path)
         for snake in range(SNAKES):
             module.my_controller(game[turn].observation(snake), None, False)
-        different = np.array(seen) != rows(encoder)[5, turn]
+        different = np.array(obs) != rows(encoder)[5, turn]
         different[:, turns_left] = False
         right += not different.any()
     assert right >= 35  # of 36: a snake that has respawned across the edge may look as if it had moved there
@@ -331,6 +341,13 @@ def test_nothing_random_and_nothing_global(exported) -> None:
         answers = [module.my_controller(position.observation(0), None, False) for position in games()[6][:50]]
         assert len({str(answer) for answer in answers}) > 1
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+
+
+def test_every_encoder_is_known_and_the_canonical_one_also_by_its_earlier_name() -> None:
+    from marl.export.submission_template import ENCODERS as known
+
+    assert set(ENCODERS) <= set(known)
+    assert known["turned"] is known["canonical"]
 
 
 def test_a_value_is_left_out(tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""The page to play in, in a real browser: its rules are the arena's, its policy is torch's, and a person can play."""
+"""The play page in a real browser: rules like the arena's, a policy like torch's, and a human can play."""
 
 import io
 import json
@@ -11,6 +11,7 @@ import pytest
 import torch
 from helpers import browser
 from helpers.exporting import (
+    ENCODERS,
     TIE,
     arena_of,
     games,
@@ -35,7 +36,6 @@ from opponents.match import play
 
 pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "there is a browser")
 
-ENCODERS = ("features", "turned", "planes")
 SEED = 11
 UP, DOWN, LEFT, RIGHT = range(4)
 
@@ -67,7 +67,7 @@ def opened(chrome: browser.Chromium, file: Path, **size: Any) -> browser.Page:
 
 @pytest.fixture(scope="module")
 def rules_page(chrome, exported):
-    """A page for whoever only wants its rules."""
+    """A page for tests of the rules."""
     page = opened(chrome, exported["features"][1])
     yield page
     page.close()
@@ -75,7 +75,7 @@ def rules_page(chrome, exported):
 
 @pytest.fixture(scope="module", params=ENCODERS)
 def policy_page(request, chrome, exported):
-    """An encoder, its run, and the page with its policy, for whoever only computes."""
+    """An encoder, its run, and the page with its policy, for tests of the computation."""
     page = opened(chrome, exported[request.param][1])
     yield request.param, exported[request.param][0], page
     page.close()
@@ -83,7 +83,7 @@ def policy_page(request, chrome, exported):
 
 @pytest.fixture
 def page(chrome, exported):
-    """A fresh page, on which whatever goes wrong fails the test."""
+    """A new page; every error of the page fails the test."""
     file = exported["features"][1]
     page = opened(chrome, file)
     yield page
@@ -161,7 +161,7 @@ def test_whole_random_matches_are_those_of_the_arena(rules_page, seed, first) ->
 
 THINK = """((positions) => positions.map(([match, snake]) => {
   const { policy } = snakes, row = policy.encode(match, snake);
-  return [[...row], [...policy.answer(row)], policy.think(match, snake)];
+  return [[...row], [...policy.forward(row)], policy.think(match, snake)];
 }))"""
 
 
@@ -180,11 +180,11 @@ def test_the_policy_sees_says_and_does_what_torch_does(policy_page) -> None:
     encoder, run, page = policy_page
     places = some_places(1000)
     answers = asked(page, places)
-    who, seen = load_player(str(run)), rows(encoder)[tuple(np.array(places).T)]
-    assert np.array_equal(np.array([row for row, _, _ in answers]), seen)
-    said = who.actor(torch.from_numpy(seen)).numpy()
+    who, obs = load_player(str(run)), rows(encoder)[tuple(np.array(places).T)]
+    assert np.array_equal(np.array([row for row, _, _ in answers]), obs)
+    said = who.actor(torch.from_numpy(obs)).numpy()
     assert np.abs(np.array([answer for _, answer, _ in answers]) - said).max() < 1e-4
-    logits = legal_logits(who, seen)
+    logits = legal_logits(who, obs)
     moves = np.array([thought["move"] for _, _, thought in answers])
     clear = margins(logits) > TIE
     assert clear.sum() >= 990
@@ -201,6 +201,10 @@ def test_missing_beans_are_seen_as_in_training(policy_page) -> None:
     assert np.array_equal(np.array([row for row, _, _ in called(page, THINK, sent)]), np.concatenate(expected))
 
 
+def test_the_canonical_encoder_is_also_known_by_its_earlier_name(rules_page) -> None:
+    assert rules_page.value("encoders.turned === encoders.canonical && encoders.turned instanceof Function")
+
+
 NAME = "</script><script>document.title = 'taken over'</script><b>&amp;"
 
 
@@ -210,9 +214,9 @@ def test_a_value_is_told_and_a_name_is_only_text(chrome, tmp_path) -> None:
     file.write_text(play_page(dense_layers(who), who.encoder, NAME), "utf-8")
     page = opened(chrome, file)
     places = some_places(50)
-    seen = rows("features")[tuple(np.array(places).T)]
+    obs = rows("features")[tuple(np.array(places).T)]
     values = [thought["value"] for _, _, thought in asked(page, places)]
-    assert np.abs(np.array(values) - who.actor(torch.from_numpy(seen)).numpy()[:, 4]).max() < 1e-4
+    assert np.abs(np.array(values) - who.actor(torch.from_numpy(obs)).numpy()[:, 4]).max() < 1e-4
     page.wait("document.querySelector('.team.blue h2').textContent !== ''")
     assert page.value("document.querySelector('.team.blue h2').textContent") == NAME
     assert page.value("document.title") == f"{NAME} · Snakes 3v3"
@@ -243,8 +247,8 @@ def text(page: browser.Page, selector: str) -> str:
     return page.value(f"document.querySelector({json.dumps(selector)}).textContent")
 
 
-def turned(page: browser.Page) -> tuple[int, int]:
-    """A way that is neither straight on nor back for the own snake, and the one opposite to it."""
+def sideways(page: browser.Page) -> tuple[int, int]:
+    """A move of the own snake to the side, and the opposite one."""
     direction = page.value("snakes.state(0).directions[0]")
     return (LEFT, RIGHT) if direction in (UP, DOWN) else (UP, DOWN)
 
@@ -259,7 +263,7 @@ KEYS = {
 def test_the_own_snake_goes_where_the_keys_say_and_the_others_as_the_policy_says(page, keys) -> None:
     now = shown(page)
     assert (now["seat"], now["waiting"], now["playing"], now["last"]) == (0, True, False, 0)
-    aside, _ = turned(page)
+    aside, _ = sideways(page)
     straight = page.value("snakes.state(0).directions[0]")
     page.press(keys[straight ^ 1])  # a reversal is not taken up; it starts the match
     page.press(keys[aside])
@@ -276,7 +280,7 @@ def test_the_own_snake_goes_where_the_keys_say_and_the_others_as_the_policy_says
 
 def test_two_turns_can_be_pressed_ahead(page) -> None:
     page.value("snakes.play(true), snakes.play(false)")
-    aside, _ = turned(page)
+    aside, _ = sideways(page)
     straight = page.value("snakes.state(0).directions[0]")
     for move in (aside, straight, aside):
         page.value(f"snakes.steer({move}), snakes.play(false)")
@@ -344,7 +348,7 @@ def test_the_end_is_told_and_space_goes_on(page) -> None:
 def test_a_phone_steers_by_swiping_and_by_buttons(chrome, exported) -> None:
     file = exported["planes"][1]
     page = opened(chrome, file, width=390, height=800, scale=2, phone=True)
-    aside, other = turned(page)
+    aside, other = sideways(page)
     ends = {UP: (0.5, 0.1), DOWN: (0.5, 0.9), LEFT: (0.2, 0.5), RIGHT: (0.8, 0.5)}
     page.swipe("#board", (0.5, 0.5), ends[aside])
     page.wait("snakes.shown().last >= 1")

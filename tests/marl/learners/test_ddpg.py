@@ -11,13 +11,13 @@ from helpers.collecting import CPU, WholeNumbers, a_buffer, a_rollout
 
 from arena.encoders import encoder_named
 from arena.rules import TEAM
-from marl.compute.overlap import Branch
+from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
-from marl.learners.ddpg import Ddpg, turns_of
+from marl.learners.ddpg import Ddpg, batch_turns_of
 from marl.learners.replay_buffer import Batch, ReplayBuffer
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 
 SEED = 31
 BODY = NetworkConfig(body=(16, 12))
@@ -48,12 +48,14 @@ def filled() -> ReplayBuffer:
     """Sixty turns of real matches, of which more are said to have ended than did."""
     rollout = a_rollout(16, turns=60, opponents=("level0", "level1"), seed=SEED)
     rollout.start()
-    rollout.mix({"level0": 0.5, "level1": 0.5})
+    rollout.set_mix({"level0": 0.5, "level1": 0.5})
     rollout.epsilon.fill_(0.3)
     for _ in range(70):
         rollout.play_turn(WholeNumbers(rollout.encoder, SEED))
-    assert rollout.buffer.over.any()
-    rollout.buffer.over |= torch.rand(rollout.buffer.over.shape, generator=torch.Generator().manual_seed(SEED)) < 0.1
+    assert rollout.buffer.terminated.any()
+    rollout.buffer.terminated |= (
+        torch.rand(rollout.buffer.terminated.shape, generator=torch.Generator().manual_seed(SEED)) < 0.1
+    )
     return rollout.buffer
 
 
@@ -95,7 +97,7 @@ def learner(
     if isinstance(precision, str):
         precision = Precision(precision, CPU)
     made = Ddpg(config, BODY, buffer, Solo(CPU), precision, sync_freq, seed)
-    made._beside = Branch(CPU, enabled=False)  # so that whoever watches sees the actor first, then the critic
+    made._beside = Overlap(CPU, enabled=False)  # so that whoever watches sees the actor first, then the critic
     with torch.no_grad():  # first weights answer nearly 0 everywhere, and targets equal what they follow: not so here
         generator = torch.Generator().manual_seed(seed)
         for net in made.networks().values():
@@ -110,7 +112,7 @@ def weights_of(made: Ddpg) -> dict[str, torch.Tensor]:
 
 def drawn(buffer: ReplayBuffer, made: Ddpg) -> Batch:
     """The batch that the learner's next update will draw, which it draws all the same."""
-    peek = buffer.sampler(len(made.sampler.batch.here), made.config.n_step, made.config.gamma)
+    peek = buffer.sampler(len(made.sampler.batch.rows.idx), made.config.n_step, made.config.gamma)
     batch = peek.draw()
     buffer.counts[1] -= 1
     return batch
@@ -162,27 +164,27 @@ def slow_value(critic, rows: torch.Tensor, shares: torch.Tensor, own: torch.Tens
 def slow_update(made: Ddpg, batch: Batch) -> SimpleNamespace:
     """Losses of a batch and their gradients, by autograd of the plain formulas."""
     scale = torch.from_numpy(made.encoder.scale)
-    rows, later = batch.observations, batch.next_observations
+    rows, later = batch.obs, batch.next_obs
     count = rows.shape[0] * TEAM
     critic_loss = actor_loss = entropy = mean_value = evenness = 0
     targets = torch.zeros(rows.shape[:2])
-    critics = made.raw_critics.each
+    critics = made.critics.each
     for i in range(rows.shape[0]):
         with torch.no_grad():
             next_shares = [slow_shares(made.target_actor, later[i, s], scale) for s in range(TEAM)]
-        shares = [slow_shares(made.raw_actor, rows[i, s], scale) for s in range(TEAM)]
+        shares = [slow_shares(made.actor, rows[i, s], scale) for s in range(TEAM)]
         # Heads say what a move is worth beside the mates' moves that were played; a joined critic is asked about what
         # the whole team would play now.
-        mates = batch.moves[i] if made.config.critic_form == "heads" else shares
+        mates = batch.rows.actions[i] if made.config.critic_form == "heads" else shares
         for s in range(TEAM):
             with torch.no_grad():
                 next_values = [
                     slow_value(critic, later[i], next_shares, next_shares[s], s, scale)
                     for critic in made.target_critics.each
                 ]
-                targets[i, s] = batch.returns[i, s] + batch.discounts[i] * min(next_values)
+                targets[i, s] = batch.rows.returns[i, s] + batch.rows.discounts[i] * min(next_values)
             for critic in critics:
-                said = slow_value(critic, rows[i], batch.moves[i], batch.moves[i, s], s, scale)
+                said = slow_value(critic, rows[i], batch.rows.actions[i], batch.rows.actions[i, s], s, scale)
                 critic_loss = critic_loss + (said - targets[i, s]) ** 2 / count
             value = torch.stack([slow_value(critic, rows[i], mates, shares[s], s, scale) for critic in critics]).min()
             spread = -sum(share * torch.log(share) for share in shares[s] if share > 0)
@@ -193,8 +195,8 @@ def slow_update(made: Ddpg, batch: Batch) -> SimpleNamespace:
     return SimpleNamespace(
         targets=targets,
         losses=[x.item() for x in (critic_loss, actor_loss, entropy, mean_value)],
-        critic=torch.autograd.grad(critic_loss, list(made.raw_critics.parameters()), retain_graph=True),
-        actor=torch.autograd.grad(actor_loss, list(made.raw_actor.parameters())),
+        critic=torch.autograd.grad(critic_loss, list(made.critics.parameters()), retain_graph=True),
+        actor=torch.autograd.grad(actor_loss, list(made.actor.parameters())),
     )
 
 
@@ -211,14 +213,14 @@ def test_an_update_is_what_the_slow_formulas_say(form, uniform_kl, buffer) -> No
     made = learner(buffer, precision, uniform_kl=uniform_kl, **form)
     for _ in range(2):
         batch = drawn(buffer, made)
-        assert 0 < int((batch.discounts == 0).sum()) < len(batch.discounts)
+        assert 0 < int((batch.rows.discounts == 0).sum()) < len(batch.rows.discounts)
         expected = slow_update(made, batch)
-        later = batch.next_observations
+        later = batch.next_obs
         targets = made._target(batch, later, made._next_shares(later))
         torch.testing.assert_close(targets, expected.targets, rtol=1e-4, atol=1e-5)
         precision.before.clear()
         made.update()
-        logged = made.logged().tolist()
+        logged = made.pop_stats().tolist()
         assert logged[1:5] == pytest.approx(expected.losses, rel=1e-4, abs=1e-5)
         of_actor, of_critic = precision.before
         assert_all_close(of_actor, expected.actor)
@@ -247,9 +249,7 @@ def test_nothing_is_left_behind_by_an_update(form, buffer) -> None:
     """No gradient that the next one would add to, and critics that can learn again."""
     made = learner(buffer, **form)
     made.update()
-    assert all(
-        p.grad is None and p.requires_grad for p in (*made.raw_actor.parameters(), *made.raw_critics.parameters())
-    )
+    assert all(p.grad is None and p.requires_grad for p in (*made.actor.parameters(), *made.critics.parameters()))
     assert not any(p.requires_grad for p in (*made.target_actor.parameters(), *made.target_critics.parameters()))
 
 
@@ -274,12 +274,12 @@ def test_targets_begin_as_copies() -> None:
         if name.startswith("target_"):
             online = weights[name.removeprefix("target_")]
             assert torch.equal(tensor, online)
-    assert made.target_actor.first.weight.data_ptr() != made.raw_actor.first.weight.data_ptr()
+    assert made.target_actor.first.weight.data_ptr() != made.actor.first.weight.data_ptr()
 
 
 @pytest.mark.parametrize(("batch_size", "turns"), [(1, 8), (24, 8), (25, 16), (96, 32), (1024, 344), (8192, 2736)])
 def test_a_batch_takes_whole_turns_in_eights(batch_size, turns) -> None:
-    assert turns_of(batch_size) == turns
+    assert batch_turns_of(batch_size) == turns
     assert turns * TEAM >= batch_size
 
 
@@ -354,7 +354,7 @@ def test_gradients_are_scaled_down_to_the_norm_allowed(buffer) -> None:
         assert norm(before) > 2e-3
         assert norm(clipped) == pytest.approx(1e-3, rel=1e-3)
         assert_all_close([g / norm(clipped) for g in clipped], [g / norm(before) for g in before])
-    assert made.logged()[5:7].tolist() == pytest.approx([norm(g) for g in precision.before], rel=1e-4)
+    assert made.pop_stats()[5:7].tolist() == pytest.approx([norm(g) for g in precision.before], rel=1e-4)
 
 
 @pytest.mark.parametrize("most", [0.0, 1e6])
@@ -370,10 +370,10 @@ def test_gradients_below_the_norm_allowed_are_left_alone(most, buffer) -> None:
 
 def test_learning_rates_follow_the_factor(buffer) -> None:
     made = learner(buffer, a_lr=1e-3, c_lr=2e-3)
-    made.follow(0.5, 0.3)
+    made.anneal(0.5, 0.3)
     assert made.actor_optimizer.param_groups[0]["lr"] == pytest.approx(5e-4)
     assert made.critic_optimizer.param_groups[0]["lr"] == pytest.approx(1e-3)
-    made.follow(0.0, 0.0)
+    made.anneal(0.0, 0.0)
     before = weights_of(made)
     made.update()
     assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if not n.startswith("target_"))
@@ -382,7 +382,7 @@ def test_learning_rates_follow_the_factor(buffer) -> None:
 @pytest.mark.parametrize(("done", "share"), [(0.0, 1.0), (0.5, 0.6), (1.0, 0.2)])
 def test_learning_rates_fall_in_a_straight_line_to_the_share_that_is_left(done, share, buffer) -> None:
     made = learner(buffer, a_lr=1e-3, c_lr=2e-3, lr_end=0.2)
-    made.follow(0.5, done)
+    made.anneal(0.5, done)
     assert made.actor_optimizer.param_groups[0]["lr"] == pytest.approx(5e-4 * share)
     assert made.critic_optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * share)
 
@@ -395,16 +395,16 @@ def test_learning_rates_fall_in_a_straight_line_to_the_share_that_is_left(done, 
 def test_narrow_products_are_those_of_fp32_within_their_rounding(precision, form, buffer) -> None:
     """Answers and the first losses; what is learnt stays in fp32 and finite. (In fp16 the first steps overflow.)"""
     narrow, full = learner(buffer, precision, **form), learner(buffer, "fp32", **form)
-    rows = buffer.observations[0].flatten(0, 1)
+    rows = buffer.obs[0].flatten(0, 1)
     torch.testing.assert_close(narrow.act(rows).float(), full.act(rows), rtol=0.02, atol=0.05)
     full.update()
     buffer.counts[1] = 0
     narrow.update()
-    torch.testing.assert_close(narrow.logged()[:5], full.logged()[:5], rtol=0.02, atol=0.02)
+    torch.testing.assert_close(narrow.pop_stats()[:5], full.pop_stats()[:5], rtol=0.02, atol=0.02)
     before = weights_of(narrow)
     for _ in range(20):
         narrow.update()
-    assert torch.isfinite(narrow.logged()).all()
+    assert torch.isfinite(narrow.pop_stats()).all()
     for name, tensor in narrow.named_weights():
         assert tensor.dtype == torch.float32
         assert not torch.equal(tensor, before[name]), f"{name} does not learn"
@@ -415,13 +415,13 @@ def test_a_step_that_overflows_in_fp16_is_left_out_and_logged_as_a_number(buffer
     precision = Precision("fp16", CPU)
     made = learner(buffer, precision)
     made.update()
-    made.logged()
+    made.pop_stats()
     before = weights_of(made)
     for scaler in precision._scalers.values():
         scaler.update(2.0**60)
     made.update()
     assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if not n.startswith("target_"))
-    logged = made.logged()
+    logged = made.pop_stats()
     assert torch.isfinite(logged).all()
     assert logged[SKIPPED] == 1
     for scaler in precision._scalers.values():
@@ -456,21 +456,21 @@ def steps_of(optimizer) -> set[float]:
 def test_a_step_along_a_gradient_that_is_not_finite_is_left_out_and_counted(form, number, buffer) -> None:
     made = learner(buffer, **form)
     made.update()
-    made.logged()
+    made.pop_stats()
     before = weights_of(made)
     patch = spoilt(made, number)
     made.update()
     made.update()
     assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
     assert steps_of(made.critic_optimizer) == {1.0}
-    logged = made.logged()
+    logged = made.pop_stats()
     assert torch.isfinite(logged).all()
     assert logged[SKIPPED:].tolist() == [2, 2]  # so many since the last log, and in a row
     made.update()
-    assert made.logged()[SKIPPED:].tolist() == [1, 3]
+    assert made.pop_stats()[SKIPPED:].tolist() == [1, 3]
     patch.undo()
     made.update()
-    assert made.logged()[SKIPPED:].tolist() == [0, 0]
+    assert made.pop_stats()[SKIPPED:].tolist() == [0, 0]
     assert steps_of(made.critic_optimizer) == {2.0}
     assert all(torch.isfinite(tensor).all() for _, tensor in made.named_weights())
     assert not any(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
@@ -484,12 +484,12 @@ def test_a_spoilt_batch_spoils_the_step_it_is_part_of_and_no_other(buffer) -> No
     before = weights_of(made)
     made.update()
     assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
-    assert made.logged()[SKIPPED:].tolist() == [1, 1]
+    assert made.pop_stats()[SKIPPED:].tolist() == [1, 1]
     spoilt(made, float("nan"))
     for row in (2, 3, 4):
         made.update()
         made.update()
-        assert made.logged()[SKIPPED:].tolist() == [1, row], "steps in a row, whatever batches come between"
+        assert made.pop_stats()[SKIPPED:].tolist() == [1, row], "steps in a row, whatever batches come between"
 
 
 # --- the same again ---------------------------------------------------------------------------------------------------
@@ -501,7 +501,7 @@ def trained(buffer: ReplayBuffer, updates: int, seed: int = 3, **options) -> tup
     losses = []
     for _ in range(updates):
         made.update()
-        losses.append(made.logged().tolist())
+        losses.append(made.pop_stats().tolist())
     return made, losses
 
 
@@ -519,15 +519,15 @@ def test_whole_runs_with_one_seed_are_bit_identical() -> None:
         rollout = a_rollout(8, turns=20, opponents=("level0", "level1"), seed=SEED)
         made = Ddpg(DdpgConfig(batch_size=24), BODY, rollout.buffer, Solo(CPU), Precision("fp32", CPU), seed=SEED)
         rollout.start()
-        rollout.mix({"level0": 0.5, "level1": 0.5})
+        rollout.set_mix({"level0": 0.5, "level1": 0.5})
         rollout.epsilon.fill_(0.2)
         losses = []
         for turn in range(60):
             rollout.play_turn(made.act)
             if turn > 5:
                 made.update()
-                losses.append(made.logged().tolist())
-        return losses, rollout.buffer.observations.clone()
+                losses.append(made.pop_stats().tolist())
+        return losses, rollout.buffer.obs.clone()
 
     (losses, seen), (losses_again, seen_again) = run(), run()
     assert len(losses) == 54
@@ -557,14 +557,14 @@ def test_a_learner_that_was_saved_goes_on_identically(precision, form, buffer) -
     other = learner(buffer, precision, seed=99, **form)
     other.load_weights(saved["weights"])
     other.load_state_dict(saved["state"])
-    made.logged()  # sums of what was not logged yet belong to a rank, not to the learner
+    made.pop_stats()  # sums of what was not logged yet belong to a rank, not to the learner
     losses = []
     for each in (made, other):
         buffer.counts.copy_(at)
         losses.append([])
         for _ in range(4):
             each.update()
-            losses[-1].append(each.logged().tolist())
+            losses[-1].append(each.pop_stats().tolist())
     assert losses[0] == losses[1]
     assert all(torch.equal(a, b) for (_, a), (_, b) in zip(made.named_weights(), other.named_weights(), strict=True))
 
@@ -588,19 +588,19 @@ def test_what_is_logged_adds_up_until_it_is_asked_for(buffer) -> None:
     again = learner(buffer)
     for _ in range(3):
         again.update()
-    logged = again.logged().tolist()
+    logged = again.pop_stats().tolist()
     assert len(logged) == 1 + len(Ddpg.LOGGED) + 1
     assert logged[0] == 3
     assert logged == pytest.approx([sum(column) for column in zip(*losses, strict=True)], rel=1e-5)
-    assert not again.logged().any()
+    assert not again.pop_stats().any()
 
 
 def test_acting_gives_logits_without_a_graph(buffer) -> None:
     made = learner(buffer)
-    rows = buffer.observations[3].flatten(0, 1)
+    rows = buffer.obs[3].flatten(0, 1)
     logits = made.act(rows)
     assert not logits.requires_grad
-    torch.testing.assert_close(logits, made.raw_actor(rows))
+    torch.testing.assert_close(logits, made.actor(rows))
     assert encoder_named("features") is made.encoder
 
 
@@ -609,12 +609,12 @@ def test_a_reversal_is_thought_of_only_without_a_mask(masked, buffer) -> None:
     """In targets and in the actor's loss, as in the moves that are drawn."""
     config = DdpgConfig(batch_size=24)
     made = Ddpg(config, BODY, buffer, Solo(CPU), Precision("fp32", CPU), masked=masked)
-    rows = buffer.observations[0]
+    rows = buffer.obs[0]
     backwards = rows[..., 12:16].argmax(-1) ^ 1
     shares = made._next_shares(rows).gather(-1, backwards[..., None])
     assert (shares == 0).all() if masked else (shares > 0.1).all()
     made.update()
-    entropy = made.logged()[1 + Ddpg.LOGGED.index("losses/entropy")].item()
+    entropy = made.pop_stats()[1 + Ddpg.LOGGED.index("losses/entropy")].item()
     assert entropy == pytest.approx(math.log(3 if masked else 4), abs=0.01), "all moves are nearly alike at first"
 
 
@@ -628,11 +628,11 @@ def test_a_thread_of_its_own_changes_no_bit(form, buffer) -> None:
     for enabled in (False, True):
         buffer.counts[1] = 0
         made = learner(buffer, **form)
-        made._beside = Branch(CPU, enabled)
+        made._beside = Overlap(CPU, enabled)
         assert not enabled or torch.get_num_threads() > 1 or made._beside._worker is not None
         for _ in range(3):
             made.update()
-        logits.append(made.act(buffer.observations[0].flatten(0, 1)))
-        weights.append([*(t.clone() for _, t in made.named_weights()), made.logged()])
+        logits.append(made.act(buffer.obs[0].flatten(0, 1)))
+        weights.append([*(t.clone() for _, t in made.named_weights()), made.pop_stats()])
     assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
     torch.testing.assert_close(*logits)  # products of fewer rows may round otherwise

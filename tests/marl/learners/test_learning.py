@@ -19,7 +19,7 @@ from marl.config.evaluation_config import EvalConfig
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg
-from marl.ranks.distributed import Solo
+from marl.ranks.process_group import Solo
 from marl.training.evaluation import evaluate
 from opponents.match import Results
 
@@ -41,7 +41,7 @@ def train(cycles: int, shuffled: bool = False) -> Results:
         DdpgConfig(batch_size=512), NetworkConfig(body=(64, 64)), buffer, Solo(CPU), Precision("fp32", CPU), seed=SEED
     )
     rollout.start()
-    rollout.mix({"level0": 1.0})
+    rollout.set_mix({"level0": 1.0})
     generator = torch.Generator().manual_seed(SEED)
     for cycle in range(cycles):
         rollout.epsilon.fill_(max(0.05, 0.5 * 0.99**cycle))
@@ -54,7 +54,7 @@ def train(cycles: int, shuffled: bool = False) -> Results:
             for _ in range(4):
                 learner.update()
     config = EvalConfig(eval_matches=100, eval_opponents=("level0",))
-    results = evaluate(learner.raw_actor, rollout.encoder, config, CPU, SEED).results["level0"]
+    results = evaluate(learner.actor, rollout.encoder, config, CPU, SEED).results["level0"]
     print(f"score {results.home_score}, points {results.points}, deaths {results.home_deaths}")
     return results
 

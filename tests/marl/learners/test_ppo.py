@@ -14,7 +14,6 @@ from helpers import golden_ppo
 from helpers.command import assert_one_line
 from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, same_weights, weights_of
 from helpers.training import SMOKE, here, logged, manifest, the_run
-from marl.networks.networks import MOVES
 from marl.rollout.ppo_loops import KL
 
 from arena.encoders.features import F_DIRECTION, F_TURNS_LEFT
@@ -25,7 +24,8 @@ from marl.config.learner_configs import PpoConfig
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.ppo import Ppo
-from marl.rollout.assignment import LineUp
+from marl.networks.spec import ACTIONS
+from marl.rollout.assignment import MatchAssignment
 from marl.rollout.rollout import Rollout
 
 SEED = 23
@@ -75,7 +75,7 @@ def a_round(**options) -> tuple[Ppo, Rollout]:
         play(learner, rollout)  # so that there is something to remember
     learner.before = {name: tensor.clone() for name, tensor in learner.rank_state().items()}
     play(learner, rollout)
-    assert learner.buffer.over[:-1].any(), "no match ended within the round"
+    assert learner.buffer.terminated[:-1].any(), "no match ended within the round"
     return learner, rollout
 
 
@@ -89,18 +89,18 @@ class Slow:
         memory = learner.buffer
         self.config, self.learner = learner.config, learner
         self.rows, self.moves = memory.observations.clone(), memory.moves.long()
-        self.rewards, self.over = memory.rewards.double(), memory.over.clone()
+        self.rewards, self.over = buffer.rewards.double(), memory.over.clone()
         self.first = learner.before["memory"].double() if learner.recurrent else None
-        self.after = rollout.look().view(memory.teams, TEAM, -1).clone()
+        self.after = rollout.observe().view(buffer.teams, TEAM, -1).clone()
         self.masked = rollout.masked
         with torch.no_grad():
-            answers, last = self.answers(self.network(learner.raw_actor.parameters()))
-            self.old_log_chances = self.log_chances(answers).gather(-1, self.moves[..., None])[..., 0]
-            self.old_values = answers[..., MOVES]
-        self.estimate(torch.cat((self.old_values, last[None, ..., MOVES])))
+            answers, last = self.answers(self.network(learner.actor.parameters()))
+            self.old_log_chances = self.log_probs(answers).gather(-1, self.moves[..., None])[..., 0]
+            self.old_values = answers[..., ACTIONS]
+        self.estimate(torch.cat((self.old_values, last[None, ..., ACTIONS])))
 
     def network(self, weights) -> torch.nn.Module:
-        net = copy.deepcopy(self.learner.raw_actor).double()
+        net = copy.deepcopy(self.learner.actor).double()
         for parameter, tensor in zip(net.parameters(), weights, strict=True):
             parameter.data.copy_(tensor)
         return net
@@ -121,7 +121,7 @@ class Slow:
         return answers[:-1], answers[-1]
 
     def log_chances(self, answers: torch.Tensor) -> torch.Tensor:
-        logits = answers[..., :MOVES]
+        logits = answers[..., :ACTIONS]
         if self.masked:
             up, down, left, right = self.rows[..., F_DIRECTION : F_DIRECTION + 4].bool().unbind(-1)
             logits = logits.masked_fill(torch.stack((down, up, right, left), -1), -torch.inf)
@@ -145,14 +145,14 @@ class Slow:
         """Losses of the whole round as one batch, and their gradient by the weights."""
         config, net = self.config, self.network(weights)
         answers, _ = self.answers(net)
-        log_chances = self.log_chances(answers)
+        log_chances = self.log_probs(answers)
         finite = log_chances.masked_fill(log_chances.isinf(), 0)
         entropy = -(log_chances.exp() * finite).sum(-1)
         moved = log_chances.gather(-1, self.moves[..., None])[..., 0] - self.old_log_chances
         ratio = moved.exp()
         gain = (self.advantages - self.mean) / self.deviation
         policy = -torch.minimum(ratio * gain, ratio.clamp(1 - config.clip, 1 + config.clip) * gain)
-        value = answers[..., MOVES]
+        value = answers[..., ACTIONS]
         wrong = (value - self.returns).square()
         if config.value_clip:
             near = self.old_values + (value - self.old_values).clamp(-config.value_clip, config.value_clip)
@@ -174,7 +174,7 @@ FORMS = {
     "to_the_end": {"gamma": 1.0, "gae_lambda": 1.0},
     "reversals": {"masked": False},
     "messages": {"messages": True},
-    "both_sides": {"matches": LineUp(16, both=(0, 1, 6, 7))},
+    "both_sides": {"matches": MatchAssignment(16, both=(0, 1, 6, 7))},
     "clipped_gradients": {"max_grad_norm": 1e-3},
     "lstm": {"recurrent": True},
     "lstm_messages_value_clip": {"recurrent": True, "messages": True, "value_clip": 0.05},
@@ -201,12 +201,12 @@ def test_a_round_is_what_the_slow_formulas_say(form) -> None:
     assert told[0][KL] == pytest.approx(0, abs=1e-6)
     assert told[-1][KL] > 1e-4
     # What is logged: sums over the batches, with the norm before clipping.
-    sums = learner.logged().tolist()
+    sums = learner.pop_stats().tolist()
     norms = sum(norm(gradients) for gradients in precision.gradients)
     expected = [3, *(sum(column) for column in zip(*told, strict=True)), norms, 0, 0]
     assert sums == pytest.approx(expected, rel=1e-4, abs=1e-6)
-    assert not learner.logged().any()
-    assert_adam(precision, [p.detach() for p in learner.raw_actor.parameters()], learner.config)
+    assert not learner.pop_stats().any()
+    assert_adam(precision, [p.detach() for p in learner.actor.parameters()], learner.config)
 
 
 def assert_adam(precision: Watched, end: list[torch.Tensor], config: PpoConfig) -> None:
@@ -233,7 +233,7 @@ def test_nothing_is_left_behind_by_a_round(recurrent) -> None:
     """No gradient that the next one would add to."""
     learner, _ = a_round(recurrent=recurrent)
     learner.learn()
-    assert all(p.grad is None for p in learner.raw_actor.parameters())
+    assert all(p.grad is None for p in learner.actor.parameters())
 
 
 # --- batches
@@ -307,7 +307,7 @@ def test_batches_added_up_are_one_large_batch(recurrent, sync_freq) -> None:
     assert all(same_weights(before, now) for now in weights), "no step before the last of them"
     for mine, its in zip(added.gradients[0], of_all.gradients[0], strict=True):
         torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-6)
-    told, expected = parts.logged(), whole.logged()
+    told, expected = parts.pop_stats(), whole.pop_stats()
     torch.testing.assert_close(told / told[0], expected, rtol=1e-3, atol=1e-5)
 
 
@@ -329,7 +329,7 @@ def test_gradients_do_not_leak_into_the_next_step() -> None:
 )
 def test_learning_rate_and_entropy_fall_in_a_straight_line(factor, share, rate, entropy) -> None:
     learner, _ = a_ppo(2, 1, lr=2e-3, lr_end=0.2, entropy=0.04, entropy_end=0.02, uniform_kl=0.08)
-    learner.follow(factor, share)
+    learner.anneal(factor, share)
     assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
     assert learner.spreads.tolist() == pytest.approx([entropy, 0.08 * (1 - share)])
 
@@ -338,7 +338,7 @@ def test_an_update_follows_the_schedules() -> None:
     """What follow() sets is what the next round is made with."""
     options = {"lr": 1e-2, "lr_end": 0.1, "entropy": 0.9, "entropy_end": 0.3}
     late, _ = a_round(**options)
-    late.follow(0.5, 0.5)
+    late.anneal(0.5, 0.5)
     fixed, _ = a_round(**options | {"lr": 0.5 * 0.55e-2, "entropy": 0.6})
     begun, _ = a_round(**options)
     for learner in (late, fixed, begun):
@@ -411,8 +411,8 @@ def test_once_the_policy_has_moved_too_far_the_rest_of_the_round_is_left_out(rec
         assert all(torch.equal(a, b) for a, b in zip(weights, watched.weights[stops], strict=True))
     assert same_weights(gpu.after_one, cpu.after_one)
     assert not same_weights(cpu.after_one, free.after_one)
-    assert cpu.logged()[SKIPPED:].tolist() == [0, 0], "a step that was spared is no failure"
-    assert gpu.logged()[SKIPPED:].tolist() == [0, 0]
+    assert cpu.pop_stats()[SKIPPED:].tolist() == [0, 0], "a step that was spared is no failure"
+    assert gpu.pop_stats()[SKIPPED:].tolist() == [0, 0]
 
 
 def test_a_limit_that_is_never_reached_changes_nothing() -> None:
@@ -452,7 +452,7 @@ def test_a_batch_that_is_not_finite_is_left_out_and_counted(recurrent, number) -
     stayed = [all(torch.equal(a, b) for a, b in zip(before, after, strict=True)) for before, after in steps]
     assert stayed == spoilt
     assert steps_of(learner) == 3
-    sums = learner.logged()
+    sums = learner.pop_stats()
     assert torch.isfinite(sums).all()
     assert sums[[0, SKIPPED, SKIPPED + 1]].tolist() == [4, 1, spoilt[-1]]  # batches, left out, and in a row by now
     mend()
@@ -460,12 +460,12 @@ def test_a_batch_that_is_not_finite_is_left_out_and_counted(recurrent, number) -
     for in_a_row in (4, 8):
         play(learner, rollout)
         learner.learn()
-        assert learner.logged()[SKIPPED:].tolist() == [4, in_a_row + spoilt[-1]]
+        assert learner.pop_stats()[SKIPPED:].tolist() == [4, in_a_row + spoilt[-1]]
     assert steps_of(learner) == 3
     mend()
     play(learner, rollout)
     learner.learn()
-    assert learner.logged()[SKIPPED:].tolist() == [0, 0]
+    assert learner.pop_stats()[SKIPPED:].tolist() == [0, 0]
     assert steps_of(learner) == 7
     assert all(torch.isfinite(tensor).all() for _, tensor in learner.named_weights())
 
@@ -475,7 +475,7 @@ def test_a_spoilt_batch_spoils_the_step_it_is_part_of_and_no_other() -> None:
     spoil(learner, float("nan"))
     learner.learn()
     assert steps_of(learner) == 1
-    assert learner.logged()[SKIPPED].item() == 1
+    assert learner.pop_stats()[SKIPPED].item() == 1
 
 
 # --- precision
@@ -487,19 +487,19 @@ def test_bf16_is_fp32_within_its_rounding(recurrent) -> None:
     options = {"recurrent": recurrent, "spread": 0.1}
     full, _ = a_round(**options)
     narrow, rollout = a_round(precision="bf16", **options)
-    rows = full.buffer.observations[0].flatten(0, 1)
+    rows = full.buffer.obs[0].flatten(0, 1)
     if not recurrent:
         torch.testing.assert_close(narrow.act(rows).float(), full.act(rows), rtol=0.03, atol=0.1)
     full.learn()
     narrow.learn()
-    told, expected = narrow.logged(), full.logged()
+    told, expected = narrow.pop_stats(), full.pop_stats()
     assert told[1 + KL] < 1e-3, "the policy that learns is the one that played"
     torch.testing.assert_close(told[2:4], expected[2:4], rtol=0.5, atol=0.1)
     before = weights_of(narrow)
     for _ in range(2):
         play(narrow, rollout)
         narrow.learn()
-    assert torch.isfinite(narrow.logged()).all()
+    assert torch.isfinite(narrow.pop_stats()).all()
     for name, tensor in narrow.named_weights():
         assert tensor.dtype == torch.float32
         assert torch.isfinite(tensor).all()
@@ -516,7 +516,7 @@ def test_whole_runs_with_one_seed_are_bit_identical_and_one_that_was_saved_goes_
         for _ in range(count):
             play(learner, rollout)
             learner.learn()
-            told.append(learner.logged().tolist())
+            told.append(learner.pop_stats().tolist())
         return told
 
     def made(seed=SEED):
@@ -556,7 +556,7 @@ def test_batches_in_two_threads_are_the_same_to_the_bit_every_time(recurrent, sy
     first, found = learned(True)
     for mine, its in zip(found[0], expected[0], strict=True):
         torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-6)
-    torch.testing.assert_close(first.logged(), alone.logged(), rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(first.pop_stats(), alone.pop_stats(), rtol=1e-2, atol=1e-3)
     for _ in range(4):
         again, _ = learned(True)
         assert same_weights(weights_of(first), weights_of(again))

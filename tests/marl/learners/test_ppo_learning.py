@@ -11,7 +11,7 @@ from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, begin, play
 
 from marl.config.evaluation_config import EvalConfig
-from marl.rollout.assignment import deal
+from marl.rollout.assignment import assign_matches
 from marl.training.evaluation import evaluate
 from opponents.match import Results
 
@@ -27,7 +27,7 @@ def train(rounds: int, self_play: float = 0.0, shuffled: bool = False) -> Result
     Shuffled, each turn's rewards are dealt out anew among the teams: the same numbers, for somebody else's moves.
     """
     print(f"seed {SEED}")
-    line_up = deal(MATCHES, both=self_play)
+    line_up = assign_matches(MATCHES, both=self_play)
     learner, rollout = a_ppo(
         line_up, 16, {"level0": 1.0}, SEED, body=(64, 64), batch_size=1024, epochs=2, lr=2e-3, lr_end=0.1,
         entropy=0.01, entropy_end=0.001, max_grad_norm=0.5,
@@ -39,10 +39,10 @@ def train(rounds: int, self_play: float = 0.0, shuffled: bool = False) -> Result
         if shuffled:
             for of_turn in rewards:
                 of_turn.copy_(of_turn[torch.randperm(line_up.teams, generator=generator)])
-        learner.follow(1.0, number / rounds)
+        learner.anneal(1.0, number / rounds)
         learner.learn()
     config = EvalConfig(eval_matches=100, eval_opponents=("level0",))
-    results = evaluate(learner.raw_actor, learner.encoder, config, CPU, SEED).results["level0"]
+    results = evaluate(learner.actor, learner.encoder, config, CPU, SEED).results["level0"]
     print(f"score {results.home_score}, points {results.points}, deaths {results.home_deaths}")
     return results
 

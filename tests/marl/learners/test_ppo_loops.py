@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from marl.rollout.ppo_loops import CLIPPED, ENTROPY, KL, POLICY, VALUE
 
 from arena.rng import match_key
 from marl.rollout import ppo_loops
-from marl.rollout.ppo_loops import CLIPPED, ENTROPY, KL, POLICY, VALUE
 
 SEED = 20
 TEAM, ANSWERS = 3, 5
@@ -66,17 +66,17 @@ class Batch:
         self.here = random.permutation(turns * teams)[:rows].astype(np.int64)
         self.answers = random.normal(size=(rows, TEAM, ANSWERS)).astype(np.float32)
         self.moves = random.integers(0, 4, shape).astype(np.int8)
-        self.barred = np.full(shape, -1, np.int8)
+        self.masked = np.full(shape, -1, np.int8)
         if barred:
-            self.barred[:] = (self.moves + random.integers(1, 4, shape)) % 4
+            self.masked[:] = (self.moves + random.integers(1, 4, shape)) % 4
         self.values = random.normal(size=(turns + 1, teams, TEAM)).astype(np.float32)
         self.advantages, self.returns = random.normal(size=(2, *shape)).astype(np.float32)
         self.moments = np.array([0.2, 1.7], np.float32)
         # Not far from what is answered now: some ratios are clipped, some are not.
-        self.log_chances = np.zeros(shape, np.float32)
+        self.log_probs = np.zeros(shape, np.float32)
         for row, k, t, g in self.snakes():
-            now = ppo_loops.log_softmax_at(self.answers[row, k], self.barred[t, g, k], self.moves[t, g, k])
-            self.log_chances[t, g, k] = now + random.normal() * 0.2
+            now = ppo_loops.log_softmax_at(self.answers[row, k], self.masked[t, g, k], self.moves[t, g, k])
+            self.log_probs[t, g, k] = now + random.normal() * 0.2
 
     def snakes(self):
         for row, at in enumerate(self.here):
@@ -87,7 +87,7 @@ class Batch:
         gradients = np.full(self.answers.shape, np.nan, np.float32)
         numbers = np.full((self.answers.shape[0] * TEAM, 5), np.nan, np.float32)
         ppo_loops.gradients_all(
-            self.here, self.answers, self.moves, self.barred, self.log_chances, self.values, self.advantages,
+            self.here, self.answers, self.moves, self.masked, self.log_probs, self.values, self.advantages,
             self.returns, self.moments, np.array([entropy, even], np.float32), clip, value_clip, value_weight,
             gradients, numbers,
         )  # fmt: skip
@@ -102,11 +102,11 @@ class Batch:
 
         answers = torch.from_numpy(self.answers).double().requires_grad_()
         logits, values = answers[..., :4], answers[..., 4]
-        masked = logits.masked_fill(torch.arange(4) == of(self.barred)[..., None], -math.inf)
+        masked = logits.masked_fill(torch.arange(4) == of(self.masked)[..., None], -math.inf)
         log_chances = masked.log_softmax(-1)
         chances = log_chances.exp()
         spread = -(chances * log_chances.masked_fill(chances == 0, 0)).sum(-1)
-        moved = log_chances.gather(-1, of(self.moves).long()[..., None])[..., 0] - of(self.log_chances)
+        moved = log_chances.gather(-1, of(self.moves).long()[..., None])[..., 0] - of(self.log_probs)
         ratio = moved.exp()
         gain = (of(self.advantages) - self.moments[0].item()) * self.moments[1].item()
         policy = -torch.minimum(ratio * gain, ratio.clamp(1 - clip, 1 + clip) * gain)
@@ -150,9 +150,9 @@ def one(ratio=1.0, gain=1.0, value=0.0, returns=0.0, old=0.0, logits=(0.0, 0.0, 
     batch = Batch(rows=1, turns=1, teams=1, barred=False)
     batch.answers[..., :4] = logits
     batch.answers[..., 4] = value
-    batch.moves[:] = 2
-    batch.log_chances[:] = math.log(0.25) - math.log(ratio)
-    batch.advantages[:], batch.returns[:], batch.values[:] = gain, returns, old
+    batch.rows.actions[:] = 2
+    batch.log_probs[:] = math.log(0.25) - math.log(ratio)
+    batch.advantages[:], batch.rows.returns[:], batch.values[:] = gain, returns, old
     batch.moments[:] = 0, 1
     gradients, numbers = batch.gradient(**({"entropy": 0.0} | options))
     return gradients[0, 0] * TEAM, numbers[0]  # of one snake of three
@@ -222,7 +222,7 @@ def test_a_barred_move_is_not_pulled_and_takes_no_chance() -> None:
     batch = Batch(barred=True)
     gradients, _ = batch.gradient()
     for row, k, t, g in batch.snakes():
-        assert gradients[row, k, batch.barred[t, g, k]] == 0
+        assert gradients[row, k, batch.masked[t, g, k]] == 0
     chances = [math.exp(ppo_loops.log_softmax_at(np.zeros(4), 1, move)) for move in (0, 2, 3)]
     assert chances == pytest.approx([1 / 3] * 3)
 

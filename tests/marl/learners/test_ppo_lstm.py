@@ -7,7 +7,6 @@ import pytest
 import torch
 from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, batches_of, begin, play
-from marl.networks.networks import MOVES, RecurrentActor, Shape, actor_of
 from marl.rollout.ppo_loops import KL
 
 from arena import BatchArena
@@ -15,7 +14,9 @@ from arena.encoders import encoder_named
 from arena.encoders.features import F_BEANS, F_DIRECTION, F_MATES
 from arena.rules import SNAKES, TEAM, TURN, TURNS
 from marl.config.reward_config import RewardConfig
+from marl.networks.actors import RecurrentActor, make_actor
 from marl.networks.policy import PolicyPlayer
+from marl.networks.spec import ACTIONS, NetworkSpec
 
 SEED = 17
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -26,7 +27,7 @@ plain_and_talking = pytest.mark.parametrize("messages", [False, True], ids=["pla
 
 def an_actor(messages: bool = False) -> RecurrentActor:
     torch.manual_seed(SEED)
-    actor = actor_of(ENCODER, Shape((16, 12), MOVES + 1, messages=messages, memory=WIDTH)).double()
+    actor = make_actor(ENCODER, NetworkSpec((16, 12), ACTIONS + 1, messages=messages, lstm_size=WIDTH)).double()
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -115,7 +116,7 @@ def test_the_memory_is_zero_after_an_end() -> None:
     assert changed[:6].all()
     assert changed[6:, :TEAM].all(), "it goes on from turn 4"
     assert not changed[6:, TEAM:].any(), "it begins at turn 6"
-    fresh = actor(rows[6:, TEAM:], begins[6:, TEAM:], actor.remember(TEAM, CPU).double())
+    fresh = actor(rows[6:, TEAM:], begins[6:, TEAM:], actor.initial_state(TEAM, CPU).double())
     torch.testing.assert_close(answers[6:, TEAM:], fresh, rtol=0, atol=1e-12)
 
 
@@ -153,15 +154,15 @@ def test_a_batch_learns_from_the_memory_that_was_there_when_the_round_began() ->
         assert memory.over.any()
         for batch in batches:
             here, answers = batch["here"], batch["answers"]
-            played = memory.values[:-1].flatten(0, 1)[here]
-            torch.testing.assert_close(answers[..., MOVES], played, rtol=0, atol=1e-5)
+            played = buffer.values[:-1].flatten(0, 1)[here]
+            torch.testing.assert_close(answers[..., ACTIONS], played, rtol=0, atol=1e-5)
             assert batch["numbers"][:, KL].max() < 1e-6, "nor have the moves become more or less likely"
             # By hand, the first turn of one team.
             team = int(here[0])
-            assert team < memory.teams
-            rows, begins = memory.observations[0, team], memory.begins[0, team].expand(TEAM)
-            mine = remembered.view(2, memory.teams, TEAM, -1)[:, team]
-            expected, _ = learner.raw_actor.step(rows, begins, mine)
+            assert team < buffer.teams
+            rows, begins = memory.observations[0, team], memory.is_first[0, team].expand(TEAM)
+            mine = remembered.view(2, buffer.teams, TEAM, -1)[:, team]
+            expected, _ = learner.actor.step(rows, begins, mine)
             torch.testing.assert_close(answers[0], expected.detach(), rtol=0, atol=1e-5)
     assert remembered.any()
 
@@ -173,15 +174,15 @@ def test_what_is_remembered_is_of_the_match_that_goes_on() -> None:
     seen, begins = [], []
     for _ in range(TURNS // learner.turns + 2):
         play(learner, rollout)
-        seen.append(learner.buffer.observations.clone())
-        begins.append(learner.buffer.begins.clone())
+        seen.append(learner.buffer.obs.clone())
+        begins.append(learner.buffer.is_first.clone())
     seen, begins = torch.cat(seen), torch.cat(begins)
     found = learner.rank_state()["memory"].view(2, 8, TEAM, -1)
     for team in range(8):
         first = int(begins[:, team].nonzero()[-1])
-        memory = learner.raw_actor.remember(TEAM, CPU)
+        memory = learner.actor.initial_state(TEAM, CPU)
         for t in range(first, len(seen)):
-            _, memory = learner.raw_actor.step(seen[t, team], torch.zeros(TEAM, dtype=torch.bool), memory)
+            _, memory = learner.actor.step(seen[t, team], torch.zeros(TEAM, dtype=torch.bool), memory)
         torch.testing.assert_close(found[:, team], memory.detach(), rtol=0, atol=1e-5)
 
 
@@ -223,7 +224,7 @@ def test_a_player_with_a_memory_plays_a_match_the_same_alone_and_in_a_batch() ->
     ask = forgetful._ask
 
     def forget(arena, seats):
-        forgetful._memory = player.actor.remember(len(seats), CPU)
+        forgetful._memory = player.actor.initial_state(len(seats), CPU)
         return ask(arena, seats)
 
     forgetful._ask = forget
@@ -279,7 +280,7 @@ def mean_reward(recurrent: bool, hidden: bool = True, rounds: int = 48) -> float
     for number in range(rounds):
         play(learner, rollout)
         rewards.append(learner.buffer.rewards.mean().item())
-        learner.follow(1.0, number / rounds)
+        learner.anneal(1.0, number / rounds)
         learner.learn()
     last = rewards[-rounds // 4 :]
     print(f"recurrent {recurrent}, hidden {hidden}: {sum(last) / len(last):.3f}")

@@ -18,10 +18,10 @@ from marl.compute.precision import Precision
 from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.train_config import TrainConfig
-from marl.learners.factory import learner_of
+from marl.learners.factory import make_learner
 from marl.learners.ppo import Ppo
-from marl.ranks.distributed import Solo
-from marl.rollout.assignment import LineUp
+from marl.ranks.process_group import Solo
+from marl.rollout.assignment import MatchAssignment
 
 CPU = torch.device("cpu")
 SKIPPED = 1 + Ppo.LOGGED.index("losses/skipped")
@@ -165,7 +165,7 @@ def test_the_update_interval_is_shared_out_to_all_ranks(interval, matches, world
     ppo = PpoConfig(update_interval=interval, batch_size=10**6, epochs=1, lr=2e-3)
     config = TrainConfig(algo="ppo", precision="fp32", matches=matches, network=network, ppo=ppo)
     group = SimpleNamespace(rank=0, world=world, device=CPU, backend=None, wrap=lambda module: module)
-    learner = learner_of(config, LineUp(matches), group, Precision("fp32", CPU))
+    learner = make_learner(config, MatchAssignment(matches), group, Precision("fp32", CPU))
     assert learner.turns == learner.buffer.turns == turns
 
 

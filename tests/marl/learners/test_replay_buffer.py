@@ -24,10 +24,10 @@ def rows_of(buffer: ReplayBuffer, number: int) -> torch.Tensor:
 def write(buffer: ReplayBuffer, number: int) -> None:
     """Turn `number`, as a rollout and its loop would write it."""
     at = number % buffer.turns
-    buffer.write_observations(rows_of(buffer, number))
-    buffer.moves[at] = number % 4
+    buffer.write_obs(rows_of(buffer, number))
+    buffer.actions[at] = number % 4
     buffer.rewards[at] = float(number)
-    buffer.over[at] = False
+    buffer.terminated[at] = False
     buffer.advance()
 
 
@@ -43,14 +43,14 @@ def test_observations_are_kept_exactly_as_a_ring(encoder, storage) -> None:
         write(buffer, number)
         assert buffer.counts.tolist() == [number + 1, 0]
         for held in range(max(0, number - 4), number + 1):
-            assert torch.equal(buffer.observations[held % 5], seen(buffer, held)), f"turn {held} after turn {number}"
+            assert torch.equal(buffer.obs[held % 5], seen(buffer, held)), f"turn {held} after turn {number}"
 
 
 @pytest.mark.parametrize(("encoder", "dtype"), ENCODERS.items())
 def test_bytes_are_those_of_the_encoder(encoder, dtype) -> None:
     buffer = a_buffer(6, 4, encoder)
-    assert buffer.observations.dtype == dtype
-    assert buffer.sampler(8, 1, 0.9).batch.observations.dtype == dtype
+    assert buffer.obs.dtype == dtype
+    assert buffer.sampler(8, 1, 0.9).batch.obs.dtype == dtype
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -60,8 +60,8 @@ def test_what_an_arena_shows_fits_and_survives(encoder) -> None:
     seats = torch.tensor([0, 1, 2, 9, 10, 11, 12, 13, 14, 21, 22, 23], dtype=torch.int32)
     rows = arena.observe(encoder, seats)
     buffer = a_buffer(3, 4, encoder)
-    buffer.write_observations(rows)
-    assert torch.equal(buffer.observations[0].flatten(0, 1), rows)
+    buffer.write_obs(rows)
+    assert torch.equal(buffer.obs[0].flatten(0, 1), rows)
     assert rows.any()
 
 
@@ -69,7 +69,7 @@ def test_what_an_arena_shows_fits_and_survives(encoder) -> None:
 def test_a_transition_costs_what_the_documentation_says(encoder) -> None:
     buffer = a_buffer(7, 10, encoder)
     width, transitions = encoder_named(encoder).width, 7 * 10 * TEAM
-    tensors = (buffer.observations, buffer.moves, buffer.rewards, buffer.over)
+    tensors = (buffer.obs, buffer.actions, buffer.rewards, buffer.terminated)
     assert buffer.bytes == sum(tensor.untyped_storage().nbytes() for tensor in tensors)
     assert transitions * (width + 5) < buffer.bytes <= transitions * (width + 6)
 
@@ -78,14 +78,14 @@ def test_a_write_touches_one_row_and_moves_no_memory() -> None:
     buffer = a_buffer(4, 2)
     for number in range(4):
         write(buffer, number)
-    places = [tensor.data_ptr() for tensor in (buffer.observations, buffer.moves, buffer.rewards, buffer.counts)]
-    before = buffer.observations.clone()
-    buffer.write_observations(rows_of(buffer, 99))
-    changed = (buffer.observations != before).flatten(1).any(1).tolist()
+    places = [tensor.data_ptr() for tensor in (buffer.obs, buffer.actions, buffer.rewards, buffer.counts)]
+    before = buffer.obs.clone()
+    buffer.write_obs(rows_of(buffer, 99))
+    changed = (buffer.obs != before).flatten(1).any(1).tolist()
     assert changed == [True, False, False, False]
     for number in range(4, 40):
         write(buffer, number)
-    after = [tensor.data_ptr() for tensor in (buffer.observations, buffer.moves, buffer.rewards, buffer.counts)]
+    after = [tensor.data_ptr() for tensor in (buffer.obs, buffer.actions, buffer.rewards, buffer.counts)]
     assert after == places
 
 
@@ -101,15 +101,15 @@ def test_a_batch_is_made_of_rows_that_were_written(steps, encoder, storage) -> N
         batch = sampler.draw()
         assert buffer.counts.tolist() == [17, update + 1]
         for i in range(16):
-            at, slot = divmod(int(batch.here[i]), 4)
+            at, slot = divmod(int(batch.rows.idx[i]), 4)
             number = int(buffer.rewards[at, slot, 0])
             assert 11 <= number < 17 - steps
-            assert torch.equal(batch.observations[i], seen(buffer, number)[slot])
-            assert torch.equal(batch.next_observations[i], seen(buffer, number + steps)[slot])
-            assert batch.returns[i].tolist() == [sum((number + n) * 0.5**n for n in range(steps))] * TEAM
-            assert batch.discounts[i] == 0.5**steps
-            assert batch.moves[i].argmax(-1).tolist() == [number % 4] * TEAM
-            assert batch.moves[i].sum(-1).tolist() == [1.0] * TEAM
+            assert torch.equal(batch.obs[i], seen(buffer, number)[slot])
+            assert torch.equal(batch.next_obs[i], seen(buffer, number + steps)[slot])
+            assert batch.rows.returns[i].tolist() == [sum((number + n) * 0.5**n for n in range(steps))] * TEAM
+            assert batch.rows.discounts[i] == 0.5**steps
+            assert batch.rows.actions[i].argmax(-1).tolist() == [number % 4] * TEAM
+            assert batch.rows.actions[i].sum(-1).tolist() == [1.0] * TEAM
 
 
 def test_storage_elsewhere_changes_nothing_that_is_drawn() -> None:

@@ -4,26 +4,19 @@ import json
 
 import pytest
 import torch
-from marl.networks.networks import (
-    Actor,
-    Critic,
-    Critics,
-    FirstLayer,
-    RecurrentActor,
-    Shape,
-    TorusReader,
-    actor_of,
-    value_of,
-)
 from torch import nn
 from torch.nn import functional as F
 
 from arena import BatchArena
 from arena.encoders import encoder_named
-from arena.encoders.orientation import FORTH
+from arena.encoders.orientation import LOCAL_ACTIONS
 from arena.encoders.planes import PLANES
 from arena.rules import COLUMNS, DIRECTION, ROWS, SNAKES
-from marl.networks.policy import BARRED, PolicyPlayer, about, actor_from, legal
+from marl.networks.actors import Actor, RecurrentActor, make_actor
+from marl.networks.critics import Critic, Critics, expected_q
+from marl.networks.policy import MASKED_LOGIT, PolicyPlayer, build_actor, describe_actor, mask_reversal
+from marl.networks.spec import NetworkSpec
+from marl.networks.stems import DenseStem, TorusConvStem
 from opponents.match import play
 
 SEED = 7
@@ -57,7 +50,7 @@ def some_shares(rows: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_first_layer_reads_integers_as_scaled_floats(encoder) -> None:
     described, rows = encoder_named(encoder), some_rows(encoder)
-    layer = FirstLayer(described, 16)
+    layer = DenseStem(described, 16)
     nn.init.normal_(layer.bias)
     scaled = rows.double() * torch.from_numpy(described.scale).double()
     expected = scaled @ layer.weight.double().T + layer.bias.double()
@@ -77,7 +70,7 @@ def test_every_number_of_an_encoder_is_exact_in_narrow_floats(encoder, dtype) ->
 @pytest.mark.parametrize("body", [(8,), (16, 8), (16, 12, 8)])
 def test_an_actor_is_dense_layers_with_relu_between(encoder, body) -> None:
     described, rows = encoder_named(encoder), some_rows(encoder)
-    actor = Actor(described, Shape(body))
+    actor = Actor(described, NetworkSpec(body))
     hidden = rows.float() * torch.from_numpy(described.scale)
     layers = [actor.first, *actor.tail.layers]
     assert [layer.weight.shape[0] for layer in layers] == list(body)
@@ -90,22 +83,24 @@ def test_an_actor_is_dense_layers_with_relu_between(encoder, body) -> None:
 
 def test_a_new_actor_plays_nearly_at_random() -> None:
     """Small logits at first: no move is ruled out before anything was learnt."""
-    actor, rows = Actor(encoder_named("features"), Shape((64, 64))), some_rows("features")
+    actor, rows = Actor(encoder_named("features"), NetworkSpec((64, 64))), some_rows("features")
     assert actor(rows).abs().max() < 0.2
 
 
-@pytest.mark.parametrize("shape", [Shape((64, 64), 5), Shape((64, 64), 5, memory=64)], ids=["dense", "memory"])
+@pytest.mark.parametrize(
+    "shape", [NetworkSpec((64, 64), 5), NetworkSpec((64, 64), 5, lstm_size=64)], ids=["dense", "memory"]
+)
 def test_a_value_begins_much_larger_than_the_logits(shape) -> None:
     """A value of nothing but zeros would take long to learn; moves should begin nearly equal."""
-    actor, rows = actor_of(encoder_named("features"), shape), some_rows("features").flatten(0, 1)
-    answers, _ = actor.step(rows, torch.ones(len(rows), dtype=torch.bool), actor.remember(len(rows), rows.device))
+    actor, rows = make_actor(encoder_named("features"), shape), some_rows("features").flatten(0, 1)
+    answers, _ = actor.step(rows, torch.ones(len(rows), dtype=torch.bool), actor.initial_state(len(rows), rows.device))
     assert answers[:, :4].abs().max() < 0.2
     assert answers[:, 4].std() > 20 * answers[:, :4].std()
     head = actor.head if shape.memory else actor.tail.head
     torch.testing.assert_close(head.weight.norm(dim=1), torch.tensor([0.01, 0.01, 0.01, 0.01, 1.0]))
 
 
-@pytest.mark.parametrize("shape", [Shape((8, 8)), Shape((8,), channels=(4, 4))], ids=["dense", "torus"])
+@pytest.mark.parametrize("shape", [NetworkSpec((8, 8)), NetworkSpec((8,), channels=(4, 4))], ids=["dense", "torus"])
 def test_the_scale_is_no_weight(shape) -> None:
     actor = Actor(encoder_named("planes"), shape)
     for names in (actor.state_dict(), dict(actor.named_parameters())):
@@ -115,7 +110,7 @@ def test_the_scale_is_no_weight(shape) -> None:
 # --- the board without an edge ----------------------------------------------------------------------------------------
 
 
-def slow_convolutions(reader: TorusReader, rows: torch.Tensor) -> torch.Tensor:
+def slow_convolutions(reader: TorusConvStem, rows: torch.Tensor) -> torch.Tensor:
     """Torch's own convolutions with circular padding, over the scaled board: [N, rows, columns, channels]."""
     scale = torch.from_numpy(encoder_named("planes").scale).double()
     board = (rows.double() * scale)[:, : PLANES * ROWS * COLUMNS].view(-1, PLANES, ROWS, COLUMNS)
@@ -127,8 +122,8 @@ def slow_convolutions(reader: TorusReader, rows: torch.Tensor) -> torch.Tensor:
     return board.permute(0, 2, 3, 1)
 
 
-def torus_reader(channels: tuple[int, ...]) -> TorusReader:
-    reader = TorusReader(encoder_named("planes"), channels, 16)
+def torus_reader(channels: tuple[int, ...]) -> TorusConvStem:
+    reader = TorusConvStem(encoder_named("planes"), channels, 16)
     for layer in (*reader.convolutions, reader.out):
         nn.init.normal_(layer.bias)
     return reader
@@ -161,7 +156,7 @@ def test_a_shifted_board_gives_what_the_board_gives_shifted(down, right) -> None
 
 
 def test_actors_and_critics_may_read_the_board() -> None:
-    rows, shape = some_rows("planes"), Shape((16, 8), channels=(4,))
+    rows, shape = some_rows("planes"), NetworkSpec((16, 8), channels=(4,))
     assert Actor(encoder_named("planes"), shape)(rows).shape == (16, 3, 4)
     critics = Critics(2, encoder_named("planes"), shape, "heads", team=True)
     assert critics(rows, some_shares(rows)).shape == (2, 16, 3, 4)
@@ -174,13 +169,13 @@ def answers_of(actor: nn.Module, rows: torch.Tensor) -> torch.Tensor:
     """To rows [..., W], at the first turn of their matches."""
     flat = rows.flatten(0, -2)
     begins = torch.ones(len(flat), dtype=torch.bool)
-    return actor.step(flat, begins, actor.remember(len(flat), flat.device))[0].view(*rows.shape[:-1], -1)
+    return actor.step(flat, begins, actor.initial_state(len(flat), flat.device))[0].view(*rows.shape[:-1], -1)
 
 
 @pytest.mark.parametrize("memory", [0, 8])
 @pytest.mark.parametrize("messages", [False, True])
 def test_an_answer_rests_on_mates_only_through_messages(messages, memory) -> None:
-    actor = actor_of(encoder_named("features"), Shape((16, 8), messages=messages, memory=memory))
+    actor = make_actor(encoder_named("features"), NetworkSpec((16, 8), messages=messages, lstm_size=memory))
     rows = some_rows("features").float().requires_grad_()
     answer = answers_of(actor, rows)[5, 1].sum()
     (of_rows,) = torch.autograd.grad(answer, rows)
@@ -192,7 +187,7 @@ def test_an_answer_rests_on_mates_only_through_messages(messages, memory) -> Non
 
 @pytest.mark.parametrize("memory", [0, 8])
 def test_messages_treat_mates_alike_whatever_their_order(memory) -> None:
-    actor = actor_of(encoder_named("features"), Shape((16, 8), messages=True, memory=memory))
+    actor = make_actor(encoder_named("features"), NetworkSpec((16, 8), messages=True, lstm_size=memory))
     rows = some_rows("features")
     answers = answers_of(actor, rows)
     for order in ([1, 0, 2], [0, 2, 1], [2, 0, 1]):
@@ -201,13 +196,13 @@ def test_messages_treat_mates_alike_whatever_their_order(memory) -> None:
 
 def test_teams_may_come_flat_or_apart() -> None:
     """As a rollout shows them, and as batches do."""
-    actor, rows = Actor(encoder_named("features"), Shape((16, 8), messages=True)), some_rows("features")
+    actor, rows = Actor(encoder_named("features"), NetworkSpec((16, 8), messages=True)), some_rows("features")
     torch.testing.assert_close(actor(rows.flatten(0, 1)).view(16, 3, 4), actor(rows))
 
 
 def test_a_memory_makes_another_kind_of_actor() -> None:
-    assert type(actor_of(encoder_named("features"), Shape((8,)))) is Actor
-    assert type(actor_of(encoder_named("features"), Shape((8,), memory=4))) is RecurrentActor
+    assert type(make_actor(encoder_named("features"), NetworkSpec((8,)))) is Actor
+    assert type(make_actor(encoder_named("features"), NetworkSpec((8,), lstm_size=4))) is RecurrentActor
 
 
 # --- critics ----------------------------------------------------------------------------------------------------------
@@ -217,7 +212,7 @@ def test_a_memory_makes_another_kind_of_actor() -> None:
 @pytest.mark.parametrize(("form", "team"), FORMS)
 def test_critics_answer_for_every_snake_and_differ(form, team, encoder) -> None:
     rows = some_rows(encoder)
-    critics = Critics(2, encoder_named(encoder), Shape((16, 8)), form, team)
+    critics = Critics(2, encoder_named(encoder), NetworkSpec((16, 8)), form, team)
     values = critics(rows, some_shares(rows))
     assert values.shape == (2, 16, 3, 4 if form == "heads" else 1)
     assert not torch.allclose(values[0], values[1]), "two critics that are alike are one"
@@ -228,7 +223,7 @@ def test_a_critic_treats_snakes_alike_whatever_their_order(form, team) -> None:
     """Snakes exchanged, so are their values; a snake's mates exchanged, its value stays."""
     rows = some_rows("features")
     shares = some_shares(rows)
-    critic = Critic(encoder_named("features"), Shape((16, 8)), form, team)
+    critic = Critic(encoder_named("features"), NetworkSpec((16, 8)), form, team)
     values = critic(rows, shares)
     for order in ([1, 0, 2], [0, 2, 1], [2, 0, 1]):
         torch.testing.assert_close(critic(rows[:, order], shares[:, order]), values[:, order], rtol=1e-4, atol=1e-5)
@@ -238,7 +233,7 @@ def test_a_critic_treats_snakes_alike_whatever_their_order(form, team) -> None:
 def test_a_value_rests_on_what_its_critic_may_see(form, team) -> None:
     rows = some_rows("features").float()
     shares = some_shares(rows)
-    critic = Critic(encoder_named("features"), Shape((16, 8)), form, team)
+    critic = Critic(encoder_named("features"), NetworkSpec((16, 8)), form, team)
     rows.requires_grad_()
     shares.requires_grad_()
     of_rows, of_shares = torch.autograd.grad(
@@ -254,9 +249,9 @@ def test_a_value_rests_on_what_its_critic_may_see(form, team) -> None:
 def test_the_value_of_shares() -> None:
     shares = torch.tensor([[0.25, 0.75, 0, 0], [0, 0, 0, 1.0]])
     heads = torch.tensor([[4.0, 8, 100, 100], [1, 2, 3, 4]])
-    assert value_of(heads, shares).tolist() == [7, 4]
-    assert value_of(torch.tensor([[5.0], [6.0]]), shares).tolist() == [5, 6]
-    assert value_of(heads.expand(2, 2, 4), shares).shape == (2, 2)
+    assert expected_q(heads, shares).tolist() == [7, 4]
+    assert expected_q(torch.tensor([[5.0], [6.0]]), shares).tolist() == [5, 6]
+    assert expected_q(heads.expand(2, 2, 4), shares).shape == (2, 2)
 
 
 # --- the policy -------------------------------------------------------------------------------------------------------
@@ -272,18 +267,18 @@ def test_exactly_the_reversal_is_barred(encoder, dtype) -> None:
     directions = arena.state[:, DIRECTION : DIRECTION + SNAKES].long()
     assert set(directions.flatten().tolist()) == {0, 1, 2, 3}
     logits = torch.randn(64, SNAKES, 4)
-    barred = legal(logits, rows if dtype is None else rows.to(dtype), encoder_named(encoder))
+    barred = mask_reversal(logits, rows if dtype is None else rows.to(dtype), encoder_named(encoder))
     frames = encoder_named(encoder).frames(rows.flatten(0, 1)).view(64, SNAKES).long()
-    reversals = torch.from_numpy(FORTH)[frames, directions ^ 1]
-    assert torch.equal(barred, logits.scatter(-1, reversals[..., None], BARRED))
+    reversals = torch.from_numpy(LOCAL_ACTIONS)[frames, directions ^ 1]
+    assert torch.equal(barred, logits.scatter(-1, reversals[..., None], MASKED_LOGIT))
 
 
 def test_barred_moves_get_no_share_and_no_gradient() -> None:
     rows = some_rows("features")
     logits = torch.randn(16, 3, 4, requires_grad=True)
-    log_shares = legal(logits, rows, encoder_named("features")).log_softmax(-1)
+    log_shares = mask_reversal(logits, rows, encoder_named("features")).log_softmax(-1)
     shares = log_shares.exp()
-    barred = log_shares.detach() < BARRED / 2
+    barred = log_shares.detach() < MASKED_LOGIT / 2
     assert (barred.sum(-1) == 1).all()
     assert (shares[barred] == 0).all()
     (-(shares * log_shares).sum() + (shares * torch.randn(16, 3, 4)).sum()).backward()
@@ -294,7 +289,7 @@ def test_barred_moves_get_no_share_and_no_gradient() -> None:
 
 def test_bf16_logits_are_made_legal_in_full_precision() -> None:
     rows = some_rows("features")
-    assert legal(torch.randn(16, 3, 4).bfloat16(), rows, encoder_named("features")).dtype == torch.float32
+    assert mask_reversal(torch.randn(16, 3, 4).bfloat16(), rows, encoder_named("features")).dtype == torch.float32
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -303,7 +298,7 @@ def test_a_player_takes_the_likeliest_legal_move_of_its_own_seats(encoder) -> No
     arena.start()
     arena.play_turn(torch.arange(32 * SNAKES).view(32, SNAKES) % 4)
     described = encoder_named(encoder)
-    actor = Actor(described, Shape((16, 8)))
+    actor = Actor(described, NetworkSpec((16, 8)))
     nn.init.normal_(actor.tail.head.weight, std=5)
     seats = torch.arange(1, 32 * SNAKES, 2, dtype=torch.int32)
     moves = torch.full((32, SNAKES), -1, dtype=torch.int8)
@@ -312,7 +307,7 @@ def test_a_player_takes_the_likeliest_legal_move_of_its_own_seats(encoder) -> No
     player.act(arena, seats, moves)
     assert (moves.flatten()[::2] == -1).all(), "moves of others are left alone"
     rows = arena.observe(encoder).flatten(0, 1)[seats.long()]
-    in_frames = torch.from_numpy(FORTH)[described.frames(rows).long()]
+    in_frames = torch.from_numpy(LOCAL_ACTIONS)[described.frames(rows).long()]
     logits = actor(rows).gather(-1, in_frames)  # of the moves on the board
     directions = arena.state[:, DIRECTION : DIRECTION + SNAKES].flatten()[seats.long()].tolist()
     for logit, direction, move in zip(logits.tolist(), directions, moves.flatten()[1::2].tolist(), strict=True):
@@ -323,7 +318,7 @@ def test_a_player_takes_the_likeliest_legal_move_of_its_own_seats(encoder) -> No
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_a_player_plays_whole_matches(encoder) -> None:
     described = encoder_named(encoder)
-    a, b = (PolicyPlayer(Actor(described, Shape((8, 8))), described, name) for name in ("a", "b"))
+    a, b = (PolicyPlayer(Actor(described, NetworkSpec((8, 8))), described, name) for name in ("a", "b"))
     results = play(a, "level1", 6, seed=SEED)
     assert (results.home, results.away, results.matches) == ("a", "level1", 6)
     assert results.wins + results.draws + results.losses == 6
@@ -335,11 +330,11 @@ def test_a_player_plays_whole_matches(encoder) -> None:
 
 def test_what_is_told_about_an_actor_builds_it_again() -> None:
     described = encoder_named("features")
-    actor = Actor(described, Shape((16, 8)))
-    told = json.loads(json.dumps(about(described, Shape((16, 8)))))
+    actor = Actor(described, NetworkSpec((16, 8)))
+    told = json.loads(json.dumps(describe_actor(described, NetworkSpec((16, 8)))))
     shape = {"body": [16, 8], "outputs": 4, "channels": [], "messages": False, "memory": 0}
     assert told == {"encoder": "features", "encoder_version": described.version, **shape}
-    again, encoder = actor_from(told, actor.state_dict(), "here")
+    again, encoder = build_actor(told, actor.state_dict(), "here")
     assert encoder is described
     rows = some_rows("features")
     assert torch.equal(again(rows), actor(rows))

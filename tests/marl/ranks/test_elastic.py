@@ -1,4 +1,4 @@
-"""Nodes that come and go while a run goes on; and how ranks that are started again find their run."""
+"""Nodes that join and leave during a run; and how restarted ranks find their run."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from helpers.training import (
 )
 
 from marl.storage import relaunch, run_folder
-from marl.storage.relaunch import Begun
+from marl.storage.relaunch import LaunchRecord
 
 FAST = "0:elastic:1 0:patience:1 1:patience:1"
 
@@ -35,7 +35,7 @@ def free_port() -> str:
 
 
 def world_sizes(run: Path) -> list[int]:
-    """Of all starts of the run."""
+    """The number of ranks of each start of the run."""
     about = run_folder.read_run(run)
     return [start["world_size"] for start in (*about.get("earlier", []), about) if start]
 
@@ -47,7 +47,7 @@ def test_a_node_joins_and_is_lost_and_one_run_goes_on(tmp_path) -> None:
     place |= {"NPROC": "1", "PLANTED": FAST}
 
     def reached(sizes: list[int], process: Forked) -> Path:
-        """The run, once it was started with so many ranks each time, and has saved since."""
+        """The run, once it has been started with these numbers of ranks and has saved since."""
 
         def there() -> bool:
             assert process.poll() is None, process.communicate()
@@ -68,11 +68,11 @@ def test_a_node_joins_and_is_lost_and_one_run_goes_on(tmp_path) -> None:
         first.terminate()
         printed, told = first.communicate(LIMIT)
     assert first.returncode == 128 + signal.SIGTERM
-    assert re.fullmatch(r"run1_\d{8}_\d{6}", run.name)  # nobody gave it a name
+    assert re.fullmatch(r"run1_\d{8}_\d{6}", run.name)  # the run has no name of its own
     last = newest(run)
     assert last["world_size"] == 1
     assert_goes_on(run, logged(run)[-1]["step"])
-    # Each start goes on from what was saved: after a node has come that is everything.
+    # Each start goes on from the last checkpoint; after a node has joined, that contains everything.
     assert printed.count("going on from ") == 2
     sizes = re.findall(r"96 x (\d) ranks? x sync_freq 1 = (\d+) snake transitions", printed)
     assert sizes == [("1", "96"), ("2", "192"), ("1", "96")]
@@ -83,23 +83,23 @@ def test_a_node_joins_and_is_lost_and_one_run_goes_on(tmp_path) -> None:
 def newest(run: Path) -> dict:
     try:
         return manifest(run, int((run / "checkpoints" / "last").read_text().strip().removeprefix("episode_")))
-    except OSError:  # none yet, or it has just been removed for a newer one
+    except OSError:  # no checkpoint yet, or a newer one has just replaced it
         return {}
 
 
-# --- which run a launch has begun
+# --- the run of a launch
 
 
 class Group:
-    """What ranks tell each other, as rank 0 sees it."""
+    """The collectives of relaunch.find, on rank 0."""
 
-    def __init__(self, *others: Begun | None) -> None:
+    def __init__(self, *others: LaunchRecord | None) -> None:
         self._others = others
 
-    def gather(self, value: Begun | None) -> list[Begun | None]:
+    def gather(self, value: LaunchRecord | None) -> list[LaunchRecord | None]:
         return [value, *self._others]
 
-    def share(self, value: Begun | None) -> Begun | None:
+    def share(self, value: LaunchRecord | None) -> LaunchRecord | None:
         return value
 
 
@@ -123,11 +123,11 @@ def test_a_rank_finds_the_run_of_its_launcher_and_no_other(launched, tmp_path) -
     others = [tmp_path / "empty", a_run(tmp_path / "other", strangers)]
     assert relaunch.find(others, Group(None)) is None
     run = a_run(tmp_path / "run", [*strangers, mine], 3, "runs/before")
-    assert relaunch.find([*others, run], Group(None)) == Begun(run, 3, Path("runs/before"))
+    assert relaunch.find([*others, run], Group(None)) == LaunchRecord(run, 3, Path("runs/before"))
 
 
 def test_a_rank_that_has_just_come_is_told_by_another(launched, tmp_path) -> None:
-    known = Begun(tmp_path / "run", 0, None, True)
+    known = LaunchRecord(tmp_path / "run", 0, None, True)
     assert relaunch.find([], Group(None, known)) == known
 
 
@@ -139,7 +139,7 @@ def test_without_a_launcher_nothing_is_looked_for(tmp_path, monkeypatch) -> None
 
 
 def test_a_run_is_described_as_at_its_first_start(tmp_path) -> None:
-    run, again = tmp_path / "run", Begun(tmp_path / "run", 3, Path("runs/before"), True)
+    run, again = tmp_path / "run", LaunchRecord(tmp_path / "run", 3, Path("runs/before"), True)
     assert relaunch.describe(run, run, again, ["b", "a", "b", None]) == {
         "launchers": ["a", "b"],
         "saves": 3,

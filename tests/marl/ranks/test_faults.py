@@ -1,6 +1,6 @@
-"""Ranks killed again and again, at random moments and in the middle of saves: the end is that of a run left in peace.
+"""Ranks killed repeatedly, at random moments and during saves: the result equals that of an undisturbed run.
 
-SNAKES_KILLS=200 makes it a soak, SNAKES_SEED=N plays one again.
+SNAKES_KILLS=200 makes it a soak test, SNAKES_SEED=N repeats one.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ from helpers.training import SMOKE, assert_goes_on, logged, manifest, needs_proc
 KILLS = int(os.environ.get("SNAKES_KILLS", "20"))
 SEED = int(os.environ.get("SNAKES_SEED", str(random.SystemRandom().randrange(10**6))))
 SAVED, LOGGED = 4, 2  # episodes between two checkpoints, and two log lines
-END = 2 * KILLS + 4 * SAVED  # episodes; near the end, ranks are killed as they start
+END = 2 * KILLS + 4 * SAVED  # episodes; near the end, ranks are killed only during their start
 AT_START = ("as it starts", "while it starts")
 LIMIT = 60 + 30 * KILLS  # seconds
-PATIENCE = 60  # for a moment that may not come again
+PATIENCE = 60  # seconds to wait for a moment that may not come again
 WORDS = [
     "train", "--config", SMOKE, "--device", "cpu", "--matches", "4", "--turns", "20", "--updates", "1",
     "--max_episodes", str(END), "--log_interval", str(LOGGED), "--save_interval", str(SAVED), "--check_sync", "1",
@@ -34,7 +34,7 @@ EPISODE = re.compile(r"episode (\d+)/")
 
 
 class Training:
-    """Two ranks under our launcher, in processes that start at once; and what they have printed so far."""
+    """Two ranks under our launcher, in forked processes, and their output so far."""
 
     def __init__(self, runs: Path, *words: str) -> None:
         self.begin = time.monotonic()
@@ -66,14 +66,14 @@ class Training:
         return self.process.poll() is None
 
     def ranks(self) -> dict[int, int]:
-        """Process ids by rank; none while they start."""
+        """Process ids by rank; empty while they start."""
         try:
             return ranks_of(self.process.pid)
         except (OSError, ValueError):
             return {}
 
     def episode(self) -> int:
-        """The last that was told of."""
+        """The last episode in the output."""
         return next((int(found[1]) for line in self.out[::-1] if (found := EPISODE.match(line))), 0)
 
     def pointer(self) -> int:
@@ -84,7 +84,7 @@ class Training:
             return 0
 
     def wait(self, until: Callable[[], bool]) -> bool:
-        """Watch until it is so, the training is over, or one has waited long enough."""
+        """Wait for the condition; false if the training or PATIENCE ends first."""
         deadline = time.monotonic() + PATIENCE
         while self.running and time.monotonic() < deadline:
             if until():
@@ -102,7 +102,7 @@ class Training:
 
 
 def moments(training: Training, dice: random.Random) -> dict[str, Callable[[], bool]]:
-    """Conditions to wait for, as they are from now on. Stages of a save pass quickly: who misses one takes its end."""
+    """Conditions to wait for from now on. Stages of a save pass quickly: a missed stage ends with the save."""
     lines, there, before = len(training.out), training.checkpoints, training.pointer()
     episodes, moment = training.episode() + dice.randrange(1, 2 * SAVED), time.monotonic() + dice.random()
 
@@ -155,7 +155,7 @@ def test_ranks_killed_again_and_again_end_as_if_nothing_had_happened(tmp_path) -
             told.append((name, victim, training.episode(), training.pointer(), len(_starts(training))))
             os.kill(ranks[victim], signal.SIGKILL)
             print(f"{time.monotonic() - training.begin:5.1f} s: killed rank {victim} {name}, episode {told[-1][2]}")
-            # The next one is for ranks that are new.
+            # The next kill is for new ranks.
             training.wait(lambda old=ranks: not old.items() & training.ranks().items())
         code = training.finish()
     print("".join(training.err), file=sys.stderr)
@@ -174,20 +174,20 @@ def test_ranks_killed_again_and_again_end_as_if_nothing_had_happened(tmp_path) -
     starts, again = _starts(training), []
     for name, victim, episode, pointer, before in told:
         if len(starts) == before:
-            continue  # after that nothing was left to do
+            continue  # the run was complete: no start after this kill
         went_on, how = starts[before]
         assert how == "to the bit"
         assert went_on >= pointer, f"what was saved when rank {victim} was killed {name} is lost"
         again.append(episode - went_on)
-        # A checkpoint is written beside training. What rank 0 has begun it brings to its end, unless it is killed
-        # itself: then what was trained during that write is lost as well, and the next one is not begun before.
+        # Rank 0 writes a checkpoint in the background and finishes it unless it is killed itself. If it is, the
+        # episodes during that write are lost as well; the next checkpoint does not begin before the write has ended.
         most = SAVED if victim == 1 else 2 * SAVED - 1
         assert episode - went_on <= most, f"{episode - went_on} episodes again: rank {victim} killed {name}"
     print(f"episodes played again: {again}")
 
 
 def _starts(training: Training) -> list[tuple[int, str]]:
-    """From which episode each start went on, and how; without the very first."""
+    """The episode from which each start went on, and how; without the first start."""
     found = [GOING_ON.match(line) for line in training.out]
     return [(int(each[1].replace(",", "")), each[2]) for each in found if each]
 

@@ -1,4 +1,4 @@
-"""Training on two hosts, which are two network namespaces of this machine: it runs, and a cut cable is survived."""
+"""Training on two hosts (two network namespaces of this machine): it runs, and it survives a cut cable."""
 
 import json
 import re
@@ -11,9 +11,9 @@ from helpers.command import ROOT
 from helpers.processes import wait_until
 from helpers.two_hosts import Hosts, Running
 
-from marl.storage import checkpoint
+from marl.storage import checkpoint_finder
 
-PORT = "29555"  # nothing else runs on these hosts
+PORT = "29555"  # free: nothing else runs on these hosts
 MATCHES, TURNS = 8, 20
 TINY = (
     "--config", ROOT / "configs" / "smoke.yaml", "--device", "cpu", "--matches", str(MATCHES), "--body", "16,16",
@@ -31,7 +31,7 @@ def hosts(tmp_path):
 
 
 def train(hosts: Hosts, number: int, *words: str | Path, nodes: int = 2, port: str = PORT) -> Running:
-    """The training on one of the hosts, in one rank; every host is told the same, but for its number."""
+    """The training on one of the hosts, in one rank; only the node rank differs between the hosts."""
     return hosts[number].start(
         "train", "--distributed", *TINY, *words,
         NNODES=str(nodes), NODE_RANK=str(number), MASTER_ADDR=hosts[0].address, MASTER_PORT=port, NPROC="1",
@@ -41,7 +41,7 @@ def train(hosts: Hosts, number: int, *words: str | Path, nodes: int = 2, port: s
 
 def saved(run: Path) -> tuple[int, int]:
     """Episode and number of ranks of the newest checkpoint, with its sums checked."""
-    newest = checkpoint.load_newest(run)
+    newest = checkpoint_finder.load_newest(run)
     newest.part("state")
     about = json.loads((newest.path / "manifest.json").read_text())
     assert [name for name in about["files"] if name.startswith("rank")] == ["rank0.pt", "rank1.pt"]
@@ -53,19 +53,19 @@ def logged(run: Path) -> list[dict]:
     return [line for line in lines if "time/global_fps" in line]
 
 
-def meeting(hosts: Hosts) -> str:
+def rendezvous_line(hosts: Hosts) -> str:
     return f"snakes: 2 nodes meet at {hosts[0].address}:{PORT} through network interface cable"
 
 
 def test_a_cut_cable_is_told_and_after_it_heals_the_same_commands_go_on(hosts, tmp_path) -> None:
     words = ("--max_episodes", "240", "--runs_dir", tmp_path, "--timeout", "8")
     both = [train(hosts, number, *words) for number in (0, 1)]
-    both[0].wait_for_line(r"^episode (1[2-9]|[2-9]\d)/")  # so there is a checkpoint
+    both[0].wait_for_line(r"^episode (1[2-9]|[2-9]\d)/")  # by then there is a checkpoint
     hosts.cut()
     codes = [host.finish() for host in both]
     assert codes == [3, 3], "\n".join(map(str, both))
     lines = [*both[0].err.splitlines(), *both[1].err.splitlines()]
-    assert lines[0] == meeting(hosts)
+    assert lines[0] == rendezvous_line(hosts)
     for lost, line in zip((1, 0), lines[1:], strict=True):
         assert re.match(rf"snakes: rank {lost} of 2 stopped answering during .* cut off; go on with --resume", line)
     wait_until(lambda: not hosts.processes(), 10, "no process is left")
@@ -77,12 +77,12 @@ def test_a_cut_cable_is_told_and_after_it_heals_the_same_commands_go_on(hosts, t
     hosts.heal()
     both = [train(hosts, number, *words) for number in (0, 1)]
     assert [host.finish() for host in both] == [0, 0], "\n".join(map(str, both))
-    assert both[0].err.splitlines() == [meeting(hosts)]
+    assert both[0].err.splitlines() == [rendezvous_line(hosts)]
     assert (both[1].out, both[1].err) == ("", "")
     assert re.search("^ranks +2 over gloo", both[0].out, re.MULTILINE)
     assert re.search(rf"^going on from +\S*/episode_{stopped} ", both[0].out, re.MULTILINE)
     assert saved(run) == (240, 2)
-    for before, after in pairwise(logged(run)):  # one curve, nothing twice, and the matches of both hosts count
+    for before, after in pairwise(logged(run)):  # one curve without repetition; the matches of both hosts count
         assert before["step"] < after["step"]
         updates = after["train/updates"] - before["train/updates"]
         assert updates > 0
@@ -97,5 +97,5 @@ def test_hosts_that_do_not_meet_are_told_in_one_line(hosts, tmp_path) -> None:
         assert host.finish() == 2, host
         line = host.err.splitlines()[-1]
         assert line.startswith(f"snakes: the {nodes} nodes did not meet at {hosts[0].address}:{port} within 5 s: is ")
-        assert host.err.splitlines()[:-1] == ([meeting(hosts)] if host is disagreeing[0] else [])
+        assert host.err.splitlines()[:-1] == ([rendezvous_line(hosts)] if host is disagreeing[0] else [])
     assert not (tmp_path / "runs").exists()

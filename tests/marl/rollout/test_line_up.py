@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from marl.config.autoscale import resolve
 from marl.config.train_config import read_config
-from marl.learners.factory import line_up_of
-from marl.rollout.assignment import LineUp, deal
-from marl.rollout.frozen_seats import PLACES
+from marl.learners.factory import make_assignment
+from marl.rollout.assignment import MatchAssignment, assign_matches
 from opponents.scheduler import Scheduler
 
 
-def roles(line_up: LineUp) -> list[str]:
+def roles(line_up: MatchAssignment) -> list[str]:
     """What every slot is for."""
     found = ["schedule"] * line_up.matches
     named = {"both": line_up.both, "alone": line_up.alone}
@@ -51,7 +50,7 @@ def shift(slots, by: int) -> tuple[int, ...]:
     ],
 )
 def test_shares_of_the_matches(matches, shares, expected) -> None:
-    assert Counter(roles(deal(matches, **shares))) == (expected or {"schedule": matches})
+    assert Counter(roles(assign_matches(matches, **shares))) == (expected or {"schedule": matches})
 
 
 shares = st.fixed_dictionaries(
@@ -67,7 +66,7 @@ shares = st.fixed_dictionaries(
 
 @given(shares)
 def test_every_role_plays_as_often_red_as_blue_and_no_slot_has_two(given_shares) -> None:
-    line_up = deal(**given_shares)
+    line_up = assign_matches(**given_shares)
     of_slots = roles(line_up)
     assert of_slots[::2] == of_slots[1::2], "a slot that plays red and the next one, blue, are alike"
     assert line_up.teams == line_up.matches + len(line_up.both)
@@ -83,7 +82,7 @@ def test_twice_the_matches_are_the_same_deal_twice(pairs) -> None:
     if not all_pairs:
         return
     dealt = {"both": both / all_pairs, "alone": alone / all_pairs, "past": of_past / all_pairs, "places": count}
-    once, twice = deal(2 * all_pairs, **dealt), deal(4 * all_pairs, **dealt)
+    once, twice = assign_matches(2 * all_pairs, **dealt), assign_matches(4 * all_pairs, **dealt)
     assert len(once.both) == 2 * both
     assert len(once.alone) == 2 * alone
     assert [len(place) for place in once.past] == [2 * past] * (count if past else 0)
@@ -95,7 +94,7 @@ def test_twice_the_matches_are_the_same_deal_twice(pairs) -> None:
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.5])
 def test_a_role_is_spread_evenly_over_the_slots(share) -> None:
     """Matches start one after the other in slot order, so every stretch of turns has its part of all of them."""
-    slots = deal(400, both=share).both
+    slots = assign_matches(400, both=share).both
     for begin in range(0, 400, 40):
         assert sum(begin <= slot < begin + 40 for slot in slots) == round(40 * share)
 
@@ -106,25 +105,25 @@ def test_a_role_is_spread_evenly_over_the_slots(share) -> None:
         ([], {"schedule": 80}),
         (["--self_play", "0.25"], {"both": 20, "schedule": 60}),
         (["--self_play", "0.25", "--no-learn_both_sides"], {"alone": 20, "schedule": 60}),
-        (["--strategy", "league"], {f"past{i}": 14 for i in range(PLACES)} | {"schedule": 24}),
+        (["--strategy", "league"], {f"past{i}": 14 for i in range(PAST_SELVES)} | {"schedule": 24}),
         (
             ["--strategy", "league", "--self_play", "0.2", "--league_scripted_share", "0.5"],
-            {"both": 16, **{f"past{i}": 8 for i in range(PLACES)}, "schedule": 32},
+            {"both": 16, **{f"past{i}": 8 for i in range(PAST_SELVES)}, "schedule": 32},
         ),
         (["--strategy", "league", "--self_play", "1"], {"both": 80}),
     ],
 )
 def test_what_a_configuration_asks_for(words, expected) -> None:
     config = read_config(["--matches", "80", *words])
-    assert Counter(roles(line_up_of(config, Scheduler(config.schedule)))) == expected
+    assert Counter(roles(make_assignment(config, Scheduler(config.schedule)))) == expected
 
 
 def test_auto_matches_can_be_dealt() -> None:
     """As many as a run plays without being told."""
     config = resolve(read_config(["--strategy", "league", "--self_play", "0.3"]), torch.device("cpu"))
-    dealt = Counter(roles(line_up_of(config, Scheduler(config.schedule))))
+    dealt = Counter(roles(make_assignment(config, Scheduler(config.schedule))))
     assert {role: round(count / config.matches, 2) for role, count in dealt.items()} == {
-        **{f"past{i}": pytest.approx(0.49 / PLACES, abs=0.01) for i in range(PLACES)},
+        **{f"past{i}": pytest.approx(0.49 / PAST_SELVES, abs=0.01) for i in range(PAST_SELVES)},
         "both": pytest.approx(0.3, abs=0.01),
         "schedule": pytest.approx(0.21, abs=0.02),
     }

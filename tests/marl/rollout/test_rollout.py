@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from arena import BatchArena
 from arena.encoders import encoder_named
-from arena.encoders.orientation import FORTH
+from arena.encoders.orientation import LOCAL_ACTIONS
 from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
 from marl.config.reward_config import RewardConfig
 from marl.rollout import turn_loops
-from marl.rollout.assignment import LineUp, deal
+from marl.rollout.assignment import MatchAssignment, assign_matches
 from marl.rollout.rollout import Rollout
 from opponents import loops
 from opponents.scheduler import choose
@@ -56,8 +56,8 @@ SHARES = {
 
 def shared_out(matches: int, shares: dict, **options) -> Rollout:
     """A rollout in which two past selves and the team itself play where the line-up says so."""
-    rollout = a_rollout(deal(matches, **shares), seed=SEED, **options)
-    past = [WholeNumbers(FEATURES, SEED + 1 + place) for place in range(len(rollout.past))]
+    rollout = a_rollout(assign_matches(matches, **shares), seed=SEED, **options)
+    past = [WholeNumbers(FEATURES, SEED + 1 + place) for place in range(len(rollout.past_self_seats))]
     return begun(with_places(rollout, past, alone=WholeNumbers(FEATURES, SEED)))
 
 
@@ -69,11 +69,11 @@ def test_ranks_play_the_same_matches_as_one(world, kind, turns) -> None:
     matches, actor, shares = 24 // world, WholeNumbers(FEATURES, SEED), SHARES[kind]
     whole = shared_out(24, shares, first_match=100)
     parts = [shared_out(matches, shares, rank=rank, world=world, first_match=100) for rank in range(world)]
-    tally = torch.zeros_like(whole.results().tally)
+    tally = torch.zeros_like(whole.pop_results().tally)
     for turn in range(turns):
         for rollout in (whole, *parts):
             if turn in MIXES:
-                rollout.mix(MIXES[turn])
+                rollout.set_mix(MIXES[turn])
             rollout.play_turn(actor)
         for name in ("numbers", "state"):
             together = torch.cat([getattr(part.arena, name) for part in parts])
@@ -86,7 +86,7 @@ def test_ranks_play_the_same_matches_as_one(world, kind, turns) -> None:
             together = torch.cat([row[:, :matches] for row in rows] + [row[:, matches:] for row in rows], 1)
             assert torch.equal(together, getattr(whole.buffer, name)), f"{name} after turn {turn}, seed {SEED}"
         if turn % 100 == 99:
-            results, of_parts = whole.results(), [part.results() for part in parts]
+            results, of_parts = whole.pop_results(), [part.pop_results() for part in parts]
             assert torch.equal(sum(of.tally for of in of_parts), results.tally)
             torch.testing.assert_close(sum(of.rewards for of in of_parts), results.rewards)
             tally += results.tally
@@ -101,7 +101,7 @@ def test_ranks_never_play_the_same_match() -> None:
     parts = [begun(a_rollout(4, seed=SEED, rank=rank, world=3)) for rank in range(3)]
     actor, played = WholeNumbers(FEATURES, SEED), Counter()
     for rollout in parts:
-        rollout.mix({"level0": 1.0})
+        rollout.set_mix({"level0": 1.0})
     for _ in range(2 * TURNS):
         for rollout in parts:
             before = rollout.arena.numbers.clone()
@@ -133,7 +133,7 @@ def test_starts_are_spread_over_a_match(matches) -> None:
     assert not rollout.arena.state[:, OVER].any()
     assert torch.equal(rollout.arena.numbers, torch.arange(matches) + matches), "all went on to their second match"
     assert rollout.buffer.counts.tolist() == [0, 0], "nobody learns from it"
-    assert rollout.results().tally.sum() == 0
+    assert rollout.pop_results().tally.sum() == 0
 
 
 @given(turns=st.integers(0, 3000), matches=st.integers(1, 3000))
@@ -147,23 +147,23 @@ def test_finished_episodes_are_those_of_staggered_slots(turns, matches) -> None:
 @pytest.mark.parametrize("matches", [2, 14, 256])
 def test_episodes_without_asking_are_those_that_were_tallied(matches) -> None:
     rollout = begun(a_rollout(matches, turns=4, seed=SEED))
-    rollout.mix({"level0": 0.5, "level1": 0.5})
+    rollout.set_mix({"level0": 0.5, "level1": 0.5})
     actor, tallied = WholeNumbers(FEATURES, SEED), 0
     for turn in range(450):
         rollout.play_turn(actor)
-        tallied += int(rollout.results().tally.sum())
+        tallied += int(rollout.pop_results().tally.sum())
         assert rollout.episodes(turn + 1) == tallied, f"turn {turn}, seed {SEED}"
 
 
 def test_results_are_given_once() -> None:
     rollout = begun(a_rollout(40, turns=4, seed=SEED))
-    rollout.mix({"level1": 1.0})
+    rollout.set_mix({"level1": 1.0})
     for _ in range(60):
         rollout.play_turn(WholeNumbers(FEATURES, SEED))
-    results = rollout.results()
+    results = rollout.pop_results()
     assert results.tally.sum() == 12
     assert results.rewards.any()
-    again = rollout.results()
+    again = rollout.pop_results()
     assert not again.tally.any()
     assert not again.rewards.any()
 
@@ -178,13 +178,13 @@ def test_a_match_keeps_the_opponent_that_the_schedule_chose_at_its_start() -> No
     for turn in range(460):
         if turn in MIXES:
             mix = MIXES[turn]
-            rollout.mix(mix)
+            rollout.set_mix(mix)
         numbers = rollout.arena.numbers.tolist()
         for number, at in zip(numbers, rollout.arena.state[:, TURN].tolist(), strict=True):
             if at == 0:
                 expected[number] = choose(mix, SEED, number)
         rollout.play_turn(actor)
-        for number, which in zip(numbers, rollout.which.tolist(), strict=True):
+        for number, which in zip(numbers, rollout.opponent_id.tolist(), strict=True):
             if number in expected:  # the others were under way at the start
                 assert rollout.opponents[which] == expected[number], f"match {number}, turn {turn}, seed {SEED}"
                 met[rollout.opponents[which]] += 1
@@ -204,15 +204,15 @@ def test_an_opponent_that_left_the_mix_finishes_its_matches_and_is_not_asked_aga
 
     rollout._answers = [counted(i, answer) for i, answer in enumerate(rollout._answers)]
     actor = WholeNumbers(FEATURES, SEED)
-    rollout.mix({"level1": 1.0})
+    rollout.set_mix({"level1": 1.0})
     for _ in range(TURNS):
         rollout.play_turn(actor)
-    assert (rollout.which == 1).all()
-    rollout.mix({"level2": 1.0})
+    assert (rollout.opponent_id == 1).all()
+    rollout.set_mix({"level2": 1.0})
     for turn in range(2 * TURNS):
         asked.clear()
         rollout.play_turn(actor)
-        going_on = set(rollout.which.tolist())
+        going_on = set(rollout.opponent_id.tolist())
         assert going_on <= set(asked), f"turn {turn}: nobody moved for {going_on - set(asked)}"
     assert going_on == {2}
     assert set(asked) == {2}, "nobody else is asked any more"
@@ -234,15 +234,15 @@ def drawn_by(rollout: Rollout, seats: torch.Tensor, actor: WholeNumbers) -> torc
 def test_seats_of_networks_that_do_not_learn_are_played_by_those_and_by_nobody_else(kind) -> None:
     """The other side of these matches, whose rows are not kept; without random moves beside those that it draws."""
     slots = (2, 3, 6, 7)
-    line_up = LineUp(8, alone=slots) if kind == "alone" else LineUp(8, past=(slots[:2], slots[2:]))
+    line_up = MatchAssignment(8, alone=slots) if kind == "alone" else MatchAssignment(8, past=(slots[:2], slots[2:]))
     team, others = WholeNumbers(FEATURES, SEED), [WholeNumbers(FEATURES, SEED + i) for i in (1, 2)]
     rollout = a_rollout(line_up, turns=4, seed=SEED)
-    assert rollout.line_up.teams == rollout.buffer.teams == 8
-    with_places(rollout, others[: len(rollout.past)], alone=team)
+    assert rollout.assignment.teams == rollout.buffer.teams == 8
+    with_places(rollout, others[: len(rollout.past_self_seats)], alone=team)
     begun(rollout, epsilon=1.0)
-    rollout.mix({"level1": 1.0})
-    seats = [rollout.alone] if kind == "alone" else rollout.past
-    sides = rollout.side.tolist()
+    rollout.set_mix({"level1": 1.0})
+    seats = [rollout.self_play_seats] if kind == "alone" else rollout.past_self_seats
+    sides = rollout.team_side.tolist()
     foes = [b * SNAKES + TEAM * (1 - sides[b]) + k for b in slots for k in range(TEAM)]
     assert torch.cat(seats).tolist() == foes
     for turn in range(30):
@@ -250,53 +250,53 @@ def test_seats_of_networks_that_do_not_learn_are_played_by_those_and_by_nobody_e
         expected = [drawn_by(rollout, here, actor) for here, actor in zip(seats, players, strict=True)]
         rollout.play_turn(team)
         for here, moves in zip(seats, expected, strict=True):
-            assert torch.equal(rollout.moves.view(-1)[here.long()], moves), f"turn {turn}, seed {SEED}"
+            assert torch.equal(rollout.board_actions.view(-1)[here.long()], moves), f"turn {turn}, seed {SEED}"
 
 
 def test_results_tell_past_selves_and_the_team_itself_apart() -> None:
-    line_up = LineUp(12, both=(0, 1), alone=(2, 3), past=((4, 5), (6, 7)))
+    line_up = MatchAssignment(12, both=(0, 1), alone=(2, 3), past=((4, 5), (6, 7)))
     rollout = with_places(
         a_rollout(line_up, turns=4, seed=SEED),
         [WholeNumbers(FEATURES, 1), WholeNumbers(FEATURES, 2)],
         alone=WholeNumbers(FEATURES, SEED),
     )
-    rollout.mix({"level1": 1.0})
+    rollout.set_mix({"level1": 1.0})
     begun(rollout)
     for _ in range(TURNS):
         rollout.play_turn(WholeNumbers(FEATURES, SEED))
-    tally = rollout.results().tally
+    tally = rollout.pop_results().tally
     assert tally.sum(1).tolist() == [0, 4, 0, 2, 2, 4, 0], "level0, level1, level2, two places, the team itself, nobody"
 
 
 def test_matches_with_a_past_self_that_was_replaced_count_for_nobody() -> None:
     """Neither for the one who began them nor for the one who takes over; the next ones count again."""
-    rollout = a_rollout(LineUp(12, past=((0, 1, 2, 3), (4, 5, 6, 7))), turns=4, seed=SEED)
+    rollout = a_rollout(MatchAssignment(12, past=((0, 1, 2, 3), (4, 5, 6, 7))), turns=4, seed=SEED)
     with_places(rollout, [WholeNumbers(FEATURES, 1), WholeNumbers(FEATURES, 2)])
-    rollout.mix({"level1": 1.0})
+    rollout.set_mix({"level1": 1.0})
     begun(rollout)
     actor, tallies = WholeNumbers(FEATURES, SEED), []
     for _ in range(3):
         for _ in range(TURNS):
             rollout.play_turn(actor)
-        tallies.append(rollout.results().tally.sum(1).tolist())
+        tallies.append(rollout.pop_results().tally.sum(1).tolist())
         if len(tallies) == 1:
-            rollout.forget(0)
+            rollout.void_matches(0)
     assert tallies == [[0, 4, 0, 4, 4, 0, 0], [0, 4, 0, 0, 4, 0, 4], [0, 4, 0, 4, 4, 0, 0]]
 
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_reversals_are_drawn_only_without_a_mask(masked) -> None:
-    rollout = a_rollout(LineUp(40, both=(0, 1), past=((2, 3),)), turns=4, seed=SEED, masked=masked)
+    rollout = a_rollout(MatchAssignment(40, both=(0, 1), past=((2, 3),)), turns=4, seed=SEED, masked=masked)
     with_places(rollout, [WholeNumbers(FEATURES, 1)])
     begun(rollout, epsilon=0.5)
-    rollout.mix({"level1": 1.0})
+    rollout.set_mix({"level1": 1.0})
     reversals = Counter()
     for _ in range(20):
         before = rollout.arena.state[:, DIRECTION : DIRECTION + SNAKES].flatten().clone()
         rollout.play_turn(WholeNumbers(FEATURES, SEED))
-        reverses = rollout.moves.flatten() == (before ^ 1).to(torch.int8)
+        reverses = rollout.board_actions.flatten() == (before ^ 1).to(torch.int8)
         reversals.update(learning=int(reverses[rollout.seats.long()].sum()))
-        reversals.update(past=int(reverses[rollout.past[0].long()].sum()))
+        reversals.update(past=int(reverses[rollout.past_self_seats[0].long()].sum()))
     assert (min(reversals.values()) > 5) if not masked else (sum(reversals.values()) == 0)
 
 
@@ -321,7 +321,7 @@ def test_transitions_are_what_really_happened(encoder, both) -> None:
     """Each turn once more in an arena of its own, one match at a time, from the state before the move."""
     reward = RewardConfig(own=1.0, mates=0.25, foes=0.5, eat=0.125, die=0.75, lead=0.0625, win=4.0)
     matches, described = 6, encoder_named(encoder)
-    rollout = a_rollout(LineUp(matches, both), turns=7, seed=SEED, encoder=encoder, reward=reward)
+    rollout = a_rollout(MatchAssignment(matches, both), turns=7, seed=SEED, encoder=encoder, reward=reward)
     teams = [*range(matches), *both]
     begun(rollout, epsilon=0.2)
     buffer, arena, actor = rollout.buffer, rollout.arena, WholeNumbers(described, SEED)
@@ -330,19 +330,19 @@ def test_transitions_are_what_really_happened(encoder, both) -> None:
     ends = [0] * matches
     for turn in range(330):
         if turn in MIXES:
-            rollout.mix(MIXES[turn])
+            rollout.set_mix(MIXES[turn])
         again.state.copy_(arena.state)
         again.keys.copy_(arena.keys)
         seen = again.observe(encoder)
         directions = again.state[:, DIRECTION : DIRECTION + SNAKES].clone()
         rollout.play_turn(actor)
 
-        moves = rollout.moves.clone()
+        moves = rollout.board_actions.clone()
         own = rollout.seats.view(len(teams), TEAM) % SNAKES
         for b in set(range(matches)) - set(both):
             away = torch.tensor([s for s in range(SNAKES) if s not in own[b]], dtype=torch.int32)
             answer = torch.zeros(matches, SNAKES, dtype=torch.int8)
-            loops.act(SCRIPTED[rollout.opponents[rollout.which[b]]], again, away + b * SNAKES, answer)
+            loops.act(SCRIPTED[rollout.opponents[rollout.opponent_id[b]]], again, away + b * SNAKES, answer)
             assert torch.equal(moves[b, away.long()], answer[b, away.long()]), f"match {b}, turn {turn}, seed {SEED}"
         events = again.play_turn(moves)
         at = turn % 7
@@ -350,15 +350,15 @@ def test_transitions_are_what_really_happened(encoder, both) -> None:
             lengths = again.state[b, LENGTH : LENGTH + SNAKES].tolist()
             told = [events.reward[b].tolist(), events.ate[b].tolist(), events.died[b].tolist(), bool(events.over[b])]
             for k, snake in enumerate(own[g].tolist()):
-                assert torch.equal(buffer.observations[at, g, k], seen[b, snake]), f"turn {turn}, seed {SEED}"
+                assert torch.equal(buffer.obs[at, g, k], seen[b, snake]), f"turn {turn}, seed {SEED}"
                 frame = int(seen[b, snake, described.frame_at]) if described.frame_at else 0
-                assert buffer.moves[at, g, k] == FORTH[frame, moves[b, snake]], f"turn {turn}, seed {SEED}"
+                assert buffer.actions[at, g, k] == LOCAL_ACTIONS[frame, moves[b, snake]], f"turn {turn}, seed {SEED}"
                 assert moves[b, snake] != directions[b, snake] ^ 1
                 assert buffer.rewards[at, g, k] == slow_reward(reward, lengths, *told, snake), (
                     f"turn {turn}, seed {SEED}"
                 )
                 ate_at_all, died_at_all = ate_at_all + told[1][snake], died_at_all + told[2][snake]
-            assert buffer.over[at, g] == told[3]
+            assert buffer.terminated[at, g] == told[3]
             if told[3]:
                 ended += g < matches
                 ends[b] += g < matches
@@ -368,14 +368,14 @@ def test_transitions_are_what_really_happened(encoder, both) -> None:
     assert min(ended, died_at_all, ate_at_all) >= 8
     for b, g in zip(both, range(matches, len(teams)), strict=True):
         assert sorted([*own[b].tolist(), *own[g].tolist()]) == list(range(SNAKES)), "two teams, one on each side"
-    tally = rollout.results().tally.sum(1)
+    tally = rollout.pop_results().tally.sum(1)
     assert int(tally.sum()) == ended, "one account for a match, whoever learns from it"
     assert int(tally[len(rollout.opponents)]) == sum(of_slot for b, of_slot in enumerate(ends) if b in both)
 
 
 def test_the_actor_sees_what_is_written_and_its_logits_are_drawn_from() -> None:
     rollout = begun(a_rollout(10, turns=5, seed=SEED), epsilon=0.0)
-    rollout.mix({"level0": 1.0})
+    rollout.set_mix({"level0": 1.0})
     kept = []
 
     def straight_on(rows: torch.Tensor) -> torch.Tensor:
@@ -384,17 +384,17 @@ def test_the_actor_sees_what_is_written_and_its_logits_are_drawn_from() -> None:
 
     before = rollout.arena.state[:, DIRECTION : DIRECTION + SNAKES].clone().flatten()[rollout.seats.long()]
     rollout.play_turn(straight_on)
-    assert torch.equal(rollout.buffer.observations[0].flatten(0, 1), kept[0])
-    assert torch.equal(rollout.buffer.moves[0].flatten(), before.to(torch.int8))
+    assert torch.equal(rollout.buffer.obs[0].flatten(0, 1), kept[0])
+    assert torch.equal(rollout.buffer.actions[0].flatten(), before.to(torch.int8))
 
 
 def test_a_seed_is_a_run_and_another_one_another() -> None:
     def run(seed: int) -> torch.Tensor:
         rollout = begun(a_rollout(8, turns=30, seed=seed))
-        rollout.mix({"level1": 1.0})
+        rollout.set_mix({"level1": 1.0})
         for _ in range(30):
             rollout.play_turn(WholeNumbers(FEATURES, SEED))
-        return rollout.buffer.observations
+        return rollout.buffer.obs
 
     assert torch.equal(run(5), run(5))
     assert not torch.equal(run(5), run(6))
@@ -413,14 +413,14 @@ def test_matches_that_were_saved_go_on_identically(turns) -> None:
     second.load_state_dict(first.state_dict())
     second.buffer.load_state_dict(first.buffer.state_dict())
     for rollout in (first, second):
-        rollout.mix({"level1": 0.3, "level2": 0.7})
+        rollout.set_mix({"level1": 0.3, "level2": 0.7})
         rollout.epsilon.fill_(0.1)
     for turn in range(260):
         for rollout in (first, second):
             rollout.play_turn(actor)
         assert torch.equal(first.arena.state, second.arena.state), f"{turn} turns later, seed {SEED}"
-        assert torch.equal(first.which, second.which), f"{turn} turns later, seed {SEED}"
+        assert torch.equal(first.opponent_id, second.opponent_id), f"{turn} turns later, seed {SEED}"
         for name in ("observations", "moves", "rewards", "over", "counts"):
             assert torch.equal(getattr(first.buffer, name), getattr(second.buffer, name)), f"{name}, {turn} turns later"
-    for mine, its in zip(first.results(), second.results(), strict=True):
+    for mine, its in zip(first.pop_results(), second.pop_results(), strict=True):
         assert torch.equal(mine, its)

@@ -14,7 +14,7 @@ import torch
 from helpers.run_turn_loops import elsewhere, on_cpu
 
 from arena import BatchArena
-from arena.encoders.orientation import BACK, FORTH, FRAMES
+from arena.encoders.orientation import BOARD_ACTIONS, LOCAL_ACTIONS, ORIENTATIONS
 from arena.rng import match_key
 from arena.rules import DIRECTION, LENGTH, MATCH_BYTES, OVER, SNAKES, TEAM, TURN
 from marl.config.reward_config import RewardConfig
@@ -107,12 +107,12 @@ def test_without_a_mask_all_four_moves_are_drawn(direction, epsilon) -> None:
 
 
 @pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("frame", range(FRAMES))
+@pytest.mark.parametrize("frame", range(ORIENTATIONS))
 def test_logits_of_a_frame_are_those_of_the_board_turned_into_it(frame, masked) -> None:
     """Whatever chance decides: a clear best, of which only a reversal is barred."""
     for direction, best in product(range(4), range(4)):
         on_board = np.where(np.arange(4) == best, 1e4, -1e4) + np.where(np.arange(4) == direction, 1e3, 0)
-        logits = on_board[BACK[frame]]
+        logits = on_board[BOARD_ACTIONS[frame]]
         expected = direction if masked and best == direction ^ 1 else best
         moves = drawn(logits, np.full(20, direction), 0.0, some_keys(20), masked=masked, frame=frame)
         assert (moves == expected).all(), (frame, direction, best)
@@ -275,7 +275,7 @@ class Accounts:
         self.slot = np.array([*range(matches), *both], np.int32)
         teams = len(self.slot)
         self.side, self.frames = np.zeros(teams, np.uint8), np.zeros(teams * TEAM, np.int8)
-        self.which = np.zeros(matches, np.uint8)
+        self.opponent_id = np.zeros(matches, np.uint8)
         self.weights = np.array(RewardConfig(**(PLAIN | (weights or {}))).weights(), np.float32)
         self.counts = np.zeros(2, np.int64)
         self.moves = np.full((turns, teams, TEAM), -1, np.int8)
@@ -368,7 +368,7 @@ def test_the_defaults_are_the_rewards_that_the_configuration_names() -> None:
 def test_a_finished_match_counts_as_won_drawn_or_lost(side, lengths, column) -> None:
     accounts = Accounts(1)
     accounts.state[0, LENGTH : LENGTH + SNAKES] = lengths
-    accounts.side[0], accounts.which[0], accounts.over[0] = side, 2, True
+    accounts.side[0], accounts.opponent_id[0], accounts.over[0] = side, 2, True
     accounts.finish()
     expected = np.zeros((3, 3), int)
     expected[2, column] = 1
@@ -389,7 +389,7 @@ def test_accounts_over_many_turns() -> None:
         accounts.ate[:], accounts.died[:] = generator.random((2, matches, SNAKES)) < 0.3
         accounts.played[:] = generator.integers(0, 4, (matches, SNAKES))
         accounts.over[:] = generator.random(matches) < 0.2
-        accounts.which[:] = generator.integers(0, 3, matches)
+        accounts.opponent_id[:] = generator.integers(0, 3, matches)
         accounts.counts[0] = turn
         rows_before = accounts.rewards.copy()
         accounts.finish()
@@ -413,7 +413,7 @@ def test_accounts_over_many_turns() -> None:
                 finished[b] += running[b]
                 running[b] = 0
                 lead = lengths[own].sum() - lengths[foes].sum()
-                tally[b, accounts.which[b], 0 if lead > 0 else 2 if lead < 0 else 1] += 1
+                tally[b, accounts.opponent_id[b], 0 if lead > 0 else 2 if lead < 0 else 1] += 1
         np.testing.assert_array_equal(accounts.totals[:, 0], running)
         np.testing.assert_array_equal(accounts.totals[:, 1], finished)
         np.testing.assert_array_equal(accounts.tally, tally)
@@ -425,14 +425,14 @@ def test_a_match_in_which_both_sides_learn_has_two_rows_and_one_account() -> Non
     accounts.turn_of_the_table()
     accounts.side[:] = 0, 1, 0, 0, 1  # the last two are the other sides of matches 1 and 2
     accounts.played[:] = np.arange(18).reshape(3, SNAKES) % 4
-    accounts.frames[:] = np.arange(15) % FRAMES
-    accounts.which[:] = 0, 2, 2
+    accounts.frames[:] = np.arange(15) % ORIENTATIONS
+    accounts.opponent_id[:] = 0, 2, 2
     accounts.over[:] = False, True, True
     accounts.finish()
     red, blue = np.array([1, -2, 0]), np.array([1, 0, -3])
     np.testing.assert_array_equal(accounts.rewards[0], [red, blue - 8, red + 8, red + 8, blue - 8])
     played = accounts.played.reshape(6, TEAM)[[0, 3, 4, 2, 5]]
-    np.testing.assert_array_equal(accounts.moves[0], FORTH[accounts.frames.reshape(5, TEAM), played])
+    np.testing.assert_array_equal(accounts.moves[0], LOCAL_ACTIONS[accounts.frames.reshape(5, TEAM), played])
     assert accounts.ended[0].tolist() == [False, True, True, True, True]
     np.testing.assert_array_equal(accounts.totals[:, 0], [red, [0] * 3, [0] * 3])
     np.testing.assert_array_equal(accounts.totals[:, 1], [[0] * 3, blue - 8, red + 8])
@@ -599,7 +599,7 @@ def given(matches: int) -> dict[str, np.ndarray]:
         "state": arena.state.numpy(),
         "keys": arena.keys.numpy(),
         "seats": seats,
-        "frames": generator.integers(0, FRAMES, teams * TEAM).astype(np.int8),
+        "frames": generator.integers(0, ORIENTATIONS, teams * TEAM).astype(np.int8),
         "logits": generator.normal(0, 2, (len(seats), 4)).astype(np.float32),
         "epsilon": np.array([0.3], np.float32),
         **dict.fromkeys(("DRAWN", "DRAWN_FREELY"), np.full((matches, SNAKES), -1, np.int8)),

@@ -20,8 +20,9 @@ import torch
 
 from arena.rules import RULES_VERSION
 from marl.errors import UserError
-from marl.storage import checkpoint
-from marl.storage.checkpoint import CheckpointError, in_run, load, load_newest, mark_best, prune, resolve, save, usable
+from marl.storage.checkpoint import Checkpoint, CheckpointError, manifest_sha256
+from marl.storage.checkpoint_finder import find_episode, list_complete, load, load_newest, resolve
+from marl.storage.checkpoint_writer import _HashingFile, mark_best, prune, save
 
 ROOT = Path(__file__).resolve().parents[3]
 ABOUT = {"world_size": 2, "encoder": "features", "encoder_version": 1}
@@ -41,7 +42,7 @@ def put(run: Path, episode: int, value: float | None = None) -> Path:
     return save(run, episode, {"actor.weight": torch.full((2, 3), float(value))}, parts, ABOUT)
 
 
-def value_of(found: checkpoint.Checkpoint) -> float:
+def value_of(found: Checkpoint) -> float:
     """The value it was made with; all files must agree."""
     values = {found.weights["actor.weight"][1, 2].item(), found.part("state")["value"], found.part("rank0")["value"]}
     assert len(values) == 1, values
@@ -64,7 +65,7 @@ def reseal(folder: Path, change) -> None:
     manifest = json.loads(file.read_text())
     manifest.pop("sha256")
     change(manifest)
-    file.write_text(json.dumps(manifest | {"sha256": checkpoint._seal(manifest)}))
+    file.write_text(json.dumps(manifest | {"sha256": manifest_sha256(manifest)}))
 
 
 # Saving and loading
@@ -148,13 +149,13 @@ def test_the_same_episode_again(tmp_path):
     put(tmp_path, 5, 1.0)
     put(tmp_path, 5, 2.0)
     assert value_of(load(tmp_path)) == 2
-    assert len(usable(tmp_path)) == 1
+    assert len(list_complete(tmp_path)) == 1
     assert hidden(tmp_path) == []
 
 
 # Killed, or out of room, at every step of saving
 
-STEPS = [(os, "fsync"), (os, "replace"), (os, "mkdir"), (shutil, "rmtree"), (checkpoint._Hashed, "write")]
+STEPS = [(os, "fsync"), (os, "replace"), (os, "mkdir"), (shutil, "rmtree"), (_HashingFile, "write")]
 
 
 def watch(put_in, steps, happen) -> None:
@@ -227,7 +228,7 @@ def killed(tmp_path_factory) -> Path:
     done = subprocess.run(
         [sys.executable, "-c", KILLER, str(base)],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])},
         capture_output=True,
         text=True,
         timeout=120,
@@ -246,24 +247,24 @@ def test_killed_at_every_step_of_saving(killed, capsys, episode):
         states = {value_of(load_newest(run)), value_of(load(run))}
         assert states <= {20, 30}, run
         seen |= states
-        assert value_of(load(in_run(run, 1))) == 10
+        assert value_of(load(find_episode(run, 1))) == 10
         assert load(run / "checkpoints" / "best").episode == 2
-        assert [load(folder).episode for folder in usable(run)] in ([2, 1], [3, 2, 1])
+        assert [load(folder).episode for folder in list_complete(run)] in ([2, 1], [3, 2, 1])
         put(run, 4)  # the next save finds its way and clears up
         assert hidden(run) == []
         assert value_of(load(run)) == 4
-        assert value_of(load(in_run(run, 2))) in ({20, 30} if episode == 2 else {20})
+        assert value_of(load(find_episode(run, 2))) in ({20, 30} if episode == 2 else {20})
     assert seen == {20, 30}
     assert capsys.readouterr().err == ""
 
 
 def test_killed_at_every_step_of_pruning(killed):
     *runs, whole = sorted((killed / "0").iterdir())
-    assert [folder.name for folder in usable(whole)] == ["episode_2"]
+    assert [folder.name for folder in list_complete(whole)] == ["episode_2"]
     assert len(runs) >= 2
     for run in runs:
         assert value_of(load_newest(run)) == 20
-        assert all(value_of(load(folder)) for folder in usable(run))
+        assert all(value_of(load(folder)) for folder in list_complete(run))
         put(run, 3)
         assert hidden(run) == []
 
@@ -400,7 +401,7 @@ def test_a_missing_or_truncated_file(tmp_path, name, keep):
         with pytest.raises(CheckpointError) as error:
             load(folder, verify)
         one_line(error, str(folder), name, "another checkpoint")
-    assert [each.name for each in usable(tmp_path)] == ["episode_1"]
+    assert [each.name for each in list_complete(tmp_path)] == ["episode_1"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"files": 3}', "[" * 100_000, "\xff"])
@@ -410,7 +411,7 @@ def test_a_manifest_that_is_none(tmp_path, text):
     with pytest.raises(CheckpointError) as error:
         load(folder)
     one_line(error, str(folder / "manifest.json"), "damaged")
-    assert usable(tmp_path) == []
+    assert list_complete(tmp_path) == []
 
 
 @pytest.mark.parametrize(("field", "value"), [("format", 2), ("format", "1"), ("rules", RULES_VERSION + 1)])
@@ -517,7 +518,7 @@ def test_the_one_before_a_damaged_one(tmp_path, capsys):
 def test_newest_is_what_was_saved_last_not_the_highest_episode(tmp_path):
     for episode in (50, 100, 60):  # at 100 the user went back to 50
         put(tmp_path, episode)
-    assert [folder.name for folder in usable(tmp_path)] == ["episode_60", "episode_100", "episode_50"]
+    assert [folder.name for folder in list_complete(tmp_path)] == ["episode_60", "episode_100", "episode_50"]
     assert load_newest(tmp_path).episode == load(tmp_path).episode == 60
 
 
@@ -528,7 +529,7 @@ def test_what_a_path_may_be(tmp_path):
     for path in (tmp_path, str(tmp_path), tmp_path / "checkpoints", tmp_path / "checkpoints" / "last", two):
         assert resolve(path) == two
     assert resolve(tmp_path, prefer="best") == resolve(tmp_path / "checkpoints" / "best") == one
-    assert in_run(tmp_path, 1) == one
+    assert find_episode(tmp_path, 1) == one
     assert load(tmp_path / "checkpoints" / "best").episode == 1
 
 
@@ -558,7 +559,7 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path):
     put(run, 200)
     checkpoints = run / "checkpoints"
     for call, parts in (
-        (lambda: in_run(run, 150), ["episode 150", str(checkpoints), "episode_100, episode_200"]),
+        (lambda: find_episode(run, 150), ["episode 150", str(checkpoints), "episode_100, episode_200"]),
         (lambda: resolve(checkpoints / "episode_7"), ["episode 7", "episode_100, episode_200"]),
         (lambda: resolve(checkpoints / "best"), ["'best'", str(checkpoints), "episode_100, episode_200"]),
         (lambda: resolve(tmp_path / "rum"), [str(tmp_path / "rum"), "there: run"]),
@@ -581,7 +582,7 @@ def test_pruning_keeps_the_newest_the_best_and_the_milestones(tmp_path):
     mark_best(tmp_path, tmp_path / "checkpoints" / "episode_20")
     removed = prune(tmp_path, keep_last=2, milestones=50)
     assert sorted(folder.name for folder in removed) == [f"episode_{i}" for i in (10, 30, 40, 60, 70)]
-    assert sorted(folder.name for folder in usable(tmp_path)) == [f"episode_{i}" for i in (20, 50, 80, 90)]
+    assert sorted(folder.name for folder in list_complete(tmp_path)) == [f"episode_{i}" for i in (20, 50, 80, 90)]
     assert prune(tmp_path, keep_last=2, milestones=50) == []
     assert load(tmp_path).episode == 90
     assert load(tmp_path / "checkpoints" / "best").episode == 20
@@ -592,7 +593,7 @@ def test_pruning_with_nought_keeps_all(tmp_path):
     for episode in (1, 2, 3):
         put(tmp_path, episode)
     assert prune(tmp_path, keep_last=0) == []
-    assert len(usable(tmp_path)) == 3
+    assert len(list_complete(tmp_path)) == 3
 
 
 def test_pruning_never_removes_what_last_points_to(tmp_path):

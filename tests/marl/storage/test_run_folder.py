@@ -41,7 +41,10 @@ def test_a_claim_left_by_a_killed_process_costs_a_number_only(tmp_path):
 
 
 def test_all_who_start_at_once_get_a_number_of_their_own(tmp_path):
-    program = "import sys; from marl import run_folder\nfor _ in range(20): print(run_folder.create(sys.argv[1]).name)"
+    program = (
+        "import sys; from marl.storage import run_folder\n"
+        "for _ in range(20): print(run_folder.create(sys.argv[1]).name)"
+    )
     children = [
         subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for _ in range(4)
@@ -227,19 +230,6 @@ def test_a_full_disk_leaves_the_old_description(tmp_path, monkeypatch):
     one_line(error, str(folder), "No space left")
     assert yaml.safe_load((folder / "config.yaml").read_text()) == {"a": 1}
     assert sorted(os.listdir(folder)) == ["config.yaml", "run.json"]
-
-
-def test_a_file_system_that_cannot_sync_folders_will_do(tmp_path, monkeypatch):
-    fsync = os.fsync
-
-    def files_only(handle):
-        if os.path.isdir(f"/proc/self/fd/{handle}"):
-            raise OSError(errno.EINVAL, "Invalid argument")
-        fsync(handle)
-
-    monkeypatch.setattr(os, "fsync", files_only)
-    run_folder.write_atomically(tmp_path / "file", b"content")
-    assert (tmp_path / "file").read_bytes() == b"content"
 
 
 def test_a_long_list_is_cut():

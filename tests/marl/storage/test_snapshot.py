@@ -4,14 +4,15 @@ import json
 
 import pytest
 import torch
-from marl.networks.networks import Shape, actor_of
 from safetensors.torch import save_file
 
 from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.rules import SNAKES
 from marl.errors import UserError
-from marl.networks.policy import PolicyPlayer, about
+from marl.networks.actors import make_actor
+from marl.networks.policy import PolicyPlayer, describe_actor
+from marl.networks.spec import NetworkSpec
 from marl.storage import snapshot
 from marl.storage.saved_player import load_player
 from opponents import players
@@ -20,11 +21,11 @@ from opponents.players import find
 
 SEED = 5
 SHAPES = {
-    "dense": ("features", Shape((16, 8))),
-    "value": ("planes", Shape((8,), 5)),
-    "torus": ("planes", Shape((8, 8), 5, channels=(4, 2))),
-    "messages": ("features", Shape((8, 8), messages=True)),
-    "memory": ("features", Shape((8,), 5, messages=True, memory=6)),
+    "dense": ("features", NetworkSpec((16, 8))),
+    "value": ("planes", NetworkSpec((8,), 5)),
+    "torus": ("planes", NetworkSpec((8, 8), 5, channels=(4, 2))),
+    "messages": ("features", NetworkSpec((8, 8), messages=True)),
+    "memory": ("features", NetworkSpec((8,), 5, messages=True, lstm_size=6)),
 }
 
 
@@ -37,11 +38,11 @@ def seeded():
 def a_policy(name: str = "dense") -> tuple[torch.nn.Module, dict]:
     """An actor that has an opinion, and what is to be known of it."""
     encoder, shape = SHAPES[name]
-    actor = actor_of(encoder_named(encoder), shape)
+    actor = make_actor(encoder_named(encoder), shape)
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
-    return actor, about(encoder_named(encoder), shape)
+    return actor, describe_actor(encoder_named(encoder), shape)
 
 
 def written(path, name: str = "dense", change: dict | None = None, dtype=torch.float32) -> torch.nn.Module:

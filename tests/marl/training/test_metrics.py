@@ -20,6 +20,7 @@ from marl.training import metrics
 from marl.training.metrics import Metrics, Silent, gpu_gauges
 
 ROOT = Path(__file__).resolve().parents[3]
+GIF = b"GIF89a\x04\x00\x03\x00"  # the head of a file: 4 x 3 pixels
 
 
 def events(folder: Path) -> EventAccumulator:
@@ -58,33 +59,12 @@ def test_values_that_are_no_numbers_are_null(tmp_path):
     assert curve(tmp_path, "inf") == [(1, -math.inf)]
 
 
-def test_histogram_text_and_image(tmp_path):
-    sink = Metrics(tmp_path)
-    sink.histogram("weights", torch.linspace(-1, 1, 1001, requires_grad=True), 5)
-    sink.histogram("spoilt", [math.nan, 3.0, math.inf], 5)
-    sink.histogram("nothing", [math.nan], 5)
-    sink.text("config", "algo: **ddpg**")
-    picture = np.zeros((4, 6, 3), np.uint8)
-    picture[..., 0] = 255
-    sink.image("frame", picture)
-    found = events(tmp_path)
-    assert found.Tags()["histograms"] == ["weights", "spoilt"]
-    (weights,) = found.Histograms("weights")
-    assert (weights.step, weights.histogram_value.num) == (5, 1001)
-    assert (weights.histogram_value.min, weights.histogram_value.max) == (-1, 1)
-    (spoilt,) = found.Histograms("spoilt")
-    assert (spoilt.histogram_value.num, spoilt.histogram_value.sum) == (1, 3)
-    (text,) = found.Tensors("config/text_summary")
-    assert text.tensor_proto.string_val[0] == b"algo: **ddpg**"
-    (image,) = found.Images("frame")
-    assert (image.height, image.width) == (4, 6)
-
-
 def test_a_resumed_run_has_one_curve(tmp_path):
     sink = Metrics(tmp_path)
     for step in (10, 20, 30, 40):
         sink.log(step, {"loss": step, "only/before": step})
-    sink.histogram("weights", [1.0, 2.0], 40)
+    sink.animation("best_match", GIF, 40)
+    assert len(events(tmp_path).Images("best_match")) == 1
     sink.close()
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"step": 12, "lo')  # a kill
@@ -92,8 +72,8 @@ def test_a_resumed_run_has_one_curve(tmp_path):
     resumed.log(30, {"loss": 300})
     assert curve(tmp_path, "loss") == [(10, 10), (20, 20), (30, 300)]
     assert curve(tmp_path, "only/before") == [(10, 10), (20, 20)]
-    assert events(tmp_path).Tags()["histograms"] == ["weights"]
-    assert events(tmp_path).Histograms("weights") == []
+    assert events(tmp_path).Tags()["images"] == ["best_match"]
+    assert events(tmp_path).Images("best_match") == []
     assert [(line["step"], line["loss"]) for line in lines(tmp_path)] == [(10, 10), (20, 20), (30, 300)]
 
     Metrics(tmp_path, resume_at=10).log(11, {"loss": 1})
@@ -134,7 +114,7 @@ def test_lines_that_are_not_ours_are_dropped_at_resuming(tmp_path):
 def test_a_folder_that_was_removed_is_told_in_one_line(tmp_path):
     sink = Metrics(tmp_path)
     (tmp_path / "tensorboard").rename(tmp_path / "gone")
-    for call in (lambda: sink.log(1, {"a": 1}), lambda: sink.histogram("h", [1], 1), lambda: sink.text("t", "x")):
+    for call in (lambda: sink.log(1, {"a": 1}), lambda: sink.animation("a", GIF, 1)):
         with pytest.raises(UserError, match="No such file") as error:
             call()
         assert "\n" not in str(error.value)
@@ -180,9 +160,7 @@ def test_silent_has_the_same_methods_and_writes_nothing(tmp_path, monkeypatch):
             assert inspect.signature(getattr(Silent, name)) == inspect.signature(method)
     silent = Silent()
     silent.log(1, {"a": 1.0})
-    silent.histogram("h", [1.0], 1)
-    silent.text("t", "x")
-    silent.image("i", None)
+    silent.animation("a", GIF, 1)
     silent.close()
     assert list(tmp_path.iterdir()) == []
 

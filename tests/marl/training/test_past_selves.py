@@ -15,10 +15,12 @@ from marl.config.autoscale import resolve
 from marl.config.train_config import read_config
 from marl.errors import UserError
 from marl.learners import factory
-from marl.ranks.distributed import Solo
-from marl.rollout.frozen_seats import PLACES
-from marl.storage import snapshot
+from marl.ranks.process_group import Solo
+from marl.rollout.frozen_seats import PAST_SELVES
+from marl.storage import checkpoint_writer, snapshot
+from marl.storage.checkpoint_finder import episode_of, list_complete
 from marl.storage.saved_player import load_player
+from marl.storage.saver import Saver
 from marl.training import past_selves
 from marl.training.console import Quiet
 from marl.training.metrics import Silent
@@ -46,7 +48,7 @@ def a_trainer(folder: Path, *words: str, seed: int = SEED) -> Trainer:
 
 def change(trainer: Trainer) -> dict[str, torch.Tensor]:
     """The team learns something; returns copies of its weights from then on."""
-    actor = trainer.learner.raw_actor
+    actor = trainer.learner.actor
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(1.0)
@@ -72,7 +74,7 @@ def test_who_joins_stays_as_it_was_while_the_team_learns_on(tmp_path) -> None:
     change(trainer)
     past.write(tmp_path)
     assert trainer.scheduler.state_dict()["past_selves"] == list(joined)
-    assert past.state_dict() == {"names": [""] * PLACES, "pool": list(joined), "chosen_at": []}
+    assert past.state_dict() == {"names": [""] * PAST_SELVES, "pool": list(joined), "chosen_at": []}
     read = read_pool(tmp_path, list(joined))
     assert all(same(read[name], weights) for name, weights in joined.items())
     player = snapshot.read(tmp_path / FOLDER / "past_100.safetensors", "past_100")
@@ -123,6 +125,81 @@ def test_a_snapshot_that_is_gone_is_told_in_a_line(tmp_path) -> None:
         read_pool(tmp_path, ["past_3"])
 
 
+# --- snapshots that no checkpoint needs any more ----------------------------------------------------------------------
+
+
+def names_in(run: Path) -> list[str]:
+    return sorted(file.stem for file in (run / FOLDER).iterdir())
+
+
+def saved_with_pool(run: Path, episode: int, pool: list[str]) -> Path:
+    """A checkpoint as training writes it, as far as past selves go."""
+    state = {"past_selves": {"names": pool[:1], "pool": pool, "chosen_at": [0, 0]}, "learner": {"m": torch.ones(5)}}
+    return checkpoint_writer.save(run, episode, {"actor.w": torch.ones(2)}, {"state": state}, {})
+
+
+@pytest.fixture
+def pruned(tmp_path) -> Path:
+    """A run with the snapshots 0, 10, ... 60 and these pools: episode 20 has 0 and 20, 40 has 30 and 40."""
+    (tmp_path / FOLDER).mkdir()
+    for episode in range(0, 70, 10):
+        (tmp_path / FOLDER / f"past_{episode}.safetensors").write_bytes(b"")
+    saved_with_pool(tmp_path, 20, ["past_0", "past_20"])
+    saved_with_pool(tmp_path, 40, ["past_30", "past_40"])
+    return tmp_path
+
+
+def test_a_snapshot_that_no_checkpoint_names_is_removed(pruned) -> None:
+    past_selves.remove_unneeded(pruned, 40)
+    assert names_in(pruned) == [f"past_{episode}" for episode in (0, 20, 30, 40, 50, 60)], "50 and 60 have joined since"
+    saved_with_pool(pruned, 60, ["past_30", "past_60"])
+    past_selves.remove_unneeded(pruned, 60)
+    assert names_in(pruned) == [f"past_{episode}" for episode in (0, 20, 30, 40, 60)]
+
+
+def test_all_snapshots_stay_if_a_checkpoint_cannot_be_read(pruned) -> None:
+    before = names_in(pruned)
+    (pruned / "checkpoints" / "episode_20" / "state.pt").write_bytes(b"no zip file")
+    past_selves.remove_unneeded(pruned, 40)
+    assert names_in(pruned) == before
+
+
+def test_all_snapshots_stay_if_the_checkpoints_cannot_be_listed(pruned, monkeypatch) -> None:
+    before = names_in(pruned)
+    monkeypatch.setattr(past_selves, "list_all", lambda run: [])
+    past_selves.remove_unneeded(pruned, 40)
+    assert names_in(pruned) == before
+
+
+def test_files_of_other_names_stay(pruned) -> None:
+    for name in ("past_mine.safetensors", "champion.safetensors", "past_5.txt"):
+        (pruned / FOLDER / name).write_bytes(b"")
+    past_selves.remove_unneeded(pruned, 40)
+    assert {"past_mine", "champion", "past_5"} <= set(names_in(pruned))
+
+
+def test_a_run_without_past_selves_has_nothing_to_remove(tmp_path) -> None:
+    saved_with_pool(tmp_path, 1, [])
+    past_selves.remove_unneeded(tmp_path, 1)
+
+
+@pytest.mark.parametrize("keep_last", [0, 1])
+def test_snapshots_are_removed_only_when_checkpoints_are(keep_last, tmp_path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    for episode in (0, 10, 20, 30):
+        (tmp_path / FOLDER / f"past_{episode}.safetensors").write_bytes(b"")
+    saver = Saver(keep_last, 0, past_selves.remove_unneeded)
+    for episode, pool in ((10, ["past_0", "past_10"]), (20, ["past_10", "past_20"])):
+        state = {"past_selves": {"pool": pool}}
+        saver.save(tmp_path, episode, {"actor.w": torch.ones(2)}, {"state": state}, {}, best=False)
+        saver.finish()
+        if episode == 10:
+            assert names_in(tmp_path) == ["past_0", "past_10", "past_20", "past_30"], "no checkpoint was removed"
+    saver.close()
+    left = (0, 10, 20, 30) if keep_last == 0 else (10, 20, 30)
+    assert names_in(tmp_path) == [f"past_{episode}" for episode in left]
+
+
 # --- who plays --------------------------------------------------------------------------------------------------------
 
 
@@ -145,7 +222,7 @@ def test_hard_ones_play_more_often(tmp_path) -> None:
         counts.update(past.names)
     mix = {name: share for name, share in trainer.scheduler.mix(0).items() if name.startswith("past_")}
     total = sum(mix.values())
-    expected = {name: 500 * PLACES * share / total for name, share in mix.items()}
+    expected = {name: 500 * PAST_SELVES * share / total for name, share in mix.items()}
     assert sum((counts[name] - count) ** 2 / count for name, count in expected.items()) < RARE, (counts, expected)
     assert counts["past_0"] > counts["past_1"] > counts["past_2"] > counts["past_3"] > 0
 
@@ -171,7 +248,7 @@ def test_who_is_chosen_plays_with_its_own_weights(tmp_path) -> None:
         past.choose(episode)
         for place, name in zip(past.places, past.names, strict=True):
             assert same(dict(place.actor.state_dict()), past._pool[name])
-    assert len({id(place.actor) for place in past.places} | {id(trainer.learner.raw_actor)}) == PLACES + 1
+    assert len({id(place.actor) for place in past.places} | {id(trainer.learner.actor)}) == PAST_SELVES + 1
 
 
 def test_only_matches_of_one_that_is_replaced_are_forgotten(tmp_path, monkeypatch) -> None:
@@ -181,7 +258,7 @@ def test_only_matches_of_one_that_is_replaced_are_forgotten(tmp_path, monkeypatc
         before = list(past.names)
         forgotten.clear()
         past.choose(episode)
-        assert forgotten == [place for place in range(PLACES) if past.names[place] != before[place]]
+        assert forgotten == [place for place in range(PAST_SELVES) if past.names[place] != before[place]]
 
 
 def test_a_pool_that_was_saved_goes_on_with_the_same_players(tmp_path) -> None:
@@ -206,19 +283,19 @@ def test_a_pool_that_was_saved_goes_on_with_the_same_players(tmp_path) -> None:
 def test_the_team_meets_itself_and_learns_on_one_side_or_both(both, tmp_path) -> None:
     trainer = a_trainer(tmp_path, "--self_play", "0.5", *([] if both else ["--no-learn_both_sides"]))
     rollout = trainer.rollout
-    assert trainer.buffer.teams == rollout.line_up.teams == (24 if both else 16)
-    assert (len(rollout.line_up.both), len(rollout.line_up.alone)) == ((8, 0) if both else (0, 8))
-    assert len(trainer._places) == len(rollout.others) == (0 if both else 1)
+    assert trainer.buffer.teams == rollout.assignment.teams == (24 if both else 16)
+    assert (len(rollout.assignment.both), len(rollout.assignment.alone)) == ((8, 0) if both else (0, 8))
+    assert len(trainer._places) == len(rollout.frozen_players) == (0 if both else 1)
     for place in trainer._places:
-        assert place.actor is trainer.learner.raw_actor, "the very network, whatever it learns"
+        assert place.actor is trainer.learner.actor, "the very network, whatever it learns"
 
 
 def test_where_the_team_learns_on_one_side_the_other_plays_as_well(tmp_path) -> None:
     """Not a copy of the network: as soon as it has changed, the other side plays what it now thinks best."""
     trainer = a_trainer(tmp_path, "--self_play", "1", "--no-learn_both_sides", "--encoder", "features")
-    rollout, head = trainer.rollout, trainer.learner.raw_actor.tail.head
+    rollout, head = trainer.rollout, trainer.learner.actor.tail.head
     rollout.start(trainer.learner.act)
-    seats = rollout.alone.long()
+    seats = rollout.self_play_seats.long()
     for best in (0, 3, 1):
         with torch.no_grad():
             head.weight.zero_()
@@ -227,7 +304,7 @@ def test_where_the_team_learns_on_one_side_the_other_plays_as_well(tmp_path) -> 
         rollout.play_turn(trainer.learner.act)
         legal = directions != best ^ 1
         assert legal.sum() >= 10
-        assert (rollout.moves.flatten()[seats][legal] == best).all()
+        assert (rollout.board_actions.flatten()[seats][legal] == best).all()
 
 
 def test_what_players_remember_of_their_matches_goes_on(tmp_path) -> None:
@@ -236,16 +313,16 @@ def test_what_players_remember_of_their_matches_goes_on(tmp_path) -> None:
     first, second = (a_trainer(tmp_path, *words) for _ in range(2))
     first.rollout.arena.start()
     for _ in range(4):
-        first.rollout.play_turn(first.learner.act, first.learner.note)
+        first.rollout.play_turn(first.learner.act, first.learner.record_step)
     part = first._own_part()
     saved = SimpleNamespace(parts={"rank0": {}}, manifest={"world_size": 1}, part=lambda name: part)
     assert second._take_over_matches(saved)
-    assert len(first._places) == PLACES + 1
+    assert len(first._places) == PAST_SELVES + 1
     for mine, its in zip(first._places, second._places, strict=True):
         assert mine.memory.abs().sum() > 0
         assert torch.equal(mine.memory, its.memory)
     for trainer in (first, second):
-        trainer.rollout.play_turn(trainer.learner.act, trainer.learner.note)
+        trainer.rollout.play_turn(trainer.learner.act, trainer.learner.record_step)
     for mine, its in zip(first._places, second._places, strict=True):
         assert torch.equal(mine.memory, its.memory)
     assert torch.equal(first.rollout.arena.state, second.rollout.arena.state)
@@ -287,7 +364,7 @@ def runs(request, tmp_path_factory) -> Iterator[tuple[Path, Path]]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(factory, "PLACES", places)
+        patch.setattr(factory, "PAST_SELVES", places)
         patch.setattr(past_selves, "STAY", 0)  # others play after every log line
         for folder, episodes in zip(folders, (WHOLE, PART), strict=True):
             train(*RUN, *words, "--runs_dir", folder, "--max_episodes", episodes)
@@ -300,6 +377,32 @@ def runs(request, tmp_path_factory) -> Iterator[tuple[Path, Path]]:
 def train(*words) -> None:
     done = here(*words)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+def test_a_run_keeps_the_snapshots_that_its_checkpoints_need_and_no_others(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(factory, "PLACES", 1)
+    monkeypatch.setattr(past_selves, "STAY", 0)
+    train(*RUN, "--runs_dir", tmp_path, "--max_episodes", "40", "--keep_last", "1")
+    run = the_run(tmp_path)
+    for episodes in (None, "44"):
+        if episodes:
+            train("train", "--resume", run, "--max_episodes", episodes)
+        folders = list_complete(run)
+        pools = [_saved(folder / "state.pt")["past_selves"]["pool"] for folder in folders]
+        needed = {name for pool in pools for name in pool}
+        assert all(len(read_pool(run, pool)) == 2 for pool in pools)
+        joined_since = {f"past_{episode}" for episode in range(episode_of(folders[0]), 45)}
+        assert needed <= set(names_in(run)) <= needed | joined_since
+
+
+def test_a_run_that_began_with_another_ones_team_can_go_on(tmp_path) -> None:
+    """Its first checkpoint names past selves of the other run: they must be in its own folder by then."""
+    other = [*RUN, "--runs_dir", tmp_path]
+    train(*other, "--max_episodes", "4")
+    train(*other, "--max_episodes", "8", "--load_model", "--run_name", "heir")
+    run = tmp_path / "snakes_3v3" / "heir"
+    assert "past_0" in names_in(run)
+    train("train", "--resume", run, "--max_episodes", "12")
 
 
 def test_a_league_with_self_play_is_logged_by_name(runs) -> None:

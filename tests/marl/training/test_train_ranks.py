@@ -31,7 +31,7 @@ from helpers.training import (
 )
 from safetensors.torch import load_file
 
-from marl.ranks.distributed import EXIT_TOGETHER
+from marl.ranks.exits import EXIT_TOGETHER
 
 RANKS = [*TINY, "--matches", "4"]  # two ranks x 4 are the matches of TINY
 SYNC = ["--check_sync", "1"]

@@ -1,0 +1,18 @@
+"""Factors of the learning rate: scaling with the number of ranks, and warm-up."""
+
+import math
+
+from marl.errors import UserError
+
+
+def lr_factor(scaling: str, world: int) -> float:
+    """Factor of the learning rate for `world` ranks, whose batches together count as one batch."""
+    factors = {"none": 1.0, "linear": float(world), "sqrt": math.sqrt(world)}
+    if scaling not in factors:
+        raise UserError(f"learning-rate scaling {scaling!r} is unknown; known: {', '.join(factors)}")
+    return factors[scaling]
+
+
+def warmup(update: int, updates: int) -> float:
+    """A linear rise from 1/updates at update 0 to 1 at the last update of the warm-up, then 1."""
+    return 1.0 if updates <= 0 else min(1.0, (update + 1) / updates)

@@ -1,0 +1,24 @@
+"""How ranks end: exit codes, the advice in the last message, and the immediate exit."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+EXIT_MISTAKE = 2  # a mistake of the user
+EXIT_LOST_RANK = 3  # another rank is dead or hangs
+EXIT_TOGETHER = 4  # all ranks ended for the same reason, and rank 0 has printed it
+
+GO_ON = "go on with --resume and the run's folder"
+
+
+def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoReturn:
+    """Print the message in one line and end this process at once, without `finally` and atexit."""
+    sys.stderr.write(f"snakes: {message}\n")  # one write: other ranks write to the same terminal
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    if before_exit is not None:
+        before_exit()
+    os._exit(EXIT_LOST_RANK)

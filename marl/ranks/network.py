@@ -1,0 +1,73 @@
+"""Ports, addresses and interfaces of this machine, examined with plain sockets.
+
+Plain sockets come before torch: where a port is taken or nobody listens, torch prints its C++ stack.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import sys
+import time
+
+ATTEMPT = 5.0  # seconds for one attempt to connect
+PAUSE = 0.1  # seconds between two attempts
+
+
+def bind_error(port: int) -> OSError | None:
+    """The error of listening at this port; None if the port is free."""
+    with socket.socket() as probe:
+        if os.name == "posix":  # as torch does: a port whose last user has just ended is free
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            return error
+    return None
+
+
+def check_server(address: str, port: int, timeout: float) -> None:
+    """Raise OSError unless a server listens at the address."""
+    socket.create_connection((address, port), timeout=timeout).close()
+
+
+def wait_for_server(address: str, port: int, seconds: float, retry_unknown_host: bool) -> None:
+    """Wait until a server listens at the address; the last OSError is raised after `seconds`.
+
+    retry_unknown_host: a name that does not resolve may resolve later; otherwise it is an error at once.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return check_server(address, port, min(ATTEMPT, seconds))
+        except OSError as error:
+            unknown_host = isinstance(error, socket.gaierror)
+            if (unknown_host and not retry_unknown_host) or time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE)
+
+
+def own_address(other: str) -> str | None:
+    """This machine's address on the route to another machine; None without a route."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((other, 9))  # a datagram socket: picks the route, sends nothing
+            return probe.getsockname()[0]
+    except OSError:
+        return None
+
+
+def interface_of(address: str | None) -> str | None:
+    """The name of the network interface with this address; None elsewhere than on Linux."""
+    if address is None or not sys.platform.startswith("linux"):
+        return None
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # an interface without an address
+                request = struct.pack("256s", name.encode()[:15])
+                reply = fcntl.ioctl(probe.fileno(), 0x8915, request)  # SIOCGIFADDR
+                if socket.inet_ntoa(reply[20:24]) == address:
+                    return name
+    return None

@@ -1,0 +1,227 @@
+"""Collectives of the ranks of a training. `Ranks` has them for a process group, `Solo` for a single process.
+
+Decisions of the hosts (stop, NaN, signal, barrier, shared values) go over a gloo group of their own, so that none of
+them waits for the GPU. When a collective fails, the failure detector names the lost rank: see roll_call.py.
+"""
+
+import contextlib
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from arena.errors import ArenaError
+from marl.compute.cuda_graphs import side_stream
+from marl.errors import UserError
+from marl.ranks.exits import GO_ON
+from marl.ranks.lost_rank import explain
+from marl.ranks.roll_call import RollCall
+from marl.ranks.store import RendezvousStore
+from marl.ranks.sync_check import OutOfSync, digests_of, first_difference, summary_of
+
+T = TypeVar("T")
+
+
+class Solo:
+    """One process without a group: the methods of Ranks, each of them trivial."""
+
+    rank = 0
+    world = 1
+    local_rank = 0
+    is_main = True
+    backend: str | None = None
+    roll_call = None
+
+    def __init__(self, device: torch.device) -> None:
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        self.device = device
+        self.doing = "start"
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        return module
+
+    def no_sync(self, *modules: nn.Module) -> contextlib.AbstractContextManager:
+        return contextlib.nullcontext()
+
+    def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+    def mean_(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+    def any(self, flag: bool) -> bool:
+        return bool(flag)
+
+    def barrier(self, what: str) -> None:
+        pass
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def gather(self, value: Any) -> list[Any] | None:
+        return [value]
+
+    def check_sync(self, named: Iterable[tuple[str, torch.Tensor]], where: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Ranks:
+    """A rank of a process group. Every method is a collective: all ranks call it, in the same order.
+
+    `doing` names the present work of the rank in a few words ("update", "save"); the report of a lost rank contains it.
+    With NCCL, call `any` once per update before reading a value from the GPU: the hosts' group notices a lost rank, a
+    wait for the GPU does not.
+    """
+
+    def __init__(
+        self, rank: int, world: int, local_rank: int, backend: str, device: torch.device, rendezvous: RendezvousStore
+    ) -> None:
+        self.rank, self.world, self.local_rank = rank, world, local_rank
+        self.is_main = rank == 0
+        self.backend, self.device = backend, device
+        self.doing = "start"
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        store = rendezvous.open()
+        timeout = rendezvous.timeout
+        dist.init_process_group(
+            backend,
+            store=dist.PrefixStore("group", store),
+            rank=rank,
+            world_size=world,
+            # The hosts' group shall be the first to give up: it can name the rank, NCCL's watchdog only aborts.
+            timeout=timedelta(seconds=timeout * (2 if backend == "nccl" else 1)),
+            device_id=device if backend == "nccl" else None,
+        )
+        self._hosts_group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
+        # An agent's store may still hold keys of an earlier start of this group; under a fresh prefix there are none.
+        self.roll_call = RollCall(self, rendezvous, dist.PrefixStore(self._broadcast(uuid.uuid4().hex), store))
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module in DistributedDataParallel: rank 0's parameters on all ranks, gradients averaged in backward."""
+        with self._collective("wrap a network"), side_stream(self.device), warnings.catch_warnings():
+            # torch 2.13 wants another name for broadcast_buffers, which older versions do not know.
+            warnings.simplefilter("ignore", FutureWarning)
+            wrapped = DistributedDataParallel(
+                module,
+                device_ids=[self.device.index] if self.device.type == "cuda" else None,
+                broadcast_buffers=False,
+                gradient_as_bucket_view=True,
+            )
+            # Without broadcast_buffers, torch does not broadcast buffers at the start either.
+            for buffer in module.buffers():
+                dist.broadcast(buffer, src=0)
+            return wrapped
+
+    @contextlib.contextmanager
+    def no_sync(self, *modules: nn.Module) -> Iterator[None]:
+        """Inside, backward() only adds up this rank's gradients; the next backward() outside averages them all."""
+        with contextlib.ExitStack() as stack:
+            for module in modules:
+                stack.enter_context(module.no_sync())
+            yield
+
+    def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum over ranks, in place."""
+        # NCCL has no CPU tensors; gloo takes both kinds.
+        group = self._hosts_group if tensor.device.type == "cpu" else None
+        with self._collective():
+            dense = tensor.contiguous()
+            dist.all_reduce(dense, group=group)
+            return tensor if dense is tensor else tensor.copy_(dense)
+
+    def mean_(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The mean over ranks, in place."""
+        return self.sum_(tensor).div_(self.world)
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is true on any rank: no rank may stop or skip alone."""
+        total = torch.tensor([int(flag)], dtype=torch.int32)
+        with self._collective():
+            dist.all_reduce(total, op=dist.ReduceOp.MAX, group=self._hosts_group)
+        return bool(total.item())
+
+    def barrier(self, what: str) -> None:
+        """Wait for all ranks; the report of a rank that does not come contains `what`."""
+        with self._collective(what):
+            # Not monitored_barrier: it prints lines of its own, informs rank 0 alone, and knows less than roll_call.
+            dist.all_reduce(torch.zeros(1), group=self._hosts_group)
+
+    def share(self, value: Any) -> Any:
+        """Rank 0's value, on every rank."""
+        with self._collective():
+            return self._broadcast(value)
+
+    def gather(self, value: Any) -> list[Any] | None:
+        """On rank 0 the values of all ranks, in their order; None on the other ranks."""
+        with self._collective():
+            values: list[Any] | None = [None] * self.world if self.is_main else None
+            dist.gather_object(value, values, dst=0, group=self._hosts_group)
+            return values
+
+    def check_sync(self, named: Iterable[tuple[str, torch.Tensor]], where: str) -> None:
+        """Raise OutOfSync on all ranks unless the tensors are equal to the bit on all of them."""
+        mine = digests_of(named)
+        summary = summary_of(mine)
+        with self._collective(f"check of {where}"):
+            summaries: list[Any] = [torch.empty(len(summary), dtype=torch.uint8) for _ in range(self.world)]
+            own_summary = torch.frombuffer(bytearray(summary), dtype=torch.uint8)
+            dist.all_gather(summaries, own_summary, group=self._hosts_group)
+            if all(torch.equal(other, summaries[0]) for other in summaries):
+                return
+            digests: list[Any] = [None] * self.world
+            dist.all_gather_object(digests, mine, group=self._hosts_group)
+        raise OutOfSync(f"{where}: {first_difference(digests)}; {GO_ON}")
+
+    def close(self) -> None:
+        """Leave the group. It waits a few seconds at most, since it also runs when this rank has failed."""
+        self.roll_call.stop(in_order=True)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def _broadcast(self, value: Any) -> Any:
+        box = [value]
+        dist.broadcast_object_list(box, src=0, group=self._hosts_group, device=torch.device("cpu"))
+        return box[0]
+
+    @contextlib.contextmanager
+    def _collective(self, what: str | None = None) -> Iterator[None]:
+        """Turn errors of a lost rank into LostRank; `what` replaces `doing` meanwhile."""
+        before = self.doing
+        self.doing = what or before
+        try:
+            yield
+        except RuntimeError as error:
+            lost = explain(error, self)
+            if lost is None:
+                raise
+            raise lost from error
+        finally:
+            self.doing = before
+
+
+def on_main(group: Solo | Ranks, act: Callable[[], T]) -> T:
+    """Call `act` on rank 0 only and return its result on every rank.
+
+    A UserError or ArenaError of `act` becomes a UserError on every rank, so that no rank waits for rank 0.
+    """
+    value = problem = None
+    if group.is_main:
+        try:
+            value = act()
+        except (UserError, ArenaError) as error:
+            problem = str(error)
+    value, problem = group.share((value, problem))
+    if problem is not None:
+        raise UserError(problem)
+    return value

@@ -1,0 +1,96 @@
+"""Changes to torch's elastic launcher. All use of its private or replaced names is in this file.
+
+Tried with torch 2.11 and 2.13; pyproject.toml allows no torch outside this range. Where a torch no longer has one of
+the names, tests/marl/ranks/test_torch_elastic.py fails and says which. Two things differ from torch:
+
+- The agent restarts ranks after a failure as torch's does, but not after a failure that would only come again.
+- The rendezvous of several nodes has a time limit for calls to its store. torch waits without limit for the answer of a
+  store on another node; a launcher that waits like this notices neither that its ranks have ended nor a signal.
+"""
+
+import logging
+from datetime import timedelta
+
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup
+from torch.distributed.elastic.rendezvous import (
+    RendezvousConnectionError,
+    RendezvousParameters,
+    rendezvous_handler_registry,
+)
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend, create_backend
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, RendezvousTimeout
+from torch.distributed.launcher import api
+
+from marl.ranks.bounded_store import BoundedStore
+from marl.ranks.exits import EXIT_MISTAKE, EXIT_TOGETHER
+from marl.ranks.network import wait_for_server
+
+RENDEZVOUS = "snakes"  # name of our rendezvous among torch's backends
+LAST_CALL = 10.0  # seconds an elastic run waits for more nodes once it has enough; a later node restarts the ranks
+FINAL = (EXIT_MISTAKE, EXIT_TOGETHER)  # exit codes of failures that a restart would only repeat
+LOGGERS = ("torch.distributed.elastic", "torch.distributed.launcher")
+
+
+class Agent(api.LocalElasticAgent):
+    """One per node: starts and restarts the ranks of the node."""
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        result = super()._monitor_workers(worker_group)
+        if any(failure.exitcode in FINAL for failure in result.failures.values()):
+            self._remaining_restarts = 0
+        return result
+
+
+class Backend(C10dRendezvousBackend):
+    @property
+    def name(self) -> str:
+        return RENDEZVOUS
+
+
+class Handler(DynamicRendezvousHandler):
+    def num_nodes_waiting(self) -> int:
+        try:
+            return super().num_nodes_waiting()
+        except RendezvousConnectionError:
+            return 0  # the ranks lose each other too; they end by themselves and name the lost rank
+
+
+def use_agent() -> None:
+    """Replace torch's agent for all launches of this process: torch's launcher has no parameter for it."""
+    api.LocalElasticAgent = Agent
+
+
+def register_rendezvous() -> None:
+    rendezvous_handler_registry.register(RENDEZVOUS, _create_handler)
+
+
+def silence_loggers() -> None:
+    # Not by level: torch sets a level on each of its loggers. They have no handlers, so their records end here.
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+
+
+def _create_handler(params: RendezvousParameters) -> Handler:
+    seconds = params.get_as_int("read_timeout")
+    if not params.get_as_bool("is_host"):
+        _wait_for_host(params.endpoint, seconds)
+    _, store = create_backend(params)
+    return Handler.from_backend(
+        params.run_id,
+        store,
+        Backend(BoundedStore(store, seconds), params.run_id),
+        params.min_nodes,
+        params.max_nodes,
+        params.local_addr,
+        RendezvousTimeout(join=timedelta(seconds=seconds), last_call=timedelta(seconds=LAST_CALL)),
+    )
+
+
+def _wait_for_host(endpoint: str, seconds: float) -> None:
+    address, _, port = endpoint.rpartition(":")
+    try:
+        wait_for_server(address, int(port), seconds, retry_unknown_host=True)
+    except OSError as error:
+        raise RendezvousConnectionError(f"nobody listens at {endpoint}") from error

@@ -1,0 +1,198 @@
+"""Writing a run's checkpoints: each folder is replaced as a whole, and old ones are removed."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import safetensors.torch
+import torch
+
+from arena.files import sync_folder, write_atomically
+from arena.rules import RULES_VERSION
+from marl.storage.checkpoint import (
+    BEST,
+    FILE_NAME,
+    FOLDER,
+    FORMAT,
+    LAST,
+    MANIFEST,
+    NAME,
+    REPLACED,
+    WEIGHTS,
+    CheckpointError,
+    manifest_sha256,
+)
+from marl.storage.checkpoint_finder import count_saves, episode_of, list_complete, raise_missing, read_pointer
+
+_SAVING, _TRASH = ".saving-", ".trash-"  # prefixes of folders that are being written, or removed
+# Types that torch.load(weights_only=True) accepts. Compared by identity: it refuses np.float64, a subclass of float.
+_LOADABLE = (type(None), bool, int, float, str, bytes, torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype)
+
+
+def save(
+    run: Path, episode: int, weights: dict[str, torch.Tensor], parts: dict[str, dict], about: dict[str, Any]
+) -> Path:
+    """Write <run>/checkpoints/episode_<episode>, point `last` to it and return it.
+
+    `parts` are dictionaries of tensors and plain values by name, `state` among them; `about` goes into the manifest
+    (world_size, encoder, encoder_version). Whatever fails, one checkpoint that was good before stays good.
+    """
+    for name in weights:
+        assert "module." not in name, f"{name}: weights are saved without the wrapper of DistributedDataParallel"
+    for name, part in parts.items():
+        _check_loadable(part, name)
+    checkpoints = Path(run) / FOLDER
+    final = checkpoints / f"episode_{episode}"
+    draft = checkpoints / f"{_SAVING}{final.name}"
+    try:
+        checkpoints.mkdir(exist_ok=True)
+        _remove_leftovers(checkpoints)
+        manifest = {"format": FORMAT, "rules": RULES_VERSION, "episode": episode, "save": count_saves(run) + 1}
+        assert not {*manifest, "files", "sha256"} & about.keys(), "about names a field that the manifest has already"
+        draft.mkdir()
+        _write_folder(draft, manifest | about, weights, parts)
+        _replace_folder(draft, final)
+        write_atomically(checkpoints / LAST, f"{final.name}\n".encode())
+    except BaseException as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
+        raise CheckpointError(f"cannot save {final}: {error.strerror or error}; {_what_is_good(run)}") from None
+    return final
+
+
+def mark_best(run: Path, checkpoint: Path) -> None:
+    """Point <run>/checkpoints/best to this checkpoint of the run."""
+    checkpoints, name = Path(run) / FOLDER, checkpoint.name
+    if not (NAME.fullmatch(name) and (checkpoints / name / MANIFEST).is_file()):
+        raise_missing(f"checkpoint {name}", run)
+    try:
+        write_atomically(checkpoints / BEST, f"{name}\n".encode())
+    except OSError as error:
+        raise CheckpointError(f"cannot write {checkpoints / BEST}: {error.strerror}; {_what_is_good(run)}") from None
+
+
+def prune(run: Path, keep_last: int, milestones: int = 0) -> list[Path]:
+    """Remove all but the newest keep_last checkpoints (0: remove none) and return the removed ones.
+
+    The targets of `last` and `best` stay, and so does every multiple of `milestones` episodes.
+    """
+    checkpoints = Path(run) / FOLDER
+    kept = {read_pointer(checkpoints / LAST), read_pointer(checkpoints / BEST)}
+    old = [folder for folder in list_complete(run)[keep_last:] if folder not in kept] if keep_last else []
+    old = [folder for folder in old if not milestones or episode_of(folder) % milestones]
+    for folder in old:
+        try:
+            _remove_folder(folder)
+        except OSError as error:
+            raise CheckpointError(f"cannot remove the old checkpoint {folder}: {error.strerror}; remove it") from None
+    return old
+
+
+class _HashingFile:
+    """A file that counts and hashes everything written to it: big parts are neither held twice nor read again."""
+
+    def __init__(self, file: BinaryIO):
+        self._file, self._sha256, self._size = file, hashlib.sha256(), 0
+        self.error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+        self._sha256.update(data)
+        self._size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def stamp(self) -> dict[str, Any]:
+        return {"size": self._size, "sha256": self._sha256.hexdigest()}
+
+
+def _write_folder(
+    draft: Path, manifest: dict[str, Any], weights: dict[str, torch.Tensor], parts: dict[str, dict]
+) -> None:
+    # Copies: safetensors refuses tensors that share memory or have gaps.
+    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in weights.items()}
+    data = safetensors.torch.save(copies)
+    files = {WEIGHTS: _write_file(draft / WEIGHTS, lambda out: out.write(data))}
+    for name, part in parts.items():
+        assert FILE_NAME.fullmatch(f"{name}.pt"), f"{name!r} is no name for a part"
+        files[f"{name}.pt"] = _write_file(draft / f"{name}.pt", lambda out, part=part: torch.save(part, out))
+    manifest = manifest | {"files": files}
+    text = json.dumps(manifest | {"sha256": manifest_sha256(manifest)}, indent=2) + "\n"
+    _write_file(draft / MANIFEST, lambda out: out.write(text.encode()))
+    sync_folder(draft)
+
+
+def _write_file(path: Path, fill: Callable[[_HashingFile], Any]) -> dict[str, Any]:
+    """Write and sync a file, and return its size and hash."""
+    with open(path, "wb") as file:
+        out = _HashingFile(file)
+        try:
+            fill(out)
+        except RuntimeError as error:  # torch reports a full disk as "unexpected pos"
+            raise out.error or error from None
+        file.flush()
+        os.fsync(file.fileno())
+    return out.stamp()
+
+
+def _replace_folder(draft: Path, final: Path) -> None:
+    # A folder cannot replace another in one step. Between the two renames the old one is found by its hidden name.
+    replaced = final.with_name(REPLACED + final.name)
+    if final.exists():
+        os.replace(final, replaced)
+    os.replace(draft, final)
+    sync_folder(final.parent)
+    if replaced.exists():
+        _remove_folder(replaced)
+
+
+def _remove_folder(folder: Path) -> None:
+    # Renamed first: a kill in the middle must not leave half a checkpoint under its name.
+    trash = folder.with_name(_TRASH + folder.name)
+    os.replace(folder, trash)
+    shutil.rmtree(trash, ignore_errors=True)
+
+
+def _remove_leftovers(checkpoints: Path) -> None:
+    """Remove what a killed save or prune has left."""
+    for path in list(checkpoints.iterdir()):
+        if path.name.startswith((_SAVING, _TRASH)):
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name.startswith(REPLACED):
+            final = path.with_name(path.name.removeprefix(REPLACED))
+            if final.exists():
+                _remove_folder(path)
+            else:
+                os.replace(path, final)
+        elif path.name.startswith((f".{LAST}.", f".{BEST}.")):
+            path.unlink(missing_ok=True)
+
+
+def _check_loadable(value: Any, where: str) -> None:
+    # When saving, not when resuming: a value that weights_only refuses would be lost by then.
+    if type(value) in (dict, OrderedDict):
+        for key, each in value.items():
+            _check_loadable(key, f"a key of {where}")
+            _check_loadable(each, f"{where}[{key!r}]")
+    elif type(value) in (list, tuple, set):
+        for i, each in enumerate(value):
+            _check_loadable(each, f"{where}[{i}]")
+    elif type(value) not in _LOADABLE:
+        raise TypeError(f"{where} is a {type(value).__name__}: a checkpoint holds tensors and plain values only")
+
+
+def _what_is_good(run: Path) -> str:
+    good = [folder.name.removeprefix(REPLACED) for folder in list_complete(run)[:1]]
+    return f"{good[0]} is still good, see to the disk and --resume" if good else "there is no earlier checkpoint"

@@ -1,0 +1,26 @@
+"""Value types of command-line arguments."""
+
+import argparse
+
+import pytest
+
+from marl.arguments import count, parse_whole_number
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "expected"),
+    [("0", 0, 0), ("7", 0, 7), ("7", 7, 7), ("6", 7, None), ("", 0, None), ("-1", 0, None), ("1.5", 0, None)],
+)
+def test_whole_numbers(text, least, expected) -> None:
+    assert parse_whole_number(text, least) == expected
+
+
+@pytest.mark.parametrize("text", [" 1", "two", "1e3"])
+def test_texts_that_are_no_whole_number(text) -> None:
+    assert parse_whole_number(text) is None
+
+
+def test_a_count_starts_at_1() -> None:
+    assert count("1") == 1
+    with pytest.raises(argparse.ArgumentTypeError, match="'0' is no whole number from 1"):
+        count("0")
