@@ -103,14 +103,14 @@ def test_shares_add_up_to_the_whole(watch, words, without_gpu, monkeypatch):
     [("clock", []), ("events", LEAGUE), ("events", PPO), ("clock", [*PPO, "--algo", "ppo_lstm", "--lstm_size", "8"])],
     ids=["ddpg-clock", "ddpg-events", "ppo-events", "ppo_lstm-clock"],
 )
-def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, words, without_gpu):
+def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, words, without_gpu, monkeypatch):
     """Also shows that parts are called with the same tensors every time: _Events keeps those of the first call."""
     plain, watched = bench_of(*words), bench_of(*words)
     for each in (plain, watched):
         each._warm_up()
     if watch == "events":
-        watched._graphs = True
-        watched._state.rollout._may_be_met = lambda i: True  # as on a GPU
+        monkeypatch.setattr(watched, "_graphs", True)
+        monkeypatch.setattr(watched._state.rollout, "_may_be_met", lambda i: True)  # as on a GPU
     watched._instrument(training._Events(torch.device("cpu"), True) if watch == "events" else training._Clock())
     for _ in range(15):
         plain._trainer.cycle()

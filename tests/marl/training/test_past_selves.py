@@ -62,7 +62,7 @@ def test_who_joins_stays_as_it_was_while_the_team_learns_on(tmp_path) -> None:
     assert player.encoder is team.encoder
 
 
-def test_who_plays_stays_for_some_matches_and_the_team_joins_at_intervals(tmp_path) -> None:
+def test_who_plays_stays_for_some_matches_and_the_team_joins_at_intervals() -> None:
     past = small_state(*LEAGUE).past_selves
     assert past.renew(0, 0, 100), "at the start there must be somebody"
     assert set(past.names) == {"past_0"}
@@ -189,7 +189,7 @@ def with_pool(seed: int = SEED) -> TrainingState:
     return team
 
 
-def test_hard_ones_play_more_often(tmp_path) -> None:
+def test_hard_ones_play_more_often() -> None:
     """As often as the schedule's mix says, which leaves nobody out."""
     past = (team := with_pool()).past_selves
     counts = Counter()
@@ -203,7 +203,7 @@ def test_hard_ones_play_more_often(tmp_path) -> None:
     assert counts["past_0"] > counts["past_1"] > counts["past_2"] > counts["past_3"] > 0
 
 
-def test_who_plays_follows_from_seed_and_episode_alone(tmp_path) -> None:
+def test_who_plays_follows_from_seed_and_episode_alone() -> None:
     """So all ranks choose the same, and so does a run that goes on."""
     one, other = with_pool(), with_pool(SEED + 1)
     again = PastSelves(one.rollout, one.learner, one.learner._precision, one.scheduler, SEED)
@@ -218,7 +218,7 @@ def test_who_plays_follows_from_seed_and_episode_alone(tmp_path) -> None:
     assert any(mine != its for mine, its in chosen)
 
 
-def test_who_is_chosen_plays_with_its_own_weights(tmp_path) -> None:
+def test_who_is_chosen_plays_with_its_own_weights() -> None:
     team = with_pool()
     past = team.past_selves
     for episode in range(5):
@@ -228,7 +228,7 @@ def test_who_is_chosen_plays_with_its_own_weights(tmp_path) -> None:
     assert len({id(frozen.actor) for frozen in past.frozen} | {id(team.learner.actor)}) == PAST_SELVES + 1
 
 
-def test_only_matches_of_a_replaced_past_self_are_voided(tmp_path, monkeypatch) -> None:
+def test_only_matches_of_a_replaced_past_self_are_voided(monkeypatch) -> None:
     past, voided = with_pool().past_selves, []
     monkeypatch.setattr(past._rollout, "void_matches", voided.append)
     for episode in range(20):
@@ -257,7 +257,7 @@ def test_a_pool_that_was_saved_goes_on_with_the_same_players(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("both", [True, False])
-def test_the_team_meets_itself_and_learns_on_one_side_or_both(both, tmp_path) -> None:
+def test_the_team_meets_itself_and_learns_on_one_side_or_both(both) -> None:
     team = small_state("--self_play", "0.5", *([] if both else ["--no-learn_both_sides"]))
     assignment = team.rollout.assignment
     assert team.buffer.teams == assignment.teams == (24 if both else 16)
@@ -267,7 +267,7 @@ def test_the_team_meets_itself_and_learns_on_one_side_or_both(both, tmp_path) ->
         assert frozen.actor is team.learner.actor, "the very network, whatever it learns"
 
 
-def test_where_the_team_learns_on_one_side_the_other_plays_as_well(tmp_path) -> None:
+def test_where_the_team_learns_on_one_side_the_other_plays_as_well() -> None:
     """Not a copy of the network: as soon as it has changed, the other side plays what it now thinks best."""
     team = small_state("--self_play", "1", "--no-learn_both_sides", "--encoder", "features")
     rollout, head = team.rollout, team.learner.actor.tail.head
