@@ -1,1 +1,4 @@
-"""Who we play: scripted teams, the schedule that climbs them, matches between any two players, and leagues."""
+"""Who we play: scripted opponents and submissions, the schedule of opponents, matches between players, and leagues.
+
+May import arena, and nothing of marl: trained teams come in through the `loader` that `players.find` is given.
+"""

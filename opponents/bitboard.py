@@ -1,6 +1,6 @@
-"""Sets of cells as five 40-bit words of two rows each: a search step over the whole torus in a few dozen operations.
+"""Sets of cells as five 40-bit words of two rows each: one search step over the whole torus is a few dozen operations.
 
-No scratch memory is needed, so the same code runs in a CPU loop and in the registers of a GPU thread.
+Sets are tuples of integers, without scratch memory: the same code runs in a CPU loop and in registers of a GPU thread.
 Word w holds row 2w in its low 20 bits and row 2w + 1 above them: cell c is bit c % 40 of word c // 40.
 """
 
@@ -29,11 +29,13 @@ def of_cell(cell):
 
 @njit
 def either(a, b):
+    """The cells of a or b."""
     return a[0] | b[0], a[1] | b[1], a[2] | b[2], a[3] | b[3], a[4] | b[4]
 
 
 @njit
 def both(a, b):
+    """The cells of a and b."""
     return a[0] & b[0], a[1] & b[1], a[2] & b[2], a[3] & b[3], a[4] & b[4]
 
 
@@ -45,6 +47,7 @@ def without(a, b):
 
 @njit
 def is_empty(a):
+    """Whether there is no cell in the set."""
     return (a[0] | a[1] | a[2] | a[3] | a[4]) == 0
 
 
@@ -77,7 +80,7 @@ def neighbours(a):
 
 @njit
 def bits_in(x):
-    """How many bits of a 40-bit word are set."""
+    """The number of set bits in a 40-bit word."""
     x -= (x >> 1) & 0x5555555555
     x = (x & 0x3333333333) + ((x >> 2) & 0x3333333333)
     x = (x + (x >> 4)) & 0x0F0F0F0F0F
@@ -86,5 +89,5 @@ def bits_in(x):
 
 @njit
 def count(a):
-    """How many cells are in the set."""
+    """The number of cells in the set."""
     return bits_in(a[0]) + bits_in(a[1]) + bits_in(a[2]) + bits_in(a[3]) + bits_in(a[4])

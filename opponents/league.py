@@ -27,7 +27,7 @@ TOLERANCE = 1e-6  # log-odds; far below any measurable difference
 
 @dataclass(frozen=True)
 class Table:
-    """The results of a league of n players, in the order in which they were named."""
+    """The results of a league of n players, in the given order."""
 
     names: tuple[str, ...]
     matches: int  # per pair

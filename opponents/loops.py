@@ -1,7 +1,8 @@
 """Runs a scripted opponent for any seats of a batch, on the CPU or on the GPU, without leaving the device.
 
-The loops below are templates: `decide` is a global name in them, and each opponent gets its own copies with its own
-function under that name. (Not a closure: Numba keeps no compiled code of closures over compiled functions.)
+The functions serial, parallel and kernel are templates: `decide` is a global name in them. Each opponent gets its own
+copies, in which this name stands for its own function. Closures would not do: Numba does not cache closures over
+compiled functions.
 """
 
 from collections.abc import Callable
@@ -16,52 +17,48 @@ from arena.backends.loops import launch, runs_parallel, specialise
 from arena.jit import announced, njit, njit_parallel
 from arena.rng import SLOT_NOISE, draw
 from arena.rules import SNAKES, TURN
-from opponents.outlook import NOTHING, outlook, outlook_of
 from opponents.scripted import level0
 
-CHUNK = 16 * SNAKES
-NOISE_ONE = 1 << 32
-NOT_NEGATIVE = 0x7FFFFFFF  # no seat is; the compiler has to be told, and then divides and indexes with less ado
+CHUNK = 16 * SNAKES  # seats that one thread takes at a time
+NOISE_ONE = 1 << 32  # noise of 1: every draw is below it
+NOT_NEGATIVE = 0x7FFFFFFF  # seats have no sign bit; the compiler divides and indexes faster if it knows that
 
 
-def decide(match, shared, key, snake):
-    """Stands for the opponent's own function."""
+def decide(match, key, snake):
+    """Placeholder of the opponent's own function."""
     raise NotImplementedError
 
 
 def serial(state, keys, seats, which, mine, noise, moves):
-    last = -1
-    shared = NOTHING
+    """Decide for the seats one after another."""
     for i in range(seats.shape[0]):
         seat = int(seats[i]) & NOT_NEGATIVE
         b = seat // SNAKES
         snake = seat % SNAKES
         if which[b] != mine:
             continue
-        if b != last:
-            shared = outlook(state[b])
-            last = b
         if noise > 0 and draw(int(keys[b]), int(state[b, TURN]), SLOT_NOISE + snake) < noise:
-            moves[b, snake] = level0(state[b], shared, int(keys[b]), snake)
+            moves[b, snake] = level0(state[b], int(keys[b]), snake)
         else:
-            moves[b, snake] = decide(state[b], shared, int(keys[b]), snake)
+            moves[b, snake] = decide(state[b], int(keys[b]), snake)
 
 
 def parallel(state, keys, seats, which, mine, noise, moves):
+    """Decide for chunks of the seats on all cores."""
     for chunk in prange((seats.shape[0] + CHUNK - 1) // CHUNK):
         serial(state, keys, seats[chunk * CHUNK : (chunk + 1) * CHUNK], which, mine, noise, moves)
 
 
 def kernel(state, keys, seats, which, mine, noise, moves):
-    i = cuda.grid(1)  # noqa: F821 - put in when the copy for a GPU is made
+    """Decide for one seat in each GPU thread."""
+    i = cuda.grid(1)  # noqa: F821 - the copy for a GPU has this global name
     if i < seats.shape[0] and which[int(seats[i]) // SNAKES] == mine:
         b = int(seats[i]) // SNAKES
         snake = int(seats[i]) % SNAKES
-        shared = outlook_of(state[b], snake)
         if noise > 0 and draw(int(keys[b]), int(state[b, TURN]), SLOT_NOISE + snake) < noise:
-            moves[b, snake] = level0(state[b], shared, int(keys[b]), snake)
+            moves[b, snake] = level0(state[b], int(keys[b]), snake)
         else:
-            moves[b, snake] = decide(state[b], shared, int(keys[b]), snake)
+            moves[b, snake] = decide(state[b], int(keys[b]), snake)
 
 
 @cache
@@ -90,10 +87,10 @@ def bind(
     which: torch.Tensor | None = None,
     mine: int = 0,
 ) -> Callable[[], None]:
-    """A call that writes the opponent's moves for `seats` (int32, match * 6 + snake) into moves [B, 6] int8.
+    """A function without arguments that writes the opponent's moves for `seats` into moves [B, 6] int8.
 
-    With `which` [B] uint8, only in the matches where it says `mine`: so a mix of opponents needs no sorting.
-    With `noise` this share of the moves is random. The tensors are read and written where they are at each call.
+    seats is int32, match * 6 + snake. With `which` [B] uint8 only matches where it equals `mine` get moves, so a mix of
+    opponents needs no sorting. `noise` is the share of random moves. Each call reads and writes the tensors in place.
     """
     if which is None:
         which = torch.full((arena.matches,), mine, dtype=torch.uint8, device=arena.device)
@@ -107,7 +104,7 @@ def bind(
 
 
 def act(function: Callable[..., int], arena: BatchArena, *arguments: Any, **options: Any) -> None:
-    """Write the opponent's moves once; takes what `bind` takes."""
+    """Write the opponent's moves once; takes the arguments of `bind`."""
     call = bind(function, arena, *arguments, **options)
     if (function, arena.device.type) in _called:
         call()

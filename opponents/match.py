@@ -1,11 +1,11 @@
-"""Matches between two players, as many as it takes to tell them apart.
+"""Matches between two players, and statistics of their results.
 
     results = play("level3", "level2", 1000)
     print(results.win_rate, results.win_rate_low, results.win_rate_high)
 
-Home is red in the first half of the matches and blue in the second; of an odd number it is red once more. Match k is
-match k of the arena's seed whatever the batch, so players that depend on nothing but the match (all scripted ones) get
-the same results in every batch size and on every device.
+Home is red in the first half of the matches and blue in the second; with an odd number, red has one match more. Match k
+is always match k of the arena's seed. So players whose moves depend only on the match, like all scripted ones, get the
+same results with every batch size and on every device.
 """
 
 import math
@@ -25,16 +25,16 @@ from opponents.players import Loader, Player, find
 from opponents.submission import Submission
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
-SUBMISSION_BATCH = 32  # a submission is loaded anew for every match of a batch
-FORFEIT = 1000  # a lead that no score can make
-NORMAL_95 = 1.959964  # standard deviations to either side that hold 95 % of a normal distribution
+SUBMISSION_BATCH = 32  # a submission is loaded once for every match of a batch
+FORFEIT = 1000  # a lead above any lead by score
+NORMAL_95 = 1.959964  # standard deviations on each side that contain 95 % of a normal distribution
 
 
 @dataclass(frozen=True)
 class Results:
-    """How matches between two players ended. A team's score is the length it gained; the larger score wins.
+    """Results of matches between two players. A team's score is the length it gained; the larger score wins.
 
-    A player that forfeits a match loses it; if both do, it is a draw.
+    A player that forfeits a match loses it; if both forfeit, it is a draw.
     """
 
     home: str
@@ -43,7 +43,7 @@ class Results:
     wins: int  # of home
     draws: int
     losses: int
-    home_score: float  # mean over the matches, like all that follow
+    home_score: float  # mean over the matches, like the next five
     away_score: float
     home_deaths: float
     away_deaths: float
@@ -53,7 +53,7 @@ class Results:
     away_forfeits: int
     problems: tuple[str, ...]  # of submissions
     turns: int  # of all matches together
-    turns_per_second: float  # match-turns, without each batch's first turn: that one may have to compile
+    turns_per_second: float  # match-turns, without each batch's first turn, which may compile
     replays: dict[str, Replay] = field(default_factory=dict)  # if recorded: first, closest, worst and best (for home)
 
     @property
@@ -83,7 +83,7 @@ class Results:
 
 
 def wilson(wins: int, matches: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a rate: stays within 0 and 1, and has a width even if all was won."""
+    """Wilson's 95 % interval of a rate: stays within 0 and 1, and has a width even if all matches were won."""
     rate, weight = wins / matches, NORMAL_95**2 / matches
     middle = (rate + weight / 2) / (1 + weight)
     half = math.sqrt(weight * (rate * (1 - rate) + weight / 4)) / (1 + weight)
@@ -102,7 +102,7 @@ def play(
 ) -> Results:
     """Play matches 0 .. matches - 1 of the seed between two players or names, `batch` of them at a time.
 
-    `loader` makes players of paths that are no submissions; see `players.find`.
+    `loader` loads players from paths other than submissions; see `players.find`.
     """
     for what, number in (("matches", matches), ("batch", batch)):
         if number is not None and number < 1:
@@ -117,7 +117,7 @@ def play(
 
 
 def open_player(player: str | Player, opened: ExitStack, loader: Loader | None = None) -> Player:
-    """The player, or the one of that name, which is closed at the end."""
+    """The player itself, or the player of that name; a player found by name is closed together with `opened`."""
     if not isinstance(player, str):
         return player
     found = find(player, loader)
@@ -146,7 +146,7 @@ def _play(home: Player, away: Player, matches: int, device: Any, seed: int, reco
     lead = _lead(score, forfeit)
     sides = {"score": score.mean(0), "deaths": np.concatenate(deaths).mean(0)}
     sides["length"] = sides["score"] / TEAM + START_LENGTH
-    kept = {number: actions for _, number, actions in picks.values()}  # one match may be several of them
+    kept = {number: actions for _, number, actions in picks.values()}  # one match may be picked twice
     replays = {number: _replay(home, away, matches, seed, number, actions) for number, actions in kept.items()}
     return Results(
         home=home.name,
@@ -169,7 +169,7 @@ def _play(home: Player, away: Player, matches: int, device: Any, seed: int, reco
 def _play_batch(
     home: Player, away: Player, arena: BatchArena, side: np.ndarray, record: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None, float]:
-    """Play an arena's matches to their end: deaths [B, 6], actions [T, B, 6] if recorded, and the seconds it took."""
+    """Play an arena's matches to their end; returns deaths [B, 6], actions [T, B, 6] if recorded, and the seconds."""
     arena.start()
     home_seats, away_seats = _seats(side, arena.device), _seats(1 - side, arena.device)
     home.begin(arena, home_seats)
@@ -179,7 +179,7 @@ def _play_batch(
     died = torch.zeros(shape, dtype=torch.int16, device=arena.device)
     actions = torch.empty((TURNS, *shape), dtype=torch.int8, device=arena.device) if record else None
     begun = 0.0
-    # Always all turns, though a match can end before: to look would stop the device.
+    # Always all turns, even if all matches end before: a check on every turn would make the CPU wait for the GPU.
     for turn in range(TURNS):
         if turn == 1:
             begun = _clock(arena.device)
@@ -204,7 +204,7 @@ def _seats(side: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 def _by_side(of_snakes: np.ndarray, side: np.ndarray) -> np.ndarray:
-    """Numbers of six snakes [B, 6] added up per team: [B, 2], home first."""
+    """Sums over the snakes of each team: [B, 6] -> [B, 2], home first."""
     teams = of_snakes.reshape(-1, 2, TEAM).sum(2, dtype=np.int64)
     return np.take_along_axis(teams, np.stack([side, 1 - side], 1), 1)
 
@@ -215,14 +215,14 @@ def _forfeited(player: Player, matches: int) -> np.ndarray:
 
 
 def _lead(score: np.ndarray, forfeit: np.ndarray) -> np.ndarray:
-    """By how much home won: [B]."""
+    """Home's score minus away's, [B]; FORFEIT to either side if one of them forfeited."""
     lead = score[:, 0] - score[:, 1]
     decided = forfeit[:, 1].astype(np.int64) - forfeit[:, 0]
     return np.where(forfeit.any(1), FORFEIT * decided, lead)
 
 
 def _pick(picks: dict, numbers: np.ndarray, lead: np.ndarray, actions: torch.Tensor) -> None:
-    """Keep the actions of the first, the closest, the worst and the best match so far; among equals, the first."""
+    """Keep the actions of the first, closest, worst and best match for home so far; of equals, the first match."""
     for name, order in (("first", numbers), ("closest", abs(lead)), ("worst", lead), ("best", -lead)):
         i = int(order.argmin())
         if name not in picks or order[i] < picks[name][0]:

@@ -1,4 +1,4 @@
-"""Who can play: scripted opponents, Python functions, policies and submissions, all behind one interface.
+"""The players: scripted opponents, Python functions, policies and submissions, behind one interface.
 
 player = find("level3:0.2")        # level3, with 20 % random moves
 player.begin(arena, seats)         # once per batch, before its first turn
@@ -36,20 +36,20 @@ class Player(Protocol):
     name: str
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
-        """Get ready for the first turn of a batch. seats [N] int32: match * 6 + snake, three per match, in order."""
+        """Prepare for the first turn of a batch. seats [N] int32: match * 6 + snake, three per match, in order."""
 
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
-        """Write the moves of the seats into moves [B, 6] int8; those of matches that are over do not matter."""
+        """Write the moves of the seats into moves [B, 6] int8; moves in matches that are over have no effect."""
 
     def close(self) -> None:
-        """Give back what the player holds: processes, memory."""
+        """Free what the player holds: processes, memory."""
 
 
 Loader = Callable[[str], Player]
 
 
 class Scripted:
-    """A scripted opponent by its name, playing at random in a share of its moves; never leaves the device."""
+    """A scripted opponent by its name, with a share `noise` of random moves; runs on the arena's device."""
 
     def __init__(self, name: str, noise: float = 0.0) -> None:
         if name not in SCRIPTED:
@@ -61,18 +61,18 @@ class Scripted:
         self._noise = noise
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
-        """Nothing to get ready: the moves follow from the match alone."""
+        """Nothing to prepare: the moves depend on the match alone."""
 
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
         """Write the moves of the seats into moves [B, 6]."""
         loops.act(self._function, arena, seats, moves, self._noise)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to free."""
 
 
 class Function:
-    """A Python function (observation, snake) -> move; it is shown the competition's dictionary, one snake at a time."""
+    """A Python function (observation, snake) -> move, with the competition's observation dictionary of one snake."""
 
     def __init__(self, function: Callable[[dict[Any, Any], int], int], name: str | None = None) -> None:
         self.name = name or getattr(function, "__name__", type(function).__name__)
@@ -80,7 +80,7 @@ class Function:
         self._directions: dict[int, list[int]] = {}
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
-        """Forget the directions of the batch before."""
+        """Forget the directions of the last batch."""
         self._directions = {}
 
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
@@ -101,14 +101,14 @@ class Function:
         _write(moves, seats, chosen)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to free."""
 
 
 class Policy:
-    """An object with act(observation) or predict(observation), as for PettingZoo; it is shown one snake's encoder row.
+    """An object with act(observation) or predict(observation), as for PettingZoo; gets the encoder row of one snake.
 
-    Its attribute `observation` names the encoder ("features" if it has none). An answer that is a tuple, as predict
-    gives in some libraries, starts with the move.
+    Its attribute `observation` names the encoder (default "features"). If the answer is a tuple, as from predict in
+    some libraries, the move is its first entry.
     """
 
     def __init__(self, policy: Any, name: str | None = None) -> None:
@@ -119,7 +119,7 @@ class Policy:
         self._encoder = board_encoder(getattr(policy, "observation", "features")).name
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
-        """Nothing to get ready."""
+        """Nothing to prepare."""
 
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
         """Ask the policy for every seat and write its moves into moves [B, 6]."""
@@ -133,11 +133,11 @@ class Policy:
         _write(moves, seats, chosen)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to free."""
 
 
 def find(name: str, loader: Loader | None = None) -> Player:
-    """The player of a name: a scripted one, `NAME:NOISE`, a submission, or what `loader` makes of another path."""
+    """The player of this name: a scripted one, `NAME:NOISE`, a submission, or what `loader` finds."""
     scripted, colon, noise = name.partition(":")
     if scripted in SCRIPTED:
         return Scripted(scripted, _share(name, noise) if colon else 0.0)
@@ -155,13 +155,13 @@ def find(name: str, loader: Loader | None = None) -> Player:
 
 
 def champion(name: str) -> Path | None:
-    """The snapshot of a trained team that comes with the program."""
+    """The snapshot file of a trained team that comes with the program, or None."""
     path = CHAMPIONS / f"{name}.safetensors"
     return path if os.sep not in name and path.is_file() else None
 
 
 def listing() -> list[tuple[str, str]]:
-    """Every player with a name, and one line on how it plays."""
+    """Every named player with one line about how it plays."""
     scripted = [(name, (function.__doc__ or "").partition("\n")[0]) for name, function in SCRIPTED.items()]
     cards = ((card.stem, json.loads(card.read_text())["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
     return [*scripted, *cards]

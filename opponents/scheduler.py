@@ -1,7 +1,7 @@
-"""Whom the learner plays next: a mix over opponents for every episode, and the seeded pick of one match's opponent.
+"""The schedule of opponents: a mix of opponents for every episode, and the seeded choice of each match's opponent.
 
-The ladder is climbed by progress (linear, exponential, curriculum, evasive) or by results (adaptive, league). Progress
-is compared in whole numbers, never in floats, so that a threshold falls on the very episode that was asked for.
+The run climbs the ladder by progress (linear, exponential, curriculum, evasive) or by results (adaptive, league).
+Progress is compared in integers, never in floats, so that a threshold falls on exactly the configured episode.
 """
 
 from bisect import bisect
@@ -17,8 +17,8 @@ Mix = dict[str, float]  # opponent -> share of the matches: easiest rung first, 
 
 LADDER = ("level0", "level1", "level2", "level3", "level4", "evasive", "territory")
 EVASIVE = LADDER.index("evasive")
-EPISODES = 50_000  # of a run, where nothing else is said
-DOUBT = 10  # matches that each past self is taken to have won before it was met: new ones come first, none is given up
+EPISODES = 50_000  # of a run, by default
+DOUBT = 10  # wins credited to each past self at the start: new ones are met first, and none drops to weight 0
 
 
 def _curriculum(episode: int, end: int) -> int:
@@ -37,7 +37,7 @@ STRATEGIES = (*BY_PROGRESS, "adaptive", "league")
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """What a schedule is made of; a value out of range is an error."""
+    """The settings of a schedule; a value out of range is an error."""
 
     strategy: str = "curriculum"
     """How the ladder is climbed: one of STRATEGIES."""
@@ -89,12 +89,12 @@ class ScheduleConfig:
 
 
 class Scheduler:
-    """A schedule and what it has learnt from results; without results, a pure function of the episode."""
+    """A schedule with its state from results; without results it is a pure function of the episode."""
 
     def __init__(self, config: ScheduleConfig) -> None:
         self.config = config
-        self._rung = 0  # where results have led; strategies by progress leave it at 0
-        self._results: dict[str, list[float]] = {}  # opponent -> [score, matches], both faded
+        self._rung = 0  # set by results; strategies by progress leave it at 0
+        self._results: dict[str, list[float]] = {}  # opponent -> [score, matches], both decayed
         self._past_selves: list[str] = []
 
     def level(self, episode: int) -> str:
@@ -102,7 +102,7 @@ class Scheduler:
         return LADDER[self.rung(episode)]
 
     def rung(self, episode: int) -> int:
-        """Place of `level` on the ladder, from 0."""
+        """Index of `level` on the ladder, from 0."""
         config = self.config
         end = int(config.max_episodes or EPISODES)
         by_progress = BY_PROGRESS.get(config.strategy)
@@ -118,13 +118,13 @@ class Scheduler:
         return LADDER[: EVASIVE + 1 if evades else EVASIVE]
 
     def mix(self, episode: int) -> Mix:
-        """Who is met in this episode, and how often."""
+        """The opponents of this episode and their shares of the matches."""
         ladder = _with_easier(self.rung(episode), self.config.easier_share)
         if self.config.strategy != "league" or not self._past_selves:
             return ladder
         share = self.config.league_scripted_share
         hardness = {name: self._hardness(name) for name in self._past_selves}
-        hardest = max(hardness.values())  # weighs 1, so that no power can underflow them all
+        hardest = max(hardness.values())  # gets weight 1, so that not all weights underflow for large powers
         weights = {name: (value / hardest) ** self.config.league_power for name, value in hardness.items()}
         total = sum(weights.values())
         mix = {name: share * part for name, part in ladder.items()}
@@ -132,17 +132,17 @@ class Scheduler:
         return {name: part for name, part in mix.items() if part > 0}
 
     def past_share(self) -> float:
-        """Share of the matches that past selves play in: always the same, as networks need it."""
+        """Share of the matches against past selves: constant, because networks need fixed batch sizes."""
         config = self.config
         return (1 - config.self_play) * (1 - config.league_scripted_share) if config.strategy == "league" else 0.0
 
     def win_rate(self, name: str) -> float | None:
-        """Measured win rate against an opponent, a draw as half a win; None if it was never met."""
+        """Measured win rate against an opponent, a draw as half a win; None before the first match."""
         score, matches = self._results.get(name, (0, 0))
         return score / matches if matches else None
 
     def record(self, name: str, wins: int, draws: int, losses: int) -> None:
-        """Take in finished matches against an opponent, of all ranks together; they may move the rung."""
+        """Add finished matches of all ranks against an opponent; this may change the rung."""
         if name not in LADDER and name not in self._past_selves:
             raise ArenaError(f"results against {name!r}, which is neither on the ladder nor a past self")
         if min(wins, draws, losses) < 0:
@@ -156,7 +156,7 @@ class Scheduler:
             self._move(LADDER.index(name), score / matches)
 
     def add_past_self(self, name: str) -> str | None:
-        """Put a snapshot into the league's pool; returns the one that leaves if it is full: the one beaten most."""
+        """Add a snapshot to the league's pool. If the pool is full, the most beaten one leaves it and is returned."""
         if name in LADDER or name in self._past_selves:
             raise ArenaError(f"past self {name!r} has the name of an opponent that is already there")
         left = None
@@ -168,7 +168,7 @@ class Scheduler:
         return left
 
     def state_dict(self) -> dict[str, Any]:
-        """All that results have changed, ready for JSON."""
+        """The state that depends on results, ready for JSON."""
         return {
             "strategy": self.config.strategy,
             "rung": self._rung,
@@ -177,7 +177,7 @@ class Scheduler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where state_dict() left off; a state that does not fit changes nothing."""
+        """Restore the state of state_dict(); an invalid state raises an error and changes nothing."""
         if not isinstance(state, dict) or state.keys() != self.state_dict().keys():
             found = ", ".join(map(str, state)) if isinstance(state, dict) else type(state).__name__
             raise ArenaError(f"schedule state holds {found or 'nothing'}; expected: {', '.join(self.state_dict())}")
@@ -198,24 +198,24 @@ class Scheduler:
         self._results = {name: list(result) for name, result in results.items()}
 
     def _move(self, rung: int, rate: float) -> None:
-        """One rung up from a beaten one, or down from the present one."""
+        """One rung above a beaten rung, or one down from the present rung."""
         new = self._rung
-        if rung >= self._rung and rate >= self.config.up:  # beating a harder one (the evasive phase) counts as well
+        if rung >= self._rung and rate >= self.config.up:  # a harder opponent (evasive phase) counts too
             new = min(rung + 1, len(LADDER) - 1)
         elif rung == self._rung and rate < self.config.down:
             new = max(rung - 1, 0)
         if new != self._rung:
             self._rung = new
-            self._results.pop(LADDER[new], None)  # judged afresh: old results would send it back at once
+            self._results.pop(LADDER[new], None)  # old results would move the rung back at once
 
     def _hardness(self, name: str) -> float:
-        """1 - win rate, with DOUBT lost matches added: 1 for one never met, above 0 for one always beaten."""
+        """1 - win rate, with DOUBT lost matches added: 1 for a new past self, above 0 for one that always lost."""
         score, matches = self._results.get(name, (0, 0))
         return 1 - score / (matches + DOUBT)
 
 
 def choose(mix: Mix, seed: int, match_number: int) -> str:
-    """Opponent of one match: depends on the match's number over all ranks, not on who plays it or what came before."""
+    """Opponent of one match: depends only on the mix, the seed and the match's number over all ranks."""
     names = [name for name, share in mix.items() if share > 0]
     if not names:
         raise ArenaError("a mix without opponents")
@@ -224,7 +224,7 @@ def choose(mix: Mix, seed: int, match_number: int) -> str:
 
 
 def _with_easier(rung: int, share: float) -> Mix:
-    """A rung and, with the given share of the matches, all easier ones, each twice as often as the one below."""
+    """A rung and all easier ones; the easier ones have `share` together, each twice the share of the rung below."""
     if rung == 0 or share == 0:
         return {LADDER[rung]: 1.0}
     parts = 2**rung - 1

@@ -1,22 +1,21 @@
-"""Searches over the board that will be: breadth-first, with bodies that vanish as their snakes move on.
+"""Breadth-first searches over the next moves, with bodies that leave their cells as the snakes move on.
 
-A body's k-th cell from the tail can be entered on the k-th move from now, if its snake neither eats nor dies.
+The k-th cell of a body, counted from the tail, can be entered on the k-th move from now, if its snake neither eats nor
+dies. Sets of cells are bitboards.
 """
 
 from arena.jit import njit
 from arena.rules import (
-    BEAN,
     BEAN_COUNT,
     BEANS,
-    BOARD,
     HEAD,
     LENGTH,
     LINK,
-    SNAKE,
     SNAKES,
     TAIL,
     TEAM,
-    neighbour,
+    first_foe,
+    first_mate,
 )
 from opponents.bitboard import EMPTY, both, count, either, is_empty, neighbours, of_cell, without
 
@@ -44,7 +43,7 @@ def beans(match):
 
 @njit
 def tails(match):
-    """The six tails: where the vanishing begins."""
+    """The cells of the six tails: the first cells that the snakes leave."""
     return (
         int(match[TAIL]) + 0,
         int(match[TAIL + 1]) + 0,
@@ -57,7 +56,7 @@ def tails(match):
 
 @njit
 def leaving(match, ends, move):
-    """The cells that are given up on the move-th move from now, from 1."""
+    """The cells that the snakes leave on the move-th move from now (from 1), if `ends` are their tails by then."""
     cells = EMPTY
     for snake in range(SNAKES):
         if move <= match[LENGTH + snake]:
@@ -80,9 +79,9 @@ def further(match, ends):
 
 @njit
 def explore(match, taken, first, goals, moves):
-    """Walk from the cell `first`, entered on the first move, up to so many moves.
+    """Search from the cell `first`, entered on the first move, up to `moves` moves deep.
 
-    Returns how many cells can be reached, and on which move first one of `goals` (0 = none).
+    Returns the number of cells that can be reached, and the move on which the first of `goals` is reached (0: none).
     """
     ends = further(match, tails(match))
     taken = without(taken, leaving(match, tails(match), 1))
@@ -103,7 +102,7 @@ def explore(match, taken, first, goals, moves):
 
 @njit
 def heads(match, first, snake):
-    """The heads of the three snakes from `first`, the own one left out."""
+    """The heads of the three snakes from `first`, without that of `snake` itself."""
     cells = EMPTY
     for other in range(first, first + TEAM):
         if other != snake and match[LENGTH + other] > 0:
@@ -113,18 +112,17 @@ def heads(match, first, snake):
 
 @njit
 def contest(match, taken, snake, first, goals, moves):
-    """Who gets where first, if the own head enters the cell `first` and everybody then walks all ways at once.
+    """Which side reaches which cell first, if this snake enters the cell `first` and all heads then search at once.
 
-    Returns how many cells the snake reaches first and how many its foes (cells that both sides reach on the same move
-    are nobody's), and what the beans are worth: 240 / (moves + 1) for each that its side is first at, own ones twice,
-    less the same for the foes'.
+    Returns the number of cells that the snake reaches first, the number that its foes reach first (a cell that both
+    sides reach on the same move belongs to nobody), and the worth of the beans: 240 / (moves + 1) for each bean that
+    the snake's side reaches first, twice that if it is the snake itself, minus the same for beans of the foes.
     """
-    team = 0 if snake < TEAM else TEAM
     ends = further(match, tails(match))
     taken = without(taken, leaving(match, tails(match), 1))
     own = of_cell(first)
-    mates = without(without(neighbours(heads(match, team, snake)), taken), own)
-    foes = without(without(neighbours(heads(match, TEAM - team, snake)), taken), own)
+    mates = without(without(neighbours(heads(match, first_mate(snake), snake)), taken), own)
+    foes = without(without(neighbours(heads(match, first_foe(snake), snake)), taken), own)
     both_sides = both(mates, foes)
     claimed = either(own, either(mates, foes))
     mates = without(mates, both_sides)
@@ -149,16 +147,3 @@ def contest(match, taken, snake, first, goals, moves):
         value = 240 // (move + 1)
         worth += value * (2 * count(both(own, goals)) + count(both(mates, goals)) - count(both(foes, goals)))
     return own_cells, foe_cells, worth
-
-
-@njit
-def may_stay(match, snake, cell):
-    """Whether this cell holds the tail of another snake that may eat on this move, so that its tail would stay."""
-    owner = int(match[BOARD + cell]) - SNAKE
-    if owner < 0 or owner >= SNAKES or owner == snake:
-        return False
-    head = int(match[HEAD + owner])
-    near = False
-    for direction in range(4):
-        near = near or match[BOARD + neighbour(head, direction)] == BEAN
-    return near

@@ -1,12 +1,16 @@
-"""A competition submission as an opponent: its own process, a time limit, and no way to harm the arena.
+"""A competition submission as an opponent, in its own process and with a time limit for each move.
+
+This isolates the arena from mistakes, not from malice: exceptions, endless loops and crashes of a submission cost only
+its own matches, but its process runs as the same user, with the same files and the same rights. Run only submissions
+that you would run as a program.
 
     with Submission("rival/submission.py") as rival:
         rival.begin(arena, seats)
         rival.act(arena, seats, moves)      # every turn
 
-All matches of a batch share one process, in which each has a module of its own; helper modules beside the submission
-are shared. If a move hangs, the process is stopped and all matches go on with fresh modules. Every match costs the
-memory of what the submission loads: keep batches to some dozens of matches.
+All matches of a batch share one process. Each match has its own module of the submission; helper modules beside the
+submission are shared. If a move hangs, the process is stopped, and all matches continue with fresh modules. Every match
+needs the memory of all that the submission loads: keep batches to some dozens of matches.
 """
 
 import weakref
@@ -28,26 +32,26 @@ from arena.rng import SLOT_SUBMISSION, draw_below
 from arena.rules import DIRECTION, OVER, SNAKES, TURN
 from opponents.submission_worker import LOAD_SECONDS, MOVES, NO_CONTROLLER, Broken, Process
 
-LIMIT = 10  # problems in a match, then it is forfeited
-HOPELESS = 20  # times in a row that the process had to be stopped, then all matches are
-KINDS_KEPT = 20  # of problems; a submission can make up new ones for ever
+LIMIT = 10  # problems in a match, then the match is forfeited
+HOPELESS = 20  # stopped processes in a row, then all matches are forfeited
+KINDS_KEPT = 20  # different problem texts; a submission could produce new ones without end
 
 
 @dataclass
 class _Match:
-    """What is known of the match in a slot."""
+    """The match in a slot of the batch."""
 
     key: int | None = None
     turn: int = -1
     directions: list[int] | None = None  # on this turn
     last_directions: list[int] | None = None  # one turn earlier
     problems: int = 0
-    holder: Process | None = None  # the process that has its module
+    holder: Process | None = None  # the process that has loaded its module
 
 
 @dataclass
 class _Task:
-    """The moves wanted in one match on one turn."""
+    """The request for moves of one match on one turn."""
 
     slot: int
     match: _Match
@@ -58,10 +62,10 @@ class _Task:
 
 
 class Submission:
-    """An opponent that is somebody's submission.py.
+    """An opponent that plays the moves of a submission.py.
 
-    A move it does not give is drawn at random. After LIMIT such moves a match is `forfeited` (the numbers of the slots
-    whose present match is): it goes on with random moves, and whoever counts results should count it as lost.
+    A missing move is replaced by a random one. After LIMIT missing moves the match is forfeited: it continues with
+    random moves and counts as lost. `forfeited` holds the slots whose present match is forfeited.
     """
 
     def __init__(self, path: str | Path, seconds_per_move: float = 1.0) -> None:
@@ -83,7 +87,7 @@ class Submission:
 
     @property
     def problems(self) -> list[str]:
-        """What went wrong so far: one line for each kind, with how often."""
+        """The problems so far: one line for each kind, with its count."""
         return [f"{self.name}: {text} ({count} x)" for text, count in self._problems.items()]
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
@@ -143,7 +147,7 @@ class Submission:
         self.close()
 
     def _ask(self, tasks: list[_Task]) -> None:
-        """Get the moves, all asked for at once: waiting for each alone would take twice as long."""
+        """Get the moves. All requests are sent before the first answer is read: one by one takes twice as long."""
         while tasks := [task for task in tasks if task.waiting and task.slot not in self.forfeited]:
             try:
                 process = self._running()
@@ -177,7 +181,7 @@ class Submission:
         return self._process
 
     def _collect(self, process: Process, task: _Task) -> None:
-        """Take in what the process answers to the requests of a task."""
+        """Read the answers to the requests of a task."""
         if task.match.holder is not process:
             task.loading = True
             failure = process.receive(task.slot, 0, LOAD_SECONDS)
@@ -198,7 +202,7 @@ class Submission:
                 self._problem(task, answer)
 
     def _follow(self, slot: int, row: np.ndarray, key: int) -> _Match:
-        """The match in this slot, brought up to this turn; another one than before starts from nothing."""
+        """The record of the match in this slot, updated to this turn; a new match gets a new record."""
         match = self._matches.get(slot)
         turn = int(row[TURN])
         if match is None or (match.key is not None and (match.key != key or turn < match.turn)):
@@ -208,7 +212,7 @@ class Submission:
         if turn == 0:
             match.last_directions = None
         elif turn != match.turn:
-            # Not asked on the turn before (a match taken up in the middle): today's directions are the best guess.
+            # Without a request on the turn before (a match joined in the middle), this turn's directions stand in.
             match.last_directions = match.directions if turn == match.turn + 1 else directions
         match.key, match.turn, match.directions = key, turn, directions
         if self._given_up:

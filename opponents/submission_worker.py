@@ -1,10 +1,10 @@
-"""The process a competition submission runs in, on nothing but the standard library: both ends of its pipes.
+"""The process of a competition submission, with both ends of its pipes. Uses only the standard library.
 
-`Process` is the arena's end; run as a program, this file is the other. Requests and answers are
-4 bytes of length and a JSON text:
+`Process` is the arena's end; this file run as a program is the submission's end. Requests and answers are 4 bytes of
+length and a JSON text:
     {"load": slot}                                      -> [slot, 0, 0], or [slot, 0, "what went wrong"]
     {"slot": .., "snakes": [ids], "observation": ..}    -> per snake [slot, id, move], or [slot, id, "what went wrong"]
-Every slot (match) has a module of its own, so what a controller remembers of a game stays in that game.
+Every slot (match) has its own module, so the global variables of a controller belong to one match.
 """
 
 import importlib.util
@@ -34,13 +34,13 @@ LOAD_SECONDS = 30.0
 ANSWER_BYTES = 4096
 DISTURBED = "closed or disturbed its pipe to the arena"
 READ_BYTES = 1 << 16
-# What Python and its packages may need. No GPU: the competition has none, and ours are busy.
+# Variables that Python and its packages may need. No GPU: the competition has none, and training uses ours.
 ENVIRONMENT_KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH")
 ENVIRONMENT_SET = {"CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class Broken(Exception):
-    """The process cannot be used any more."""
+    """The process cannot be used any more; the text says why."""
 
 
 class Process:
@@ -63,24 +63,24 @@ class Process:
             raise Broken(f"no process could be started: {error}") from None
         self.end = weakref.finalize(self, _end_child, self._child, os.getpid())
         self._requests, self._answers = self._child.stdin.fileno(), self._child.stdout.fileno()
-        os.set_blocking(self._requests, False)  # a child that does not read must not stop us
+        os.set_blocking(self._requests, False)  # a child that does not read must not block the arena
         self._unsent = bytearray()
         self._unread = bytearray()
         self._poll = select.poll()
         self._poll.register(self._answers, select.POLLIN)
 
     def trouble(self) -> str | None:
-        """What is wrong with the process, asked when no answer is due."""
+        """The reason why the process cannot be used, or None. Called when no answer is expected."""
         return self._how_it_ended() if self._unread or self._poll.poll(0) else None
 
     def post(self, request: dict[str, Any]) -> None:
-        """Put a request on its way; it may leave while answers are waited for."""
+        """Queue a request; `receive` sends it while it waits for answers."""
         text = json.dumps(request, separators=(",", ":")).encode()
         self._unsent += HEADER.pack(len(text)) + text
         self._poll.register(self._requests, select.POLLOUT)
 
     def receive(self, slot: int, snake: int, seconds: float) -> int | str:
-        """The answer for this slot and snake, if it comes in time: a number, or a text that says what went wrong."""
+        """The answer for this slot and snake: a number, or the text of a problem. Broken if it takes too long."""
         deadline = None
         while (text := self._next()) is None:
             now = time.monotonic()
@@ -110,13 +110,13 @@ class Process:
             del self._unsent[: os.write(self._requests, self._unsent)]
         except BlockingIOError:
             return
-        except OSError:  # it has ended; what it still answered is to be read first
+        except OSError:  # the process has ended; its last answers are read first
             self._unsent.clear()
         if not self._unsent:
             self._poll.unregister(self._requests)
 
     def _next(self) -> bytes | None:
-        """The next whole answer that has come."""
+        """The next complete answer, or None."""
         if len(self._unread) < HEADER.size:
             return None
         end = HEADER.size + HEADER.unpack_from(self._unread)[0]
@@ -130,23 +130,23 @@ class Process:
     def _how_it_ended(self) -> str:
         self.end()
         code = self._child.returncode
-        if code == -signal.SIGKILL:  # ours, or the system's when memory ran out
+        if code == -signal.SIGKILL:  # sent by `end`, or by the system when memory ran out
             return f"{DISTURBED}, or was killed"
         return f"ended its process (exit code {code})" if code >= 0 else f"crashed (signal {-code})"
 
 
 def _end_child(child: subprocess.Popen, owner: int) -> None:
-    if os.getpid() != owner:  # a fork of the arena ends; the child is not its own
+    if os.getpid() != owner:  # this is a fork of the arena; the child belongs to the original
         return
-    with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group that has ended
-        os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so the number is still the child's
+    with suppress(ProcessLookupError, PermissionError):  # macOS raises the latter for a group that has ended
+        os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so the id still belongs to the child
     child.wait()
     child.stdin.close()
     child.stdout.close()
 
 
 class Discrete:
-    """The competition's action space, which some controllers draw from and know by this name."""
+    """The competition's action space; some controllers sample from it and check its class name."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -157,7 +157,7 @@ class Discrete:
 
 
 def read_move(answer: Any) -> int | str:
-    """The move in [[one-hot of 4]] as the competition reads it, the first 1 in the first row; or what is wrong."""
+    """The move in [[one-hot of 4]], read as the competition does: the first 1 in the first row. Or the problem."""
     rows = answer.tolist() if hasattr(answer, "tolist") else answer
     if isinstance(rows, (list, tuple)) and rows:
         row = rows[0].tolist() if hasattr(rows[0], "tolist") else rows[0]
@@ -166,51 +166,54 @@ def read_move(answer: Any) -> int | str:
     return f"returned {reprlib.repr(answer)} instead of [[one-hot of {MOVES}]]"[:TEXT_LENGTH]
 
 
-class Player:
-    """The submission's modules, one for each slot."""
+class Controllers:
+    """The submission's functions my_controller, one for each slot."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.code: CodeType | None = None
-        self.controllers: dict[int, Callable[..., Any]] = {}
+        self._of_slot: dict[int, Callable[..., Any]] = {}
+
+    def __contains__(self, slot: int) -> bool:
+        return slot in self._of_slot
 
     def load(self, slot: int) -> int | str:
-        """Run the submission's file once more, for the match that starts in this slot."""
-        self.controllers.pop(slot, None)
+        """Run the submission's file again, for the match that starts in this slot. Returns 0, or the problem."""
+        self._of_slot.pop(slot, None)
         name = f"submission_{slot}"
         try:
             spec = importlib.util.spec_from_file_location(name, self.path)
             if self.code is None:
                 self.code = spec.loader.get_code(name)
             module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module  # dataclasses, for one, look their module up there
+            sys.modules[name] = module  # dataclasses look up their module there
             exec(self.code, module.__dict__)
         except BaseException as error:  # sys.exit() must not end the process either
             return f"{type(error).__name__}: {error}"[:TEXT_LENGTH]
         controller = getattr(module, "my_controller", None)
         if not callable(controller):
             return NO_CONTROLLER
-        self.controllers[slot] = controller
+        self._of_slot[slot] = controller
         return 0
 
     def move(self, slot: int, snake: int, text: bytes) -> int | str:
-        """Ask for the move of one snake, with an observation that nobody else has."""
+        """The move of one snake, or the problem. Every call gets its own copy of the observation."""
         observation = {int(k) if k.isdigit() else k: v for k, v in json.loads(text)["observation"].items()}
         observation["controlled_snake_index"] = snake
         try:
-            return read_move(self.controllers[slot](observation, [Discrete(MOVES)], False))
+            return read_move(self._of_slot[slot](observation, [Discrete(MOVES)], False))
         except BaseException as error:
             return f"raised {type(error).__name__}: {error}"[:TEXT_LENGTH]
 
 
 def settle_in() -> tuple[int, int]:
-    """Move the pipes away from stdin and stdout, so that what the submission prints goes nowhere."""
+    """Move the pipes away from stdin and stdout, so that the submission's prints are dropped."""
     requests, answers = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-        score.write("1000")  # when memory runs out, Linux shall end this process and not the arena
+        score.write("1000")  # when memory runs out, Linux ends this process and not the arena
     return requests, answers
 
 
@@ -220,10 +223,10 @@ def main() -> None:
     requests, answers = settle_in()
     sys.path[0] = os.path.dirname(path)  # instead of the folder of this file
     sys.argv = [path]
-    player = Player(path)
+    controllers = Controllers(path)
 
     def answer(slot: int, snake: int, find: Callable[..., int | str], *given: Any) -> None:
-        # The arena stops a call that takes too long. Should the arena be gone, this alarm does.
+        # The arena stops a call that takes too long. If the arena is gone, this alarm stops it.
         signal.setitimer(signal.ITIMER_REAL, limit)
         text = json.dumps((slot, snake, find(*given))).encode()
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -234,12 +237,12 @@ def main() -> None:
             text = stream.read(*HEADER.unpack(header))
             request = json.loads(text)
             if "load" in request:
-                answer(request["load"], 0, player.load, request["load"])
+                answer(request["load"], 0, controllers.load, request["load"])
                 continue
             slot = request["slot"]
-            for snake in request["snakes"] if slot in player.controllers else ():  # none if loading failed
-                answer(slot, snake, player.move, slot, snake, text)
-    os._exit(0)  # not sys.exit: threads of the submission must not keep this process
+            for snake in request["snakes"] if slot in controllers else ():  # none if loading failed
+                answer(slot, snake, controllers.move, slot, snake, text)
+    os._exit(0)  # not sys.exit: that would wait for threads of the submission
 
 
 if __name__ == "__main__":

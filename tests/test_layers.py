@@ -1,4 +1,4 @@
-"""Who may import whom: marl -> opponents -> arena, never back, and each outside package in its one place."""
+"""Who may import whom: marl -> opponents -> arena, packages low to high, and each outside package in its one place."""
 
 import ast
 import os
@@ -22,6 +22,30 @@ AT_HOME = {
     "tensorboard": {"marl/training/metrics.py"},
     "torch.utils.tensorboard": {"marl/training/metrics.py"},
 }
+
+
+# Packages and modules, low to high; those of one line do not import each other. No import runs back up.
+ORDER = (
+    ("arena.errors", "arena.checks", "arena.printable", "arena.files", "arena.jit"),
+    ("arena.rng",),
+    ("arena.rules",),
+    ("arena.encoders",),
+    ("arena.backends",),
+    ("arena",),  # batches, PettingZoo, replays
+    ("opponents",),
+    ("marl.errors", "marl.wording", "marl.machine", "marl.arguments", "marl.registry", "marl.rewards"),
+    ("marl.config",),
+    ("marl.compute",),
+    ("marl.networks",),
+    ("marl.ranks",),
+    ("marl.rollout",),
+    ("marl.storage", "marl.learners", "marl.pictures"),
+    ("marl.training",),
+    ("marl.export", "marl.doctor"),
+    ("marl.bench", "marl.commands"),
+    ("marl",),  # the command line
+)
+LINES_MAX = 400
 
 
 def imports(path: Path) -> set[str]:
@@ -61,6 +85,53 @@ def test_a_lower_layer_imports_nothing_of_a_higher_one(layer, above) -> None:
 @pytest.mark.parametrize("package", AT_HOME)
 def test_an_outside_package_is_imported_in_its_one_place_only(package) -> None:
     assert importers(package, FILES) <= AT_HOME[package]
+
+
+def level(module: str) -> int:
+    """The place in ORDER of the longest entry that the module belongs to."""
+    places = {package: place for place, line in enumerate(ORDER) for package in line}
+    parts = module.split(".")
+    return next(places[prefix] for end in range(len(parts), 0, -1) if (prefix := ".".join(parts[:end])) in places)
+
+
+def module_of(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def ours(path: Path) -> set[str]:
+    """Our modules that a file imports; `from package import name` counts as package.name if that is a module."""
+    modules = {module_of(file) for file in FILES}
+    return {module for module in imports(path) if module in modules}
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_no_import_runs_back_up(path) -> None:
+    mine = module_of(path)
+    above = {module for module in ours(path) if level(module) > level(mine) and module.count(".") > 0}
+    # render/ shows what the other parts of arena/ play, and the environment renders itself: both are "arena".
+    assert above == set(), f"{mine} imports {above}"
+
+
+def test_no_circle_of_files() -> None:
+    """Each file can be read after all that it imports."""
+    waiting = {module_of(path): ours(path) - {module_of(path)} for path in FILES}
+    packages = {module_of(path) for path in FILES if path.name == "__init__.py"}
+    waiting = {module: needs - packages for module, needs in waiting.items()}
+    while ready := [module for module, needs in waiting.items() if not needs & waiting.keys()]:
+        for module in ready:
+            del waiting[module]
+    assert waiting == {}
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {path.as_posix(): len((ROOT / path).read_text().splitlines()) for path in FILES}
+    assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.name == "__init__.py"], ids=str)
+def test_every_package_says_what_belongs_there(path) -> None:
+    assert len(ast.get_docstring(ast.parse((ROOT / path).read_text())) or "") > 60
 
 
 def test_no_file_is_named_utils() -> None:

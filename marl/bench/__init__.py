@@ -1,0 +1,5 @@
+"""Bench: how fast arena, opponents and training run on this machine.
+
+Measures the real objects, as ratios and rates of the best window; nothing here is used by a run. May import everything
+below marl.commands.
+"""

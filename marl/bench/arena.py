@@ -13,7 +13,7 @@ import arena
 from arena import rules
 from arena.backends.loops import PARALLEL_FROM
 from arena.encoders import ENCODERS
-from marl.bench.command import Row, best_rate
+from marl.bench.timing import Row, best_rate
 from marl.errors import UserError
 
 GRAPH_TURNS = 20

@@ -3,32 +3,18 @@
 import argparse
 import importlib
 import json
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from marl import machine
+from marl.bench.timing import WINDOWS, Row
 from marl.errors import UserError
 
-WINDOWS = 5
 # subject: (module, class) that yields the rows
 SUBJECTS = {"arena": ("marl.bench.arena", "ArenaBench"), "opponents": ("marl.bench.opponents", "OpponentsBench")}
 TRAIN = "train"  # the subject that is no table of rows, and whose flags are those of training
 # Flags that stay the bench's own beside them, and whether each takes a value.
 BESIDE_TRAINING = {"-h": False, "--help": False, "--json": False, "--seconds": True, "--against": True}
-
-
-class Row(NamedTuple):
-    """One measurement; threads is None on a GPU."""
-
-    device: str
-    matches: int
-    threads: int | None
-    what: str
-    match_turns_per_second: float
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**self._asdict(), "snake_turns_per_second": 6 * self.match_turns_per_second}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,23 +99,6 @@ def _run_train(args: argparse.Namespace) -> int:
         _print_machine(_machine())
         print(f"\n{table(report)}")
     return 0
-
-
-def best_rate(run_turns: Callable[[int], None], turns: int, seconds: float) -> float:
-    """Turns per second of `run_turns(count)`, best of several windows; counts are multiples of `turns`."""
-    run_turns(turns)  # warm up: compile, allocate, fill caches
-    window = seconds / WINDOWS
-    count, taken = turns, _timed(run_turns, turns)
-    while taken < window / 2:  # grow until the clock and the calls around it no longer matter
-        count = max(2 * count, turns * int(count / turns * window / max(taken, 1e-9)))
-        taken = _timed(run_turns, count)
-    return count / min([taken, *(_timed(run_turns, count) for _ in range(WINDOWS - 1))])
-
-
-def _timed(run_turns: Callable[[int], None], count: int) -> float:
-    begin = time.perf_counter()
-    run_turns(count)
-    return time.perf_counter() - begin
 
 
 def _machine() -> dict[str, Any]:

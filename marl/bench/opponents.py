@@ -9,17 +9,17 @@ import torch
 import arena
 from arena import rules
 from marl.bench.arena import captured, checked_devices
-from marl.bench.command import Row, best_rate
+from marl.bench.timing import Row, best_rate
 from opponents.loops import act, bind
 from opponents.scripted import SCRIPTED
 
 CPU_MATCHES = (1024,)
 CUDA_MATCHES = (16384, 65536)
-RECORDED = 64  # turns of each opponent's own play on which the step is measured alone
+RECORDED = 64  # turns of each opponent's own play on which the step alone is measured
 
 
 class OpponentsBench:
-    """The rows of `bench opponents`, measured one by one as they are asked for."""
+    """The rows of `bench opponents`; each is measured when it is requested."""
 
     def __init__(
         self, device: str | None, matches: list[int] | None, threads: list[int] | None, seconds: float
@@ -30,7 +30,7 @@ class OpponentsBench:
         self._slower: dict[str, float] = {}
 
     def facts(self) -> dict[str, Any]:
-        """How many times slower a turn is with the opponent's decisions than without, in the same matches."""
+        """Time of a turn with the opponent's decisions, divided by its time without them, in the same matches."""
         return {"times_slower_than_step_alone": self._slower}
 
     def rows(self) -> Iterator[Row]:
@@ -86,7 +86,7 @@ def _cpu_turns(function: Callable, batch: arena.BatchArena) -> Callable[[int], N
 
 
 def _played(function: Callable, matches: int, device: str) -> arena.BatchArena:
-    """An arena in the middle of this opponent's play against itself, its matches at all turns alike."""
+    """An arena with matches of this opponent against itself, spread evenly over all turns."""
     batch = arena.BatchArena(matches, device, seed=1)
     batch.start()
     moves = torch.zeros(matches, rules.SNAKES, dtype=torch.int8, device=batch.device)
@@ -100,7 +100,7 @@ def _played(function: Callable, matches: int, device: str) -> arena.BatchArena:
 
 
 def _replayed(function: Callable, batch: arena.BatchArena) -> Callable[[int], None]:
-    """The same turns again with the moves written down, so that only the step is timed."""
+    """A call that plays recorded turns again, so that only the step is timed."""
     memory = (batch.state, batch.keys, batch.numbers)
     begin = [tensor.clone() for tensor in memory]
     moves = torch.zeros(batch.matches, rules.SNAKES, dtype=torch.int8)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from arena.rules import TEAM
-from marl.bench.command import WINDOWS, best_rate
+from marl.bench.timing import WINDOWS, best_rate
 from marl.compute.cuda_graphs import WARM_UPS, Captured
 from marl.compute.onednn import choose_onednn
 from marl.config import autoscale, reader

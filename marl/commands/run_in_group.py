@@ -17,8 +17,8 @@ def run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) ->
 
     A lost rank ends this process at once, because a group with a lost rank cannot be taken down in order.
     """
-    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER
-    from marl.ranks.lost_rank import LostRank, explain, leave
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank
+    from marl.ranks.lost_rank import explain, leave
     from marl.ranks.startup import start
     from marl.ranks.sync_check import OutOfSync
     from marl.training.nonfinite import NotFinite

@@ -28,8 +28,8 @@ def main(words: list[str]) -> int:
 
 def _join_and_probe(backend: str, timeout: float) -> int:
     """Rank 0 prints the results of all ranks."""
-    from marl.ranks.exits import EXIT_MISTAKE
-    from marl.ranks.lost_rank import LostRank, explain, leave
+    from marl.ranks.exits import EXIT_MISTAKE, LostRank
+    from marl.ranks.lost_rank import explain, leave
     from marl.ranks.placement import set_nccl_defaults
     from marl.ranks.startup import start
 

@@ -1,4 +1,4 @@
-"""How ranks end: exit codes, the advice in the last message, and the immediate exit."""
+"""How ranks end: exit codes, the error of a lost rank, the advice in the last message, and the immediate exit."""
 
 import contextlib
 import os
@@ -11,6 +11,10 @@ EXIT_LOST_RANK = 3  # another rank is dead or hangs
 EXIT_TOGETHER = 4  # all ranks ended for the same reason, and rank 0 has printed it
 
 GO_ON = "go on with --resume and the run's folder"
+
+
+class LostRank(RuntimeError):
+    """A rank is dead or hangs. The message names the rank and the work that was interrupted."""
 
 
 def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoReturn:

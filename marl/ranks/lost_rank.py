@@ -1,25 +1,25 @@
 """Errors of a lost rank: recognise them, name the rank, end this process."""
 
 import re
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, Protocol
 
 import torch.distributed as dist
 
-from marl.ranks.exits import exit_now
+from marl.ranks.exits import LostRank, exit_now
+from marl.ranks.roll_call import RollCall
 from marl.ranks.sync_check import OutOfSync
-
-if TYPE_CHECKING:
-    from marl.ranks.process_group import Ranks, Solo
 
 # Texts by which torch reports a broken connection: gloo's errors are plain RuntimeErrors.
 _CONNECTION_TROUBLE = re.compile(r"gloo|nccl|monitoredBarrier|by peer|Broken pipe|Timed out waiting|wait timeout", re.I)
 
 
-class LostRank(RuntimeError):
-    """A rank is dead or hangs. The message names the rank and the work that was interrupted."""
+class Group(Protocol):
+    """What is asked of a process group."""
+
+    roll_call: RollCall | None
 
 
-def explain(error: BaseException, group: "Solo | Ranks") -> LostRank | None:
+def explain(error: BaseException, group: Group) -> LostRank | None:
     """The lost rank, if `error` was raised because of one; None for any other error.
 
     For the top level: DDP's own all-reduce fails inside backward() with a plain RuntimeError.
@@ -37,7 +37,7 @@ def _is_connection_error(error: BaseException) -> bool:
     return isinstance(error, dist.DistError) or _CONNECTION_TROUBLE.search(str(error)) is not None
 
 
-def leave(error: LostRank, group: "Solo | Ranks") -> NoReturn:
+def leave(error: LostRank, group: Group) -> NoReturn:
     """Print the loss in one line and end this process at once: a group with a lost rank cannot be shut down in order.
 
     No `finally` and no atexit runs after it: close files before.

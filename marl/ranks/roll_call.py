@@ -31,7 +31,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from marl.ranks.exits import GO_ON, exit_now
 from marl.wording import named_ranks, verb
@@ -39,17 +39,24 @@ from marl.wording import named_ranks, verb
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from marl.ranks.process_group import Ranks
     from marl.ranks.store import RendezvousStore
 
 PATIENCE = 5.0  # seconds a living rank has to answer: one Numba call may hold the interpreter for a while
 POLL = 0.1  # seconds between two looks at the store during a roll call
 
 
+class Member(Protocol):
+    """What is asked of a rank of the process group."""
+
+    rank: int
+    world: int
+    doing: str
+
+
 class RollCall(threading.Thread):
     """The thread of one rank; `ask` and `stop` are called by its main thread."""
 
-    def __init__(self, group: "Ranks", rendezvous: "RendezvousStore", store: "dist.Store") -> None:
+    def __init__(self, group: Member, rendezvous: "RendezvousStore", store: "dist.Store") -> None:
         super().__init__(name="roll call", daemon=True)
         self._group, self._rendezvous, self._store = group, rendezvous, store
         self._hosts_store = rendezvous.is_hosted_by_rank_0 and group.rank == 0

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from marl.errors import UserError
 from marl.ranks.environment import agent_hosts_store
-from marl.ranks.lost_rank import LostRank
+from marl.ranks.exits import LostRank
 from marl.ranks.network import bind_error, check_server, wait_for_server
 from marl.wording import named_ranks
 

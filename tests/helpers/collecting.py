@@ -1,4 +1,4 @@
-"""Matches to learn from, for tests: a rollout and its buffer, and an actor whose answers do not depend on the batch."""
+"""Rollouts for tests: a rollout and its buffer, and an actor whose outputs do not depend on the batch."""
 
 from collections.abc import Sequence
 
@@ -28,10 +28,10 @@ def a_rollout(
     reward: RewardConfig | None = None,
     **options,
 ) -> Rollout:
-    """A rollout into a buffer of so many turns; options are its rank, world, first match, answers, and mask."""
-    line_up = matches if isinstance(matches, MatchAssignment) else MatchAssignment(matches)
+    """A rollout with a buffer of this many turns; options are rank, world, first_match, outputs and masks_reversal."""
+    assignment = matches if isinstance(matches, MatchAssignment) else MatchAssignment(matches)
     weights = (reward or RewardConfig()).weights()
-    return Rollout(line_up, opponents, weights, a_buffer(turns, line_up.teams, encoder), seed, **options)
+    return Rollout(assignment, opponents, weights, a_buffer(turns, assignment.teams, encoder), seed, **options)
 
 
 class WholeNumbers:
@@ -41,21 +41,30 @@ class WholeNumbers:
         generator = torch.Generator().manual_seed(seed)
         self._weights = torch.randint(-3, 4, (encoder.width, 4), generator=generator).float()
 
-    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
-        return (rows.float() @ self._weights) / 32
+    def __call__(self, obs: torch.Tensor) -> torch.Tensor:
+        return (obs.float() @ self._weights) / 32
 
-    def remember(self, snakes: int, device: torch.device) -> None:
-        """Nothing."""
+    def initial_state(self, snakes: int, device: torch.device) -> None:
+        """No hidden state."""
 
-    def step(self, rows: torch.Tensor, begins: torch.Tensor, memory: None) -> tuple[torch.Tensor, None]:
-        return self(rows), None
+    def step(self, obs: torch.Tensor, is_first: torch.Tensor, hidden: None) -> tuple[torch.Tensor, None]:
+        return self(obs), None
 
 
-def with_places(rollout: Rollout, actors: Sequence, alone=None) -> Rollout:
-    """Past selves sit down, one in each place, and where the team plays against itself alone, `alone` does."""
+def started(rollout: Rollout, epsilon: float = 0.1) -> Rollout:
+    """The rollout with its matches under way."""
+    rollout.start()
+    rollout.epsilon.fill_(epsilon)
+    return rollout
+
+
+def seat_frozen_players(rollout: Rollout, past_selves: Sequence, itself=None) -> Rollout:
+    """Let past selves play the seats of past selves, and `itself` the other side of one-sided self-play."""
+    seats, players = list(rollout.past_self_seats), list(past_selves)
+    if len(rollout.self_play_seats):
+        seats.append(rollout.self_play_seats)
+        players.append(itself)
     precision = Precision("fp32", CPU)
-    seats = [*rollout.past_self_seats, *([rollout.self_play_seats] if len(rollout.self_play_seats) else [])]
-    players = [*actors, *([alone] if len(rollout.self_play_seats) else [])]
-    places = [FrozenSeats(actor, rollout, here, precision) for actor, here in zip(players, seats, strict=True)]
-    rollout.frozen_players = [place.play for place in places]
+    frozen = [FrozenSeats(player, rollout, each, precision) for player, each in zip(players, seats, strict=True)]
+    rollout.frozen_players = [seats.play for seats in frozen]
     return rollout

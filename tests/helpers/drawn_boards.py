@@ -1,4 +1,4 @@
-"""Boards drawn as text, positions reached in play, and what an opponent decides on them.
+"""Boards drawn as text, positions from play, and the decisions of an opponent on them.
 
 A drawing: A-F are the heads of snakes 0-5 (A, B, C mates; D, E, F foes), arrows are body cells and point to the next
 segment towards the head, * is a bean, . is free. The head goes on as its neck points. Snakes that are not drawn wait
@@ -85,7 +85,7 @@ def every_seat(matches: int, device: str | torch.device = "cpu") -> torch.Tensor
 
 
 def decisions(name: str, arena: BatchArena, seats: torch.Tensor | None = None, **options: Any) -> torch.Tensor:
-    """What the opponent would play, [B, 6] int8; NO_MOVE where it was not asked."""
+    """The opponent's moves, [B, 6] int8; NO_MOVE for seats that are not given."""
     moves = torch.full((arena.matches, SNAKES), NO_MOVE, dtype=torch.int8, device=arena.device)
     seats = every_seat(arena.matches, arena.device) if seats is None else seats
     act(SCRIPTED[name], arena, seats, moves, **options)
@@ -107,7 +107,7 @@ class Positions(NamedTuple):
     keys: torch.Tensor  # [N]
 
     def arena(self, chosen: torch.Tensor | slice = slice(None)) -> BatchArena:
-        """An arena in these positions, or in those chosen."""
+        """An arena in all these positions, or in the chosen ones."""
         state = self.state[chosen]
         arena = BatchArena(len(state))
         arena.start()

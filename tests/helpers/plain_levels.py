@@ -1,4 +1,4 @@
-"""What level1 to level4 are meant to do, in plain words: each bean and each move by itself, nothing packed."""
+"""level1 to level4 in plain Python, as the reference for the compiled ones."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def foes(snake: int) -> list[int]:
 
 
 def merits(match: Match, snake: int, mates_cost: int, foes_cost: int) -> dict[int, int]:
-    """The moves that are no reversal, best first, with what speaks for them before their dangers are looked at."""
+    """The moves except the reversal, best first, with their scores without dangers."""
     head, direction = int(match[HEAD + snake]), int(match[DIRECTION + snake])
     nearer: list[int] = []
     beans = [int(cell) for cell in match[BEANS : BEANS + int(match[BEAN_COUNT])]]
@@ -59,7 +59,7 @@ def merits(match: Match, snake: int, mates_cost: int, foes_cost: int) -> dict[in
     for move in range(4):
         if move == direction ^ 1:
             continue
-        # If only the reversal would bring nearer, a turn begins the way back.
+        # If only the reversal leads nearer, a turn is the first half of turning around.
         straight = move != direction if nearer == [direction ^ 1] else move == direction
         merit[move] = 4 * (move in nearer) + straight
     return dict(sorted(merit.items(), key=lambda item: -item[1]))
@@ -83,12 +83,12 @@ def level2(match: Match, snake: int) -> int:
 
 
 def near(match: Match, cell: int, some: list[int]) -> int:
-    """How many of some snakes have their head beside a cell."""
+    """How many of these snakes have their head beside a cell."""
     return sum(heads(match)[snake] in [neighbour(cell, move) for move in range(4)] for snake in some)
 
 
 def ways_on(match: Match, cell: int) -> int:
-    """How many cells beside one that is entered on this turn can be entered on the next."""
+    """How many neighbours of a cell, which is entered on this turn, can be entered on the next turn."""
     return sum(turns_until_free(match, neighbour(cell, move)) <= 2 for move in range(4))
 
 

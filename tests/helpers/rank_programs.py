@@ -197,7 +197,7 @@ def start():
 
     from marl.errors import UserError
     from marl.ranks import startup
-    from marl.ranks.lost_rank import LostRank
+    from marl.ranks.exits import LostRank
 
     torch.set_num_threads(1)
     try:

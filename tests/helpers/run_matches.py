@@ -18,6 +18,7 @@ import torch
 from helpers.movers import semi_greedy_moves
 
 ROOT = Path(__file__).resolve().parents[2]
+SHOWN = ("features", "canonical", "planes")  # encoders, in the order of a digest
 
 
 def digest(*arrays: np.ndarray) -> str:
@@ -35,18 +36,14 @@ def on_cpu(matches: int, turns: int, seed: int) -> Iterator[str]:
     generator = np.random.default_rng(seed)
     for _ in range(turns):
         events = arena.play_turn(torch.from_numpy(semi_greedy_moves(arena.state.numpy(), generator)))
-        seen = [arena.observe(name).numpy() for name in ("features", "turned", "planes")]
+        seen = [arena.observe(name).numpy() for name in SHOWN]
         yield digest(arena.state.numpy(), *(t.numpy() for t in events), *seen)
 
 
 def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
     """The real kernels on numpy arrays, in blocks of four threads so that the last block is not full."""
-    import numba.cuda
-
-    numba.cuda.as_cuda_array = (
-        None  # the simulator has none; the arena may name it at import, the kernels do not use it
-    )
     from arena.backends import cuda
+    from arena.backends.encode import encode_kernel
     from arena.encoders import ENCODERS
     from arena.rules import MATCH_BYTES, OVER, SNAKES
 
@@ -63,19 +60,19 @@ def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
     over = np.zeros(matches, bool)
     faults = np.zeros(1, np.int32)
     seats = np.arange(matches * SNAKES, dtype=np.int32)
-    features, turned = (np.zeros((len(seats), ENCODERS[name].width), np.int8) for name in ("features", "turned"))
-    planes = np.zeros((len(seats), ENCODERS["planes"].width), np.uint8)
+    seen = [np.zeros((len(seats), ENCODERS[name].width), ENCODERS[name].dtype) for name in SHOWN]
 
     launch(cuda.start_kernel, matches, state, keys, numbers, np.ones(matches, bool), seed, matches)
     generator = np.random.default_rng(seed)
     for _ in range(turns):
         moves = semi_greedy_moves(state, generator).astype(np.int8)
         launch(cuda.play_kernel, matches, state, keys, moves, ate, died, reward, over, faults)
-        launch(cuda.features_kernel, len(seats), state, seats, features.view(np.uint64))
-        launch(cuda.turned_kernel, len(seats), state, seats, turned.view(np.uint64))
-        planes[:] = 0  # it writes on rows of zeros
-        launch(cuda.planes_kernel, len(seats), state, seats, planes)
-        yield digest(state, ate, died, reward, over, features, turned, planes)
+        for name, obs in zip(SHOWN, seen, strict=True):
+            encoder = ENCODERS[name]
+            if encoder.sparse:
+                obs[:] = 0  # as CudaBackend.encode does
+            launch(encode_kernel(encoder), len(seats), state, seats, obs.view(np.uint64) if encoder.words else obs)
+        yield digest(state, ate, died, reward, over, *seen)
     assert faults[0] == 0
 
 
@@ -95,7 +92,7 @@ def draws() -> list[int]:
 
 def elsewhere(*arguments: object, **environment: str) -> str:
     """Standard output of this file run in a process of its own."""
-    settings = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    settings = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))} | environment
     command = [sys.executable, str(Path(__file__)), *map(str, arguments)]
     done = subprocess.run(command, env=settings, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

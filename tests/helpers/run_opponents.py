@@ -57,7 +57,7 @@ def in_simulator(state: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def elsewhere(where: str, state: np.ndarray, keys: np.ndarray, folder: Path, **environment: str) -> dict:
-    """What this file finds when it is run in a process of its own."""
+    """The moves that this file finds in a separate process."""
     given, answer = folder / "positions.npz", folder / "moves.npz"
     np.savez(given, state=state, keys=keys)
     settings = os.environ | {"PYTHONPATH": str(ROOT)} | environment

@@ -10,6 +10,7 @@ from test_bitboard import pack, unpack
 from arena.match_dict import to_dict
 from arena.rules import COLUMNS, TEAM
 from opponents import search
+from opponents.tactics import tail_may_stay
 
 SEED = 29
 DEPTHS = (1, 2, 5, 10, 14)
@@ -167,11 +168,11 @@ def test_a_head_stands_in_the_way_for_as_many_moves_as_its_snake_is_long(length)
 def test_a_tail_may_stay_if_a_bean_is_beside_its_snakes_head(drawing, expected) -> None:
     row = arena_of(draw(drawing, at=(0, 0))).state[0].numpy()
     cell = number((drawing.split().index(next(line for line in drawing.split() if "A" in line)), 3))
-    assert bool(search.may_stay(row, 0, cell)) is expected
-    assert not search.may_stay(row, 3, cell), "the own tail leaves when the head follows it: no bean lies there"
+    assert bool(tail_may_stay(row, 0, cell)) is expected
+    assert not tail_may_stay(row, 3, cell), "the own tail leaves when the head follows it: no bean lies there"
 
 
 def test_free_cells_and_beans_are_no_tails_that_may_stay() -> None:
     row = arena_of(draw(">>A*", at=(0, 0))).state[0].numpy()
-    assert not search.may_stay(row, 0, 3)
-    assert not search.may_stay(row, 0, 5)
+    assert not tail_may_stay(row, 0, 3)
+    assert not tail_may_stay(row, 0, 5)

@@ -164,7 +164,7 @@ def test_tensors_that_cannot_take_the_observation_are_refused(arena, what) -> No
 
 @pytest.mark.parametrize("name", ["Features", "", "pixels", None, 3, ["features"]])
 def test_unknown_encoders_are_refused_with_the_known_ones_named(arena, name) -> None:
-    refuses(arena, "known: features, planes, turned", arena.observe, name)
+    refuses(arena, "known: canonical, features, planes", arena.observe, name)
 
 
 # --- making an arena ------------------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def test_events_and_observations_have_the_promised_types_and_shapes(arena) -> No
     ]
     assert tuple(arena.observe().shape) == (4, 6, 80)
     assert tuple(arena.observe("planes").shape) == (4, 6, 1208)
-    assert tuple(arena.observe("turned").shape) == (4, 6, 80)
+    assert tuple(arena.observe("canonical").shape) == (4, 6, 80)
     assert tuple(arena.state.shape) == (4, MATCH_BYTES)
 
 

@@ -1,5 +1,8 @@
 """The same bits everywhere: in any split of a batch, on one core or two, in plain Python, in a kernel, on a GPU."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numba
 import numpy as np
 import pytest
@@ -72,10 +75,29 @@ def test_another_seed_gives_other_matches() -> None:
 # --- loops and threads ----------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def loops(serial: bool) -> Iterator[None]:
+    """The CPU's loops are all in order, or all parallel, whatever the size of the batch."""
+    asked = []
+
+    def runs_parallel(matches: int) -> bool:
+        asked.append(matches)
+        return not serial
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "runs_parallel", runs_parallel)
+        yield
+    assert asked, "nothing asked which loop to take: this compares a loop with itself"
+
+
 def play_out(mover, serial: bool, matches: int = 2048) -> list[int]:
     """Whole matches; a checksum of state and events for every turn."""
+    with loops(serial):
+        return checksums(mover, matches)
+
+
+def checksums(mover, matches: int) -> list[int]:
     arena = BatchArena(matches, seed=SEED)
-    arena._backend._play = cpu.play_serial if serial else cpu.play_parallel
     arena.start()
     generator = np.random.default_rng(SEED)
     weights = torch.from_numpy(np.random.default_rng(1).integers(1, 2**40, arena.state.shape[1]))
@@ -116,17 +138,39 @@ def test_long_snakes_play_the_same_in_both_loops() -> None:
     assert a == b, f"seed {SEED}"
 
 
-@pytest.mark.parametrize("encoder", sorted(ENCODERS))
-def test_large_batches_are_encoded_like_small_ones(encoder) -> None:
-    large = BatchArena(400, seed=SEED)
-    large.start()
+@pytest.fixture(scope="module")
+def grown() -> BatchArena:
+    """Matches in which some snakes are long."""
+    arena = BatchArena(400, seed=SEED)
+    arena.start()
     generator = np.random.default_rng(SEED)
     for _ in range(80):
-        large.play_turn(torch.from_numpy(semi_greedy_moves(large.state.numpy(), generator)))
-    together = large.observe(encoder)
+        arena.play_turn(torch.from_numpy(semi_greedy_moves(arena.state.numpy(), generator)))
+    return arena
+
+
+@pytest.mark.parametrize("encoder", sorted(ENCODERS))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_both_loops_encode_the_same(encoder, threads, grown, threads_put_back) -> None:
+    """All seats, and a part of them in no order whose last chunk is not full."""
+    if threads > numba.config.NUMBA_NUM_THREADS:
+        pytest.skip(f"this machine has fewer than {threads} threads")
+    numba.set_num_threads(threads)
+    some = torch.from_numpy(np.random.default_rng(SEED).permutation(2400)[:1000].astype(np.int32))
+    with loops(serial=True):
+        expected = [grown.observe(encoder), grown.observe(encoder, seats=some)]
+    with loops(serial=False):
+        found = [grown.observe(encoder), grown.observe(encoder, seats=some)]
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b), f"seed {SEED}"
+
+
+@pytest.mark.parametrize("encoder", sorted(ENCODERS))
+def test_large_batches_are_encoded_like_small_ones(encoder, grown) -> None:
+    together = grown.observe(encoder)
     small = BatchArena(50, seed=SEED)
     for at in range(0, 400, 50):
-        small.state.copy_(large.state[at : at + 50])
+        small.state.copy_(grown.state[at : at + 50])
         assert torch.equal(small.observe(encoder), together[at : at + 50]), f"matches from {at}, seed {SEED}"
 
 

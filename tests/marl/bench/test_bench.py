@@ -6,7 +6,7 @@ import pytest
 from helpers.command import assert_one_line
 from helpers.training import alone
 
-from marl.bench import command
+from marl.bench import timing
 
 
 def test_json_has_every_row():
@@ -19,7 +19,7 @@ def test_json_has_every_row():
     assert report["machine"]["cpu"]["cores"] >= 1
     rows = report["rows"]
     measured = {(row["matches"], row["what"]) for row in rows}
-    whats = ("step", "step + features", "step + planes", "step + turned")
+    whats = ("step", "step + features", "step + planes", "step + canonical")
     assert measured >= {(n, what) for n in (1, 64, 256) for what in whats}
     assert (1, "PettingZoo parallel step") in measured
     for row in rows:
@@ -55,8 +55,8 @@ def test_the_best_window_counts(monkeypatch):
     def turns(count):
         clock[0] += next(costs)
 
-    monkeypatch.setattr(command.time, "perf_counter", lambda: clock[0])
-    assert command.best_rate(turns, 10, seconds=1.0) == 10 / 1.0
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    assert timing.best_rate(turns, 10, seconds=1.0) == 10 / 1.0
 
 
 def test_windows_grow_to_their_share_of_the_time(monkeypatch):
@@ -66,7 +66,7 @@ def test_windows_grow_to_their_share_of_the_time(monkeypatch):
         counts.append(count)
         clock[0] += count * 1e-3
 
-    monkeypatch.setattr(command.time, "perf_counter", lambda: clock[0])
-    assert command.best_rate(turns, 20, seconds=1.0) == pytest.approx(1000)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    assert timing.best_rate(turns, 20, seconds=1.0) == pytest.approx(1000)
     assert all(count % 20 == 0 for count in counts)
-    assert counts[-command.WINDOWS + 1 :] == [200] * (command.WINDOWS - 1)
+    assert counts[-timing.WINDOWS + 1 :] == [200] * (timing.WINDOWS - 1)

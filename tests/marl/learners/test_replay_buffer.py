@@ -7,9 +7,9 @@ from helpers.collecting import CPU, a_buffer
 from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.rules import TEAM
-from marl.learners.replay_buffer import ReplayBuffer
+from marl.learners.replay_buffer import Batch, ReplayBuffer
 
-ENCODERS = {"features": torch.int8, "turned": torch.int8, "planes": torch.uint8}
+ENCODERS = {"features": torch.int8, "canonical": torch.int8, "planes": torch.uint8}
 ELSEWHERE = torch.device("cpu:0")  # not equal to "cpu", so the ways for a buffer on the host are taken
 
 
@@ -29,6 +29,10 @@ def write(buffer: ReplayBuffer, number: int) -> None:
     buffer.rewards[at] = float(number)
     buffer.terminated[at] = False
     buffer.advance()
+
+
+def tensors_of(batch: Batch) -> dict[str, torch.Tensor]:
+    return {**batch.rows._asdict(), "obs": batch.obs, "next_obs": batch.next_obs}
 
 
 def seen(buffer: ReplayBuffer, number: int) -> torch.Tensor:
@@ -91,23 +95,23 @@ def test_a_write_touches_one_row_and_moves_no_memory() -> None:
 
 @pytest.mark.parametrize("storage", [None, ELSEWHERE], ids=["device", "elsewhere"])
 @pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("steps", [1, 3])
-def test_a_batch_is_made_of_rows_that_were_written(steps, encoder, storage) -> None:
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_a_batch_is_made_of_rows_that_were_written(n_step, encoder, storage) -> None:
     buffer = a_buffer(6, 4, encoder, storage=storage)
-    sampler = buffer.sampler(16, steps, 0.5)
+    sampler = buffer.sampler(16, n_step, 0.5)
     for number in range(17):
         write(buffer, number)
     for update in range(5):
         batch = sampler.draw()
         assert buffer.counts.tolist() == [17, update + 1]
         for i in range(16):
-            at, slot = divmod(int(batch.rows.idx[i]), 4)
-            number = int(buffer.rewards[at, slot, 0])
-            assert 11 <= number < 17 - steps
-            assert torch.equal(batch.obs[i], seen(buffer, number)[slot])
-            assert torch.equal(batch.next_obs[i], seen(buffer, number + steps)[slot])
-            assert batch.rows.returns[i].tolist() == [sum((number + n) * 0.5**n for n in range(steps))] * TEAM
-            assert batch.rows.discounts[i] == 0.5**steps
+            at, team = divmod(int(batch.rows.idx[i]), 4)
+            number = int(buffer.rewards[at, team, 0])
+            assert 11 <= number < 17 - n_step
+            assert torch.equal(batch.obs[i], seen(buffer, number)[team])
+            assert torch.equal(batch.next_obs[i], seen(buffer, number + n_step)[team])
+            assert batch.rows.returns[i].tolist() == [sum((number + n) * 0.5**n for n in range(n_step))] * TEAM
+            assert batch.rows.discounts[i] == 0.5**n_step
             assert batch.rows.actions[i].argmax(-1).tolist() == [number % 4] * TEAM
             assert batch.rows.actions[i].sum(-1).tolist() == [1.0] * TEAM
 
@@ -121,8 +125,8 @@ def test_storage_elsewhere_changes_nothing_that_is_drawn() -> None:
             write(buffer, number)
     for _ in range(3):
         a, b = (sampler.draw() for sampler in samplers)
-        for name, tensor in vars(a).items():
-            assert torch.equal(tensor, getattr(b, name)), name
+        for name, tensor in tensors_of(a).items():
+            assert torch.equal(tensor, tensors_of(b)[name]), name
 
 
 def test_every_batch_comes_in_the_same_tensors_with_other_rows() -> None:
@@ -131,11 +135,11 @@ def test_every_batch_comes_in_the_same_tensors_with_other_rows() -> None:
         write(buffer, number)
     sampler = buffer.sampler(32, 1, 0.9)
     first = sampler.draw()
-    places = {name: tensor.data_ptr() for name, tensor in vars(first).items()}
-    rows = first.here.clone()
+    places = {name: tensor.data_ptr() for name, tensor in tensors_of(first).items()}
+    idx = first.rows.idx.clone()
     again = sampler.draw()
-    assert {name: tensor.data_ptr() for name, tensor in vars(again).items()} == places
-    assert (again.here != rows).float().mean() > 0.9
+    assert {name: tensor.data_ptr() for name, tensor in tensors_of(again).items()} == places
+    assert (again.rows.idx != idx).float().mean() > 0.9
 
 
 def test_ranks_draw_other_batches() -> None:
@@ -143,7 +147,8 @@ def test_ranks_draw_other_batches() -> None:
     for buffer in (a, b):
         for number in range(40):
             write(buffer, number)
-    assert (a.sampler(32, 1, 0.9).draw().here != b.sampler(32, 1, 0.9).draw().here).float().mean() > 0.9
+    first, second = (buffer.sampler(32, 1, 0.9).draw().rows.idx for buffer in (a, b))
+    assert (first != second).float().mean() > 0.9
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -165,5 +170,5 @@ def test_a_buffer_that_was_saved_goes_on_identically(written, encoder) -> None:
     samplers = [buffer.sampler(16, 2, 0.9) for buffer in (first, second)]
     for _ in range(2):
         a, b = (sampler.draw() for sampler in samplers)
-        for name, tensor in vars(a).items():
-            assert torch.equal(tensor, getattr(b, name)), name
+        for name, tensor in tensors_of(a).items():
+            assert torch.equal(tensor, tensors_of(b)[name]), name

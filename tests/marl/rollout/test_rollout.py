@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers.collecting import WholeNumbers, a_rollout, with_places
+from helpers.collecting import WholeNumbers, a_rollout, seat_frozen_players, started
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +15,6 @@ from arena.encoders import encoder_named
 from arena.encoders.orientation import LOCAL_ACTIONS
 from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
 from marl.config.reward_config import RewardConfig
-from marl.rollout import turn_loops
 from marl.rollout.assignment import MatchAssignment, assign_matches
 from marl.rollout.rollout import Rollout
 from opponents import loops
@@ -37,38 +36,32 @@ def seed_printed():
     print(f"seed {SEED}")
 
 
-def begun(rollout: Rollout, epsilon: float = 0.1) -> Rollout:
-    rollout.start()
-    rollout.epsilon.fill_(epsilon)
-    return rollout
-
-
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 
 # Shares of the matches: none, half of them against itself on both sides, and a third so, with all kinds of others.
 SHARES = {
     "plain": {},
-    "both": {"both": 0.5},
-    "all kinds": {"both": 1 / 3, "alone": 1 / 6, "past": 1 / 3, "places": 2},
+    "both": {"self_play_both": 0.5},
+    "all kinds": {"self_play_both": 1 / 3, "self_play_one": 1 / 6, "past_selves": 1 / 3, "seats": 2},
 }
 
 
-def shared_out(matches: int, shares: dict, **options) -> Rollout:
-    """A rollout in which two past selves and the team itself play where the line-up says so."""
+def with_shares(matches: int, shares: dict, **options) -> Rollout:
+    """A rollout in which two past selves and the team itself play where the assignment says so."""
     rollout = a_rollout(assign_matches(matches, **shares), seed=SEED, **options)
-    past = [WholeNumbers(FEATURES, SEED + 1 + place) for place in range(len(rollout.past_self_seats))]
-    return begun(with_places(rollout, past, alone=WholeNumbers(FEATURES, SEED)))
+    past_selves = [WholeNumbers(FEATURES, SEED + 1 + i) for i in range(len(rollout.past_self_seats))]
+    return started(seat_frozen_players(rollout, past_selves, itself=WholeNumbers(FEATURES, SEED)))
 
 
 @pytest.mark.parametrize(
     ("world", "kind", "turns"), [(2, "plain", 430), (4, "plain", 430), (2, "both", 130), (2, "all kinds", 130)]
 )
 def test_ranks_play_the_same_matches_as_one(world, kind, turns) -> None:
-    """world x B = 1 x world B: numbers, states, opponents, moves and everything in the buffers, turn by turn."""
+    """world x B = 1 x world B: numbers, states, opponents, actions and everything in the buffers, turn by turn."""
     matches, actor, shares = 24 // world, WholeNumbers(FEATURES, SEED), SHARES[kind]
-    whole = shared_out(24, shares, first_match=100)
-    parts = [shared_out(matches, shares, rank=rank, world=world, first_match=100) for rank in range(world)]
+    whole = with_shares(24, shares, first_match=100)
+    parts = [with_shares(matches, shares, rank=rank, world=world, first_match=100) for rank in range(world)]
     tally = torch.zeros_like(whole.pop_results().tally)
     for turn in range(turns):
         for rollout in (whole, *parts):
@@ -78,10 +71,10 @@ def test_ranks_play_the_same_matches_as_one(world, kind, turns) -> None:
         for name in ("numbers", "state"):
             together = torch.cat([getattr(part.arena, name) for part in parts])
             assert torch.equal(together, getattr(whole.arena, name)), f"{name} after turn {turn}, seed {SEED}"
-        for name in ("which", "moves"):
+        for name in ("opponent_id", "board_actions"):
             together = torch.cat([getattr(part, name) for part in parts])
             assert torch.equal(together, getattr(whole, name)), f"{name} after turn {turn}, seed {SEED}"
-        for name in ("observations", "moves", "rewards", "over"):
+        for name in ("obs", "actions", "rewards", "terminated"):
             rows = [getattr(part.buffer, name) for part in parts]
             together = torch.cat([row[:, :matches] for row in rows] + [row[:, matches:] for row in rows], 1)
             assert torch.equal(together, getattr(whole.buffer, name)), f"{name} after turn {turn}, seed {SEED}"
@@ -90,15 +83,16 @@ def test_ranks_play_the_same_matches_as_one(world, kind, turns) -> None:
             assert torch.equal(sum(of.tally for of in of_parts), results.tally)
             torch.testing.assert_close(sum(of.rewards for of in of_parts), results.rewards)
             tally += results.tally
-    itself = len(whole.opponents) + len(whole.past)
+    past_selves = len(whole.past_self_seats)
+    itself = len(whole.opponents) + past_selves
     met = (tally.sum(1) > 0).tolist()
     assert met[:itself] == [True] * itself or turns < 430, "every opponent should have been met"
-    assert met[len(whole.opponents) :] == [True] * len(whole.past) + [kind != "plain", False], "the team itself; nobody"
+    assert met[len(whole.opponents) :] == [True] * past_selves + [kind != "plain", False], "the team itself; nobody"
     assert whole.episodes(turn + 1) == parts[0].episodes(turn + 1)
 
 
 def test_ranks_never_play_the_same_match() -> None:
-    parts = [begun(a_rollout(4, seed=SEED, rank=rank, world=3)) for rank in range(3)]
+    parts = [started(a_rollout(4, seed=SEED, rank=rank, world=3)) for rank in range(3)]
     actor, played = WholeNumbers(FEATURES, SEED), Counter()
     for rollout in parts:
         rollout.set_mix({"level0": 1.0})
@@ -127,7 +121,7 @@ def test_half_of_the_matches_are_played_as_red_and_half_as_blue(matches, rank, w
 
 @pytest.mark.parametrize("matches", [2, 30, 200, 400])
 def test_starts_are_spread_over_a_match(matches) -> None:
-    rollout = begun(a_rollout(matches, turns=4, seed=SEED))
+    rollout = started(a_rollout(matches, turns=4, seed=SEED))
     turns = rollout.arena.state[:, TURN].tolist()
     assert turns == [TURNS - 1 - slot * TURNS // matches for slot in range(matches)]
     assert not rollout.arena.state[:, OVER].any()
@@ -146,7 +140,7 @@ def test_finished_episodes_are_those_of_staggered_slots(turns, matches) -> None:
 
 @pytest.mark.parametrize("matches", [2, 14, 256])
 def test_episodes_without_asking_are_those_that_were_tallied(matches) -> None:
-    rollout = begun(a_rollout(matches, turns=4, seed=SEED))
+    rollout = started(a_rollout(matches, turns=4, seed=SEED))
     rollout.set_mix({"level0": 0.5, "level1": 0.5})
     actor, tallied = WholeNumbers(FEATURES, SEED), 0
     for turn in range(450):
@@ -156,7 +150,7 @@ def test_episodes_without_asking_are_those_that_were_tallied(matches) -> None:
 
 
 def test_results_are_given_once() -> None:
-    rollout = begun(a_rollout(40, turns=4, seed=SEED))
+    rollout = started(a_rollout(40, turns=4, seed=SEED))
     rollout.set_mix({"level1": 1.0})
     for _ in range(60):
         rollout.play_turn(WholeNumbers(FEATURES, SEED))
@@ -172,7 +166,7 @@ def test_results_are_given_once() -> None:
 
 
 def test_a_match_keeps_the_opponent_that_the_schedule_chose_at_its_start() -> None:
-    rollout = begun(a_rollout(50, turns=4, seed=SEED))
+    rollout = started(a_rollout(50, turns=4, seed=SEED))
     actor, mix, expected = WholeNumbers(FEATURES, SEED), {}, {}
     met = Counter()
     for turn in range(460):
@@ -191,18 +185,18 @@ def test_a_match_keeps_the_opponent_that_the_schedule_chose_at_its_start() -> No
     assert set(met) == {"level0", "level1", "level2"}
 
 
-def test_an_opponent_that_left_the_mix_finishes_its_matches_and_is_not_asked_again() -> None:
-    rollout = begun(a_rollout(20, turns=4, seed=SEED))
+def test_an_opponent_that_left_the_mix_finishes_its_matches_and_is_not_asked_again(monkeypatch) -> None:
+    rollout = started(a_rollout(20, turns=4, seed=SEED))
     asked = Counter()
 
-    def counted(i, answer):
+    def counted(i, act):
         def call() -> None:
             asked[i] += 1
-            answer()
+            act()
 
         return call
 
-    rollout._answers = [counted(i, answer) for i, answer in enumerate(rollout._answers)]
+    monkeypatch.setattr(rollout, "_scripted", [counted(i, act) for i, act in enumerate(rollout._scripted)])
     actor = WholeNumbers(FEATURES, SEED)
     rollout.set_mix({"level1": 1.0})
     for _ in range(TURNS):
@@ -216,88 +210,6 @@ def test_an_opponent_that_left_the_mix_finishes_its_matches_and_is_not_asked_aga
         assert going_on <= set(asked), f"turn {turn}: nobody moved for {going_on - set(asked)}"
     assert going_on == {2}
     assert set(asked) == {2}, "nobody else is asked any more"
-
-
-# --- the team itself, and past selves ---------------------------------------------------------------------------------
-
-
-def drawn_by(rollout: Rollout, seats: torch.Tensor, actor: WholeNumbers) -> torch.Tensor:
-    """Moves of the seats as this actor would draw them now."""
-    moves = torch.full((rollout.matches, SNAKES), -1, dtype=torch.int8)
-    logits, frames = actor(rollout.arena.observe("features", seats)).numpy(), np.zeros(len(seats), np.int8)
-    state, keys = rollout.arena.state.numpy(), rollout.arena.keys.numpy()
-    turn_loops.draw_all_moves(state, keys, seats.numpy(), frames, logits, np.zeros(1, np.float32), True, moves.numpy())
-    return moves.view(-1)[seats.long()]
-
-
-@pytest.mark.parametrize("kind", ["alone", "past"])
-def test_seats_of_networks_that_do_not_learn_are_played_by_those_and_by_nobody_else(kind) -> None:
-    """The other side of these matches, whose rows are not kept; without random moves beside those that it draws."""
-    slots = (2, 3, 6, 7)
-    line_up = MatchAssignment(8, alone=slots) if kind == "alone" else MatchAssignment(8, past=(slots[:2], slots[2:]))
-    team, others = WholeNumbers(FEATURES, SEED), [WholeNumbers(FEATURES, SEED + i) for i in (1, 2)]
-    rollout = a_rollout(line_up, turns=4, seed=SEED)
-    assert rollout.assignment.teams == rollout.buffer.teams == 8
-    with_places(rollout, others[: len(rollout.past_self_seats)], alone=team)
-    begun(rollout, epsilon=1.0)
-    rollout.set_mix({"level1": 1.0})
-    seats = [rollout.self_play_seats] if kind == "alone" else rollout.past_self_seats
-    sides = rollout.team_side.tolist()
-    foes = [b * SNAKES + TEAM * (1 - sides[b]) + k for b in slots for k in range(TEAM)]
-    assert torch.cat(seats).tolist() == foes
-    for turn in range(30):
-        players = [team] if kind == "alone" else others
-        expected = [drawn_by(rollout, here, actor) for here, actor in zip(seats, players, strict=True)]
-        rollout.play_turn(team)
-        for here, moves in zip(seats, expected, strict=True):
-            assert torch.equal(rollout.board_actions.view(-1)[here.long()], moves), f"turn {turn}, seed {SEED}"
-
-
-def test_results_tell_past_selves_and_the_team_itself_apart() -> None:
-    line_up = MatchAssignment(12, both=(0, 1), alone=(2, 3), past=((4, 5), (6, 7)))
-    rollout = with_places(
-        a_rollout(line_up, turns=4, seed=SEED),
-        [WholeNumbers(FEATURES, 1), WholeNumbers(FEATURES, 2)],
-        alone=WholeNumbers(FEATURES, SEED),
-    )
-    rollout.set_mix({"level1": 1.0})
-    begun(rollout)
-    for _ in range(TURNS):
-        rollout.play_turn(WholeNumbers(FEATURES, SEED))
-    tally = rollout.pop_results().tally
-    assert tally.sum(1).tolist() == [0, 4, 0, 2, 2, 4, 0], "level0, level1, level2, two places, the team itself, nobody"
-
-
-def test_matches_with_a_past_self_that_was_replaced_count_for_nobody() -> None:
-    """Neither for the one who began them nor for the one who takes over; the next ones count again."""
-    rollout = a_rollout(MatchAssignment(12, past=((0, 1, 2, 3), (4, 5, 6, 7))), turns=4, seed=SEED)
-    with_places(rollout, [WholeNumbers(FEATURES, 1), WholeNumbers(FEATURES, 2)])
-    rollout.set_mix({"level1": 1.0})
-    begun(rollout)
-    actor, tallies = WholeNumbers(FEATURES, SEED), []
-    for _ in range(3):
-        for _ in range(TURNS):
-            rollout.play_turn(actor)
-        tallies.append(rollout.pop_results().tally.sum(1).tolist())
-        if len(tallies) == 1:
-            rollout.void_matches(0)
-    assert tallies == [[0, 4, 0, 4, 4, 0, 0], [0, 4, 0, 0, 4, 0, 4], [0, 4, 0, 4, 4, 0, 0]]
-
-
-@pytest.mark.parametrize("masked", [True, False])
-def test_reversals_are_drawn_only_without_a_mask(masked) -> None:
-    rollout = a_rollout(MatchAssignment(40, both=(0, 1), past=((2, 3),)), turns=4, seed=SEED, masked=masked)
-    with_places(rollout, [WholeNumbers(FEATURES, 1)])
-    begun(rollout, epsilon=0.5)
-    rollout.set_mix({"level1": 1.0})
-    reversals = Counter()
-    for _ in range(20):
-        before = rollout.arena.state[:, DIRECTION : DIRECTION + SNAKES].flatten().clone()
-        rollout.play_turn(WholeNumbers(FEATURES, SEED))
-        reverses = rollout.board_actions.flatten() == (before ^ 1).to(torch.int8)
-        reversals.update(learning=int(reverses[rollout.seats.long()].sum()))
-        reversals.update(past=int(reverses[rollout.past_self_seats[0].long()].sum()))
-    assert (min(reversals.values()) > 5) if not masked else (sum(reversals.values()) == 0)
 
 
 # --- transitions ------------------------------------------------------------------------------------------------------
@@ -314,16 +226,18 @@ def slow_reward(config: RewardConfig, lengths, gain, ate, died, over: bool, snak
 
 @pytest.mark.parametrize(
     ("encoder", "both"),
-    [("features", ()), ("turned", ()), ("planes", ()), ("features", (1, 2, 3)), ("turned", (1, 2, 3))],
-    ids=["features", "turned", "planes", "features both", "turned both"],
+    [("features", ()), ("canonical", ()), ("planes", ()), ("features", (1, 2, 3)), ("canonical", (1, 2, 3))],
+    ids=["features", "canonical", "planes", "features both", "canonical both"],
 )
 def test_transitions_are_what_really_happened(encoder, both) -> None:
-    """Each turn once more in an arena of its own, one match at a time, from the state before the move."""
+    """Each turn once more in an arena of its own, one match at a time, from the state before the turn."""
     reward = RewardConfig(own=1.0, mates=0.25, foes=0.5, eat=0.125, die=0.75, lead=0.0625, win=4.0)
     matches, described = 6, encoder_named(encoder)
-    rollout = a_rollout(MatchAssignment(matches, both), turns=7, seed=SEED, encoder=encoder, reward=reward)
+    rollout = a_rollout(
+        MatchAssignment(matches, self_play_both=both), turns=7, seed=SEED, encoder=encoder, reward=reward
+    )
     teams = [*range(matches), *both]
-    begun(rollout, epsilon=0.2)
+    started(rollout, epsilon=0.2)
     buffer, arena, actor = rollout.buffer, rollout.arena, WholeNumbers(described, SEED)
     again = BatchArena(matches, seed=SEED)
     ended, died_at_all, ate_at_all = 0, 0, 0
@@ -337,23 +251,26 @@ def test_transitions_are_what_really_happened(encoder, both) -> None:
         directions = again.state[:, DIRECTION : DIRECTION + SNAKES].clone()
         rollout.play_turn(actor)
 
-        moves = rollout.board_actions.clone()
+        actions = rollout.board_actions.clone()
         own = rollout.seats.view(len(teams), TEAM) % SNAKES
         for b in set(range(matches)) - set(both):
             away = torch.tensor([s for s in range(SNAKES) if s not in own[b]], dtype=torch.int32)
-            answer = torch.zeros(matches, SNAKES, dtype=torch.int8)
-            loops.act(SCRIPTED[rollout.opponents[rollout.opponent_id[b]]], again, away + b * SNAKES, answer)
-            assert torch.equal(moves[b, away.long()], answer[b, away.long()]), f"match {b}, turn {turn}, seed {SEED}"
-        events = again.play_turn(moves)
+            scripted = torch.zeros(matches, SNAKES, dtype=torch.int8)
+            loops.act(SCRIPTED[rollout.opponents[rollout.opponent_id[b]]], again, away + b * SNAKES, scripted)
+            assert torch.equal(actions[b, away.long()], scripted[b, away.long()]), (
+                f"match {b}, turn {turn}, seed {SEED}"
+            )
+        events = again.play_turn(actions)
         at = turn % 7
         for g, b in enumerate(teams):
             lengths = again.state[b, LENGTH : LENGTH + SNAKES].tolist()
             told = [events.reward[b].tolist(), events.ate[b].tolist(), events.died[b].tolist(), bool(events.over[b])]
             for k, snake in enumerate(own[g].tolist()):
                 assert torch.equal(buffer.obs[at, g, k], seen[b, snake]), f"turn {turn}, seed {SEED}"
-                frame = int(seen[b, snake, described.frame_at]) if described.frame_at else 0
-                assert buffer.actions[at, g, k] == LOCAL_ACTIONS[frame, moves[b, snake]], f"turn {turn}, seed {SEED}"
-                assert moves[b, snake] != directions[b, snake] ^ 1
+                orientation = int(seen[b, snake, described.orientation_at]) if described.orientation_at else 0
+                local = LOCAL_ACTIONS[orientation, actions[b, snake]]
+                assert buffer.actions[at, g, k] == local, f"turn {turn}, seed {SEED}"
+                assert actions[b, snake] != directions[b, snake] ^ 1
                 assert buffer.rewards[at, g, k] == slow_reward(reward, lengths, *told, snake), (
                     f"turn {turn}, seed {SEED}"
                 )
@@ -369,18 +286,18 @@ def test_transitions_are_what_really_happened(encoder, both) -> None:
     for b, g in zip(both, range(matches, len(teams)), strict=True):
         assert sorted([*own[b].tolist(), *own[g].tolist()]) == list(range(SNAKES)), "two teams, one on each side"
     tally = rollout.pop_results().tally.sum(1)
-    assert int(tally.sum()) == ended, "one account for a match, whoever learns from it"
+    assert int(tally.sum()) == ended, "one result for a match, whoever learns from it"
     assert int(tally[len(rollout.opponents)]) == sum(of_slot for b, of_slot in enumerate(ends) if b in both)
 
 
 def test_the_actor_sees_what_is_written_and_its_logits_are_drawn_from() -> None:
-    rollout = begun(a_rollout(10, turns=5, seed=SEED), epsilon=0.0)
+    rollout = started(a_rollout(10, turns=5, seed=SEED), epsilon=0.0)
     rollout.set_mix({"level0": 1.0})
     kept = []
 
-    def straight_on(rows: torch.Tensor) -> torch.Tensor:
-        kept.append(rows.clone())
-        return 1e4 * rows[:, 12:16].float()  # the own direction
+    def straight_on(obs: torch.Tensor) -> torch.Tensor:
+        kept.append(obs.clone())
+        return 1e4 * obs[:, FEATURES.direction_at : FEATURES.direction_at + 4].float()
 
     before = rollout.arena.state[:, DIRECTION : DIRECTION + SNAKES].clone().flatten()[rollout.seats.long()]
     rollout.play_turn(straight_on)
@@ -390,7 +307,7 @@ def test_the_actor_sees_what_is_written_and_its_logits_are_drawn_from() -> None:
 
 def test_a_seed_is_a_run_and_another_one_another() -> None:
     def run(seed: int) -> torch.Tensor:
-        rollout = begun(a_rollout(8, turns=30, seed=seed))
+        rollout = started(a_rollout(8, turns=30, seed=seed))
         rollout.set_mix({"level1": 1.0})
         for _ in range(30):
             rollout.play_turn(WholeNumbers(FEATURES, SEED))
@@ -402,13 +319,13 @@ def test_a_seed_is_a_run_and_another_one_another() -> None:
 
 @pytest.mark.parametrize("turns", [0, 30, 260])
 def test_matches_that_were_saved_go_on_identically(turns) -> None:
-    """In another rollout, from any point: no opponent and no account is lost, and the first one plays on alike."""
+    """In another rollout, from any point: no opponent and no result is lost, and the first one plays on alike."""
     actor = WholeNumbers(FEATURES, SEED)
     first, second = (a_rollout(12, turns=9, seed=SEED) for _ in range(2))
-    begun(first)
+    started(first)
     for turn in range(turns):
         if turn in MIXES:
-            first.mix(MIXES[turn])
+            first.set_mix(MIXES[turn])
         first.play_turn(actor)
     second.load_state_dict(first.state_dict())
     second.buffer.load_state_dict(first.buffer.state_dict())
@@ -420,7 +337,7 @@ def test_matches_that_were_saved_go_on_identically(turns) -> None:
             rollout.play_turn(actor)
         assert torch.equal(first.arena.state, second.arena.state), f"{turn} turns later, seed {SEED}"
         assert torch.equal(first.opponent_id, second.opponent_id), f"{turn} turns later, seed {SEED}"
-        for name in ("observations", "moves", "rewards", "over", "counts"):
+        for name in ("obs", "actions", "rewards", "terminated", "counts"):
             assert torch.equal(getattr(first.buffer, name), getattr(second.buffer, name)), f"{name}, {turn} turns later"
     for mine, its in zip(first.pop_results(), second.pop_results(), strict=True):
         assert torch.equal(mine, its)

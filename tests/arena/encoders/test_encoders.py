@@ -49,7 +49,7 @@ def as_it_is(rows: int, columns: int) -> tuple[int, int]:
     return rows, columns
 
 
-# By the direction of a snake: where it sees something when it holds the board so that it looks up.
+# By the direction of a snake: the local vector of a vector on the board, where the board is turned until it looks up.
 LOOKING_UP = {
     UP: as_it_is,
     DOWN: lambda rows, columns: (-rows, -columns),
@@ -58,41 +58,41 @@ LOOKING_UP = {
 }
 
 
-def expected_features(match: dict, snake: int, held=as_it_is) -> list[int]:
-    """What a snake sees that holds the board in a way: `held` says where something so many rows and columns away is."""
+def expected_features(match: dict, snake: int, local=as_it_is) -> list[int]:
+    """The features of a snake. `local` turns a vector on the board, in rows and columns, into the one that it sees."""
     snakes, directions = match["snakes"], match["directions"]
     mates, foes = sides(snake)
     head = snakes[snake][0]
     wait = waits(match)
-    around = {held(r, c): ((head[0] + r) % 10, (head[1] + c) % 20) for r, c in NEARBY}
+    around = {local(r, c): ((head[0] + r) % 10, (head[1] + c) % 20) for r, c in NEARBY}
     row = [min(8, wait.get(around[near], 0)) for near in NEARBY]
-    row += [int(held(*STEPS[directions[snake]]) == step) for step in STEPS.values()]
+    row += [int(local(*STEPS[directions[snake]]) == step) for step in STEPS.values()]
     for others in (foes, mates):
         for step in STEPS.values():
             row.append(sum(distance(snakes[i][0], around[step]) == 1 for i in others))
     lead = sum(len(snakes[i]) for i in (snake, *mates)) - sum(len(snakes[i]) for i in foes)
     row += [min(127, len(snakes[snake])), (200 - match["turn"]) // 2, max(-127, min(127, lead)), 0]
-    seen = sorted(expected_beans(match, snake, held), key=nearest_first)
+    seen = sorted(expected_beans(match, snake, local), key=nearest_first)
     seen += [[0, 0, -15, -15]] * (5 - len(seen))
     row += flat(seen)
     for others in (mates, foes):
-        ways = [[*held(*offset(snakes[i][0], head)), min(127, len(snakes[i]))] for i in others]
-        entries = [[*way, *held(*STEPS[directions[i]])] for way, i in zip(ways, others, strict=True)]
+        ways = [[*local(*offset(snakes[i][0], head)), min(127, len(snakes[i]))] for i in others]
+        entries = [[*way, *local(*STEPS[directions[i]])] for way, i in zip(ways, others, strict=True)]
         row += flat(sorted(entries, key=nearest_first))
     return row + [0] * 7
 
 
-def expected_beans(match: dict, snake: int, held) -> list[list[int]]:
+def expected_beans(match: dict, snake: int, local) -> list[list[int]]:
     head, entries = match["snakes"][snake][0], []
     for bean in match["beans"]:
         own = distance(bean, head)
         foe, mate = (min(distance(bean, match["snakes"][i][0]) for i in others) for others in sides(snake)[::-1])
-        entries.append([*held(*offset(bean, head)), foe - own, mate - own])
+        entries.append([*local(*offset(bean, head)), foe - own, mate - own])
     return entries
 
 
-def expected_turned(match: dict, snake: int) -> list[int]:
-    """The features of the board held so that the snake looks up, mirrored if its nearest bean is then on the left."""
+def expected_canonical(match: dict, snake: int) -> list[int]:
+    """The features of the board turned until the snake looks up, mirrored if its nearest bean is then on the left."""
     direction = match["directions"][snake]
     upright = LOOKING_UP[direction]
 
@@ -112,7 +112,7 @@ def expected_turned(match: dict, snake: int) -> list[int]:
     return [*row[:-2], int(direction in (LEFT, RIGHT)), direction + 4 * on_the_left]
 
 
-EXPECTED = {"features": expected_features, "turned": expected_turned}
+EXPECTED = {"features": expected_features, "canonical": expected_canonical}
 
 
 def nearest_first(entry: list[int]) -> tuple:
@@ -190,13 +190,13 @@ def test_every_byte_of_the_vectors_is_as_the_reference_says(positions, encoder) 
 
 
 def test_a_snake_looks_up_and_its_nearest_bean_is_not_on_the_left(positions) -> None:
-    seen = positions.observe("turned").view(-1, 80)
+    seen = positions.observe("canonical").view(-1, 80)
     assert seen[:, 12:16].unique(dim=0).tolist() == [[1, 0, 0, 0]]
     assert int(seen[:, 29].min()) == 0, f"seed {SEED}"
-    assert set(seen[:, 79].tolist()) == set(range(8)), f"every frame should occur, seed {SEED}"
+    assert set(seen[:, 79].tolist()) == set(range(8)), f"every orientation should occur, seed {SEED}"
 
 
-# Boards that are the same game: what becomes of a cell, of a direction and of a frame.
+# Boards that are the same game: what becomes of a cell, of a direction and of an orientation.
 SAME_GAMES = {
     "left and right swapped": (lambda r, c: [r, 19 - c], [UP, DOWN, RIGHT, LEFT], [4, 5, 7, 6, 0, 1, 3, 2]),
     "up and down swapped": (lambda r, c: [9 - r, c], [DOWN, UP, LEFT, RIGHT], [5, 4, 6, 7, 1, 0, 2, 3]),
@@ -220,7 +220,7 @@ def with_no_bean_to_turn_to(seen: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", SAME_GAMES)
 def test_a_mirrored_or_turned_board_looks_the_same(positions, name) -> None:
-    moved, directions, frames = SAME_GAMES[name]
+    moved, directions, orientations = SAME_GAMES[name]
     twin = BatchArena(positions.matches)
     for i, match in enumerate(matches_of(positions)):
         changed = {
@@ -230,13 +230,13 @@ def test_a_mirrored_or_turned_board_looks_the_same(positions, name) -> None:
             "beans": [moved(*bean) for bean in match["beans"]],
         }
         twin.set_match(i, changed)
-    plain, seen, other = positions.observe("features"), positions.observe("turned"), twin.observe("turned")
+    plain, seen, other = positions.observe("features"), positions.observe("canonical"), twin.observe("canonical")
     fit = ~with_something_opposite(plain)
     if name != "upside down":
         fit &= ~with_no_bean_to_turn_to(seen)
     assert int(fit.sum()) > 800, f"too few positions are left, seed {SEED}"
     assert torch.equal(seen[fit][:, :79], other[fit][:, :79]), f"seed {SEED}"
-    assert torch.equal(torch.tensor(frames)[seen[fit][:, 79].long()], other[fit][:, 79].long()), f"seed {SEED}"
+    assert torch.equal(torch.tensor(orientations)[seen[fit][:, 79].long()], other[fit][:, 79].long()), f"seed {SEED}"
     assert not torch.equal(plain[fit], twin.observe("features")[fit]), "the other encoder shows which board it is"
 
 

@@ -1,0 +1,144 @@
+"""Where compiled code is kept: an edit compiles again what depends on the edited file, and nothing else."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arena import jit
+
+# A project of three layers, and one file on its own. Imports stand in every form that the code uses.
+FILES = {
+    "arena/__init__.py": "",
+    "arena/rules.py": "ROWS = 10\n",
+    "arena/encoders/__init__.py": "",
+    "arena/encoders/planes.py": "from arena.rules import (\n    ROWS,  # of the board\n)\nSIZE = 2 * ROWS\n",
+    "arena/batch.py": "from arena.encoders import planes as p\nWIDTH = p.SIZE\n",
+    "opponents/late.py": "import math\ndef rows():\n    import arena.rules as rules\n    return rules.ROWS\n",
+    "marl/alone.py": "from os import path\nimport numpy as arena\n",
+}
+DEPENDENT = ("arena/rules.py", "arena/encoders/planes.py", "arena/batch.py", "opponents/late.py")
+CACHED = (jit._file_of, jit._imported, jit._digest, jit.cache_folder, jit._folder_of)
+
+
+def forget() -> None:
+    """As in a new process."""
+    for function in CACHED:
+        function.cache_clear()
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """The project's files in a folder of their own."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(jit, "ROOT", tmp_path)
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    forget()
+    yield tmp_path
+    forget()
+
+
+def folders(root: Path) -> dict[str, str]:
+    """The cache folder of every file."""
+    forget()
+    return {name: jit._folder_of((root / name,)) for name in FILES if not name.endswith("__init__.py")}
+
+
+def changed(root: Path, edit: Callable[[], object]) -> set[str]:
+    """Files whose folder is another one after the edit."""
+    before = folders(root)
+    edit()
+    after = folders(root)
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_a_constant_changes_the_folders_of_all_that_import_it_and_of_no_other(root) -> None:
+    assert changed(root, lambda: (root / "arena/rules.py").write_text("ROWS = 11\n")) == set(DEPENDENT)
+
+
+def test_a_file_in_between_changes_those_above_it_only(root) -> None:
+    planes = root / "arena/encoders/planes.py"
+    found = changed(root, lambda: planes.write_text(planes.read_text() + "# edited\n"))
+    assert found == {"arena/encoders/planes.py", "arena/batch.py"}
+
+
+def test_a_file_that_nobody_imports_changes_itself_only(root) -> None:
+    assert changed(root, lambda: (root / "marl/alone.py").write_text("X = 1\n")) == {"marl/alone.py"}
+
+
+def test_an_added_import_counts_from_then_on(root) -> None:
+    alone, rules = root / "marl/alone.py", root / "arena/rules.py"
+    alone.write_text("from arena import rules\n")
+    assert changed(root, lambda: rules.write_text("ROWS = 12\n")) == {*DEPENDENT, "marl/alone.py"}
+
+
+def test_without_an_edit_nothing_changes(root) -> None:
+    assert changed(root, lambda: (root / "arena/rules.py").write_text(FILES["arena/rules.py"])) == set()
+
+
+def test_imported_files_are_ours_in_every_form_of_an_import(root) -> None:
+    def imported(name: str) -> set[str]:
+        return {path.relative_to(root).as_posix() for path in jit._imported(root / name)}
+
+    assert imported("arena/rules.py") == set()
+    assert imported("arena/encoders/planes.py") == {"arena/rules.py"}
+    assert imported("arena/batch.py") == {"arena/encoders/__init__.py", "arena/encoders/planes.py"}
+    assert imported("opponents/late.py") == {"arena/rules.py"}
+    assert imported("marl/alone.py") == set(), "packages of others, even under one of our names"
+
+
+def test_a_generated_loop_also_depends_on_the_file_of_its_function(root) -> None:
+    template, function = root / "marl/alone.py", root / "arena/rules.py"
+    before = jit._folder_of((template, function))
+    assert Path(before).name.startswith("numba-alone+rules-")
+    function.write_text("ROWS = 11\n")
+    forget()
+    assert jit._folder_of((template, function)) != before
+
+
+def test_the_folder_of_the_text_before_is_removed_and_others_stay(root) -> None:
+    before = folders(root)
+    for folder in before.values():
+        Path(folder).mkdir(parents=True)
+    (root / "arena/rules.py").write_text("ROWS = 11\n")
+    folders(root)
+    assert {name for name, folder in before.items() if not Path(folder).exists()} == set(DEPENDENT)
+
+
+def test_a_folder_that_the_user_chose_is_used_and_nothing_in_it_is_removed(root, monkeypatch, tmp_path) -> None:
+    """It may serve several versions of the sources."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "chosen"))
+    before = folders(root)
+    for folder in before.values():
+        assert Path(folder).parent == tmp_path / "chosen"
+        Path(folder).mkdir(parents=True)
+    (root / "arena/rules.py").write_text("ROWS = 11\n")
+    assert folders(root) != before
+    assert all(Path(folder).exists() for folder in before.values())
+
+
+def test_compiled_code_follows_a_constant_of_another_file(tmp_path) -> None:
+    """Real compiled code, each time in a new process: with Numba's own cache the second would print 10 again."""
+    (tmp_path / "arena").mkdir()
+    shutil.copy(jit.__file__, tmp_path / "arena/jit.py")
+    (tmp_path / "arena/__init__.py").touch()
+    (tmp_path / "arena/loop.py").write_text(
+        "from arena.jit import njit\nfrom arena.rules import ROWS\n\n\n@njit\ndef rows():\n    return ROWS\n"
+    )
+    settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    settings["PYTHONPATH"] = str(tmp_path)
+    found = []
+    for text in ("ROWS = 10\n", "ROWS = 11\n", "ROWS = 11\n"):
+        (tmp_path / "arena/rules.py").write_text(text)
+        code = "from arena.loop import rows; print(rows(), sum(rows.stats.cache_hits.values()))"
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout.split())
+    assert found == [["10", "0"], ["11", "0"], ["11", "1"]], "value, and whether it was loaded from the cache"
