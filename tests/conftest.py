@@ -22,6 +22,8 @@ LONGEST = (
     "marl/training/test_train_ranks.py",
     "test_slurm.py",
     "marl/training/test_train.py",
+    "marl/training/test_train_resume.py",
+    "marl/training/test_league_runs.py",
     "marl/ranks/test_faults.py",
     "marl/doctor/test_doctor.py",
     "marl/ranks/test_two_hosts.py",

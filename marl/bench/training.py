@@ -23,9 +23,9 @@ from marl.errors import UserError
 from marl.ranks.placement import place, set_nccl_defaults
 from marl.ranks.process_group import Solo
 from marl.rollout.turn_kernels import NONE
-from marl.training.console import Quiet
-from marl.training.metrics import Silent
+from marl.training.outputs import RunOutputs
 from marl.training.trainer import Trainer
+from marl.training.training_state import TrainingState
 from opponents.scheduler import Mix, Scheduler
 
 AGAINST = ("level2",)
@@ -58,9 +58,10 @@ class TrainBench:
             torch.cuda.set_device(device)  # graphs and events belong to the current one
         else:
             choose_onednn(config)
-        self._trainer = Trainer(config, Solo(device), Path(), Silent(), Quiet())
+        self._state = TrainingState(config, Solo(device))
+        self._trainer = Trainer(self._state, RunOutputs(Path()))
         # A buffer on the host, and work that is not to be recorded, are timed call by call.
-        self._graphs = device.type == "cuda" and config.graphs and self._trainer.buffer.storage == device
+        self._graphs = device.type == "cuda" and config.graphs and self._state.buffer.storage == device
 
     def report(self) -> dict[str, Any]:
         """Everything measured, ready for JSON."""
@@ -73,39 +74,39 @@ class TrainBench:
     # --- what runs
 
     def _facts(self) -> dict[str, Any]:
-        trainer, rollout, on_gpu = self._trainer, self._trainer.rollout, self._device.type == "cuda"
+        state, on_gpu = self._state, self._device.type == "cuda"
         return {
             "device": torch.cuda.get_device_name(self._device) if on_gpu else "cpu",
             "threads": None if on_gpu else torch.get_num_threads(),
             "onednn": None if on_gpu else torch.backends.mkldnn.enabled,
             "cuda_graphs": self._graphs,
             "opponents": self._mix,
-            "turns": trainer.learner.turns,
-            "updates": trainer.learner.updates,
-            "transitions_per_batch": TEAM * trainer.learner.batch_turns,
-            "learning_teams": rollout.assignment.teams,
-            "buffer_bytes": trainer.buffer.bytes,
-            "buffer_on": str(trainer.buffer.storage),
+            "turns": state.learner.turns,
+            "updates": state.learner.updates,
+            "transitions_per_batch": TEAM * state.learner.batch_turns,
+            "learning_teams": state.rollout.assignment.teams,
+            "buffer_bytes": state.buffer.bytes,
+            "buffer_on": str(state.buffer.storage),
         }
 
     def _warm_up(self) -> None:
         """To where a long run is: matches at all turns, in all of them an opponent of the mix, and a full buffer."""
-        trainer, rollout, buffer = self._trainer, self._trainer.rollout, self._trainer.buffer
-        trainer.scheduler.mix = lambda episode: self._mix
+        state, rollout, buffer = self._state, self._state.rollout, self._state.buffer
+        state.scheduler.mix = lambda episode: self._mix
         rollout.start()
         numbers = torch.tensor([rollout.opponents.index(name) for name in self._mix], dtype=torch.uint8)
         mixed = numbers[torch.arange(rollout.matches) // 2 % len(numbers)].to(self._device)  # // 2: as red and as blue
         preset = rollout.preset_opponent
         rollout.opponent_id.copy_(torch.where(preset == NONE, mixed, preset.to(torch.uint8)))
-        trainer._fill_buffer()
-        written = min(trainer.progress.turns, buffer.turns)
+        self._trainer.fill_buffer()
+        written = min(state.progress.turns, buffer.turns)
         if written:
             for tensor in (buffer.obs, *buffer.turn_rows[1:]):
                 for begin in range(written, buffer.turns, written):  # the same turns again: nobody looks at the order
                     tensor[begin : begin + written] = tensor[: min(written, buffer.turns - begin)]
             buffer.counts[0] = buffer.turns
         for _ in range(WARM_UPS + 2):  # until graphs are recorded, and once more
-            trainer._cycle()
+            self._trainer.cycle()
 
     # --- what is measured
 
@@ -114,11 +115,11 @@ class TrainBench:
 
         def cycles(count: int) -> None:
             for _ in range(count):
-                self._trainer._cycle()
+                self._trainer.cycle()
             self._wait()
 
         rate = best_rate(cycles, 1, self._seconds)
-        learner, teams = self._trainer.learner, self._trainer.rollout.assignment.teams
+        learner, teams = self._state.learner, self._state.rollout.assignment.teams
         return {
             "env_steps_per_second": rate * learner.turns * self._config.matches,
             "snake_transitions_per_second": rate * learner.turns * TEAM * teams,
@@ -132,9 +133,9 @@ class TrainBench:
         watch = _Events(self._device, self._graphs) if self._device.type == "cuda" else _Clock()
         self._instrument(watch)
         for _ in range(WARM_UPS + 2):
-            self._trainer._cycle()
-        spent = min((watch.measure(self._trainer._cycle, count) for _ in range(WINDOWS)), key=lambda s: sum(s.values()))
-        total, learner = sum(spent.values()), self._trainer.learner
+            self._trainer.cycle()
+        spent = min((watch.measure(self._trainer.cycle, count) for _ in range(WINDOWS)), key=lambda s: sum(s.values()))
+        total, learner = sum(spent.values()), self._state.learner
         parts = {}
         for name in PARTS:
             cycle = sum(seconds for (part, _), seconds in spent.items() if part == name)
@@ -149,15 +150,12 @@ class TrainBench:
 
     def _instrument(self, watch: "_Clock | _Events") -> None:
         """Put every part of a cycle behind the watch, for good."""
-        trainer, rollout, learner = self._trainer, self._trainer.rollout, self._trainer.learner
 
         def wrap(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
             part, per = PART_OF.get(part, (part, TURN))
             return watch.part((part, per), function)
 
-        rollout.instrument(wrap)
-        learner.instrument(wrap, rollout.outputs)
-        trainer._play, trainer._learn = trainer._play_turns, learner.learn
+        self._trainer.instrument(wrap)
 
     def _wait(self) -> None:
         if self._device.type == "cuda":

@@ -1,7 +1,7 @@
-"""The team against what it was: frozen copies of the policy that play in fixed places of the rollout.
+"""Past selves: frozen copies of the policy that play against the team, in fixed seats of the rollout.
 
-A pool keeps past selves as snapshots, in memory and in the run folder. Between log lines some of them play, one in each
-place: who, is drawn by the schedule, hard ones more often. The same on all ranks.
+A pool keeps past selves as snapshots, in memory and in the run folder. At log lines the players are drawn from the
+pool, one for each set of frozen seats; hard opponents are drawn more often. The draws are the same on all ranks.
 """
 
 import copy
@@ -22,15 +22,16 @@ from marl.storage import snapshot
 from marl.storage.checkpoint import CheckpointError, read_part
 from marl.storage.checkpoint_finder import episode_of, list_all
 from marl.storage.saver import on_host
+from marl.training.progress import crosses_multiple
 from opponents.scheduler import Scheduler
 
 FOLDER, PREFIX = "past_selves", "past_"
-STAY = 4 * TURNS  # turns that a past self plays at the least: the matches that it finds begun do not count
-ONE = 2**32
+STAY = 4 * TURNS  # turns that a past self plays at least: matches that had begun before do not count
+DRAW_RANGE = 2**32  # draws are whole numbers below it
 
 
 class PastSelves:
-    """The pool, and who of it plays."""
+    """The pool, and the players drawn from it."""
 
     def __init__(
         self,
@@ -44,40 +45,40 @@ class PastSelves:
         self._key = int(match_key(seed, NUMBER_PAST_SELVES))
         self._pool: dict[str, dict[str, torch.Tensor]] = {}
         self._unwritten: set[str] = set()
-        self._chosen_at: tuple[int, int] | None = None  # turn and episode at which those who play were drawn
+        self._chosen_at: tuple[int, int] | None = None  # turn and episode of the last draw of players
         frozen = (copy.deepcopy(learner.actor).requires_grad_(False) for _ in rollout.past_self_seats)
         self.frozen = [
             FrozenSeats(actor, rollout, seats, precision)
             for actor, seats in zip(frozen, rollout.past_self_seats, strict=True)
         ]
-        self.names = [""] * len(self.frozen)
+        self.names = [""] * len(self.frozen)  # of the players; empty before the first draw
 
     def renew(self, turn: int, episode: int, interval: int) -> bool:
-        """Draw anew who plays, unless that was just done; the team joins if an interval of episodes has passed.
+        """Draw new players if the present ones have stayed long enough; returns whether they were drawn.
 
-        Says whether it was done.
+        Before the draw the team joins the pool, if the episodes have passed a multiple of the interval.
         """
         if not self.frozen or (self._chosen_at is not None and turn - self._chosen_at[0] < STAY):
             return False
-        if self._chosen_at is None or episode // interval != self._chosen_at[1] // interval:
+        if self._chosen_at is None or crosses_multiple(interval, self._chosen_at[1], episode):
             self.join(episode)
         self.choose(episode)
         self._chosen_at = turn, episode
         return True
 
     def join(self, episode: int) -> None:
-        """The team as it is now becomes one of the pool."""
+        """Add a copy of the present team to the pool; a full pool drops another past self."""
         name = f"{PREFIX}{episode}"
         if name in self._pool:
             return
         self._pool[name] = on_host(dict(self._learner.actor.state_dict()))
         self._unwritten.add(name)
-        left = self._scheduler.add_past_self(name)
-        if left is not None:
-            del self._pool[left]
+        dropped = self._scheduler.add_past_self(name)
+        if dropped is not None:
+            del self._pool[dropped]
 
     def write(self, run: Path) -> None:
-        """Write the snapshots that the run folder lacks. Those that left the pool stay, see remove_unneeded."""
+        """Write the snapshots that the run folder lacks. Those dropped from the pool stay, see remove_unneeded."""
         if self._pool:
             (run / FOLDER).mkdir(exist_ok=True)
         for name, weights in self._pool.items():
@@ -87,42 +88,43 @@ class PastSelves:
         self._unwritten.clear()
 
     def choose(self, episode: int) -> None:
-        """Draw who plays from now on."""
+        """Draw the players, in proportion to the schedule's mix."""
         mix = self._scheduler.mix(episode)
-        shares = {name: mix.get(name, 0.0) for name in self._pool}
-        total = sum(shares.values()) or 1.0
-        for place in range(len(self.frozen)):
-            left = draw(self._key, episode, place) / ONE * total
-            chosen = next(reversed(shares))
-            for name, share in shares.items():
-                left -= share
+        weights = {name: mix.get(name, 0.0) for name in self._pool}
+        total = sum(weights.values()) or 1.0
+        for i in range(len(self.frozen)):
+            left = draw(self._key, episode, i) / DRAW_RANGE * total
+            chosen = next(reversed(weights))
+            for name, weight in weights.items():
+                left -= weight
                 if left < 0:
                     chosen = name
                     break
-            self._take(place, chosen)
+            self._seat(i, chosen)
 
-    def _take(self, place: int, name: str) -> None:
-        if self.names[place] != name:
-            self.names[place] = name
-            self.frozen[place].actor.load_state_dict(self._pool[name])  # recorded graphs go on with these weights
-            self._rollout.void_matches(place)
+    def _seat(self, i: int, name: str) -> None:
+        """Let a past self of the pool play the frozen seats i."""
+        if self.names[i] != name:
+            self.names[i] = name
+            self.frozen[i].actor.load_state_dict(self._pool[name])  # in place: recorded CUDA graphs use the new weights
+            self._rollout.void_matches(i)
 
     def state_dict(self) -> dict[str, Any]:
-        """Who plays; the pool itself is in the run folder."""
+        """The names of players and pool; the weights are in the run folder."""
         return {"names": list(self.names), "pool": list(self._pool), "chosen_at": list(self._chosen_at or ())}
 
     def load_state_dict(self, state: dict[str, Any], pool: dict[str, dict[str, torch.Tensor]]) -> None:
-        """Go on with this pool, and with the ones who played."""
+        """Continue with the pool and the players of a checkpoint."""
         self._pool = pool
         self._chosen_at = tuple(state["chosen_at"]) or None
-        for place, name in enumerate(state["names"][: len(self.frozen)]):
+        for i, name in enumerate(state["names"][: len(self.frozen)]):
             if name:
-                self.names[place] = name
-                self.frozen[place].actor.load_state_dict(pool[name])
+                self.names[i] = name
+                self.frozen[i].actor.load_state_dict(pool[name])
 
 
 def read_pool(run: Path, names: list[str]) -> dict[str, dict[str, torch.Tensor]]:
-    """Past selves from the folder of a run."""
+    """The weights of past selves, by name, from a run folder."""
     return {name: dict(snapshot.read(_path(run, name)).actor.state_dict()) for name in names}
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from marl.networks.spec import NetworkSpec
+    from marl.rollout.assignment import MatchAssignment
     from marl.storage.checkpoint import Checkpoint
     from marl.training.trainer import Trainer
 
@@ -19,7 +20,8 @@ def banner(
     """Rows (name, value) about the run that is about to start."""
     import torch
 
-    config, group, buffer, learner = trainer.config, trainer.group, trainer.buffer, trainer.learner
+    state = trainer.state
+    config, group, buffer, learner = state.config, state.group, state.buffer, state.learner
     ddp = config.ddp
     device = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU"
     threads = f", {torch.get_num_threads()} threads, oneDNN {'on' if onednn else 'off'}" if onednn is not None else ""
@@ -32,22 +34,22 @@ def banner(
     size = f"{3 * buffer.turns * buffer.teams:,} transitions, {buffer.bytes / 2**20:,.0f} MiB"
     schedule = f"{config.schedule.strategy} over {config.schedule.max_episodes:,} episodes"
     lines = [
-        ("run", str(trainer.folder)),
+        ("run", str(trainer.outputs.folder)),
         ("device", f"{device} ({group.device}), {config.precision}{threads}"),
         ("ranks", f"{group.world}" + (f" over {group.backend}" if group.backend else ", one process")),
         ("learner", config.algo),
         ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
-        ("matches", f"{config.matches:,} per rank, {trainer.rollout.all_matches:,} in all"),
+        ("matches", f"{config.matches:,} per rank, {state.rollout.all_matches:,} in all"),
         ("batch", f"{rows:,} x {group.world} ranks x sync_freq {ddp.sync_freq} = {effective:,} snake transitions"),
         ("cycle", f"{learner.turns} turns, {learner.updates} updates"),
         ("learning rates", f"{learner.lr_text()}; scaling {ddp.lr_scaling}, warm-up {ddp.lr_warmup} updates"),
         ("buffer", f"{size} on {buffer.storage} per rank"),
-        ("opponents", schedule + (evasion if evades else "") + _others(trainer)),
+        ("opponents", schedule + (evasion if evades else "") + _others(state.rollout.assignment)),
     ]
     if settings and group.backend == "nccl":
         lines.append(("set for NCCL", " ".join(f"{name}={value}" for name, value in settings.items())))
     if resumed:
-        how = "to the bit" if trainer.exact else "with new matches and a new buffer"
+        how = "to the bit" if state.is_exact else "with new matches and a new buffer"
         lines.append(("going on from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
     return lines
 
@@ -61,7 +63,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
     from marl.training.console import duration
     from marl.training.metrics import read_lines
 
-    progress, folder, console = trainer.progress, trainer.folder, trainer.console
+    progress, folder, console = trainer.state.progress, trainer.outputs.folder, trainer.outputs.console
     if ended == "signal":
         console.note(
             f"stopped by a signal at episode {progress.episodes:,}; go on with: snakes train --resume {folder}"
@@ -97,9 +99,8 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
     )
 
 
-def _others(trainer: "Trainer") -> str:
+def _others(assignment: "MatchAssignment") -> str:
     """Shares of the matches against the team itself and its past selves."""
-    assignment = trainer.rollout.assignment
     itself, past = len(assignment.self_play_both) + len(assignment.self_play_one), sum(map(len, assignment.past_selves))
     shares = [
         (itself, f"itself{', learning on both sides' if assignment.self_play_both else ''}"),

@@ -45,7 +45,7 @@ def plant(fault: str) -> None:
 def _before_cycle(number: int, what: str) -> None:
     from marl.training.trainer import Trainer
 
-    cycle, cycles = Trainer._cycle, []
+    cycle, cycles = Trainer.cycle, []
 
     def counted(self: Trainer, learn: bool = True) -> None:
         cycles.append(learn)
@@ -56,7 +56,7 @@ def _before_cycle(number: int, what: str) -> None:
                 os.kill(os.getpid(), {"term": signal.SIGTERM, "kill": signal.SIGKILL}[what])
         cycle(self, learn)
 
-    _replace(Trainer, "_cycle", counted)
+    _replace(Trainer, "cycle", counted)
 
 
 def _kill_in_save(stage: str, number: int) -> None:

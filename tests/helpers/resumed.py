@@ -1,4 +1,4 @@
-"""What is compared between a run that was stopped and resumed and one that was not."""
+"""Comparison of a run that was stopped and resumed with a run that was not stopped."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ import torch
 
 
 def measured(run: Path) -> dict[tuple[int, bool], dict[str, float]]:
-    """(episode, whether it is an evaluation) -> all that is no time."""
+    """(episode, whether it is an evaluation) -> all metrics except times."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     found = {}
     for line in lines:
@@ -20,7 +20,7 @@ def measured(run: Path) -> dict[tuple[int, bool], dict[str, float]]:
 
 
 def saved(run: Path, episode: int) -> dict[str, Any]:
-    """All that a checkpoint holds; times left out."""
+    """The whole contents of a checkpoint, times left out."""
     folder = run / "checkpoints" / f"episode_{episode}"
     parts = {file.stem: torch.load(file, weights_only=True) for file in sorted(folder.glob("*.pt"))}
     for counters in ("progress", "first", "logged"):

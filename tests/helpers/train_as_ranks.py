@@ -1,8 +1,8 @@
-"""Trainings in two ranks each, one after another, with the environment of torchrun. For a process that has loaded all
-that they need, see forking.py: the ranks are forked from it.
+"""Trainings in two ranks each, one after another, with the environment variables of torchrun. The ranks are forked from
+a process that has torch and the trainer loaded, see forking.py.
 
-What rank R of a training prints goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. A word @1 before
-all others makes it one process without ranks; words @FAULT are planted, see planted.py.
+The output of rank R goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. The word @1 before all others
+asks for one process without ranks; words @FAULT are planted, see planted.py.
 """
 
 import json
@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import time
+from unittest import mock
 
 from helpers.planted import plant
 
@@ -18,7 +19,7 @@ LIMIT = 60  # seconds for one training
 
 
 def train(words: list[str]) -> int:
-    """A rank: `snakes train`, and on its last line of output how often its gradients were exchanged."""
+    """One rank: `snakes train`; the last line of its output says how often gradients were exchanged."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
     from marl import cli
@@ -37,11 +38,11 @@ def train(words: list[str]) -> int:
         wrapped.register_comm_hook(None, counted)
         return wrapped
 
-    Ranks.wrap = wrap_and_count
     for word in words:
         if word.startswith("@"):
             plant(word[1:])
-    code = cli.main([word for word in words if not word.startswith("@")])
+    with mock.patch.object(Ranks, "wrap", wrap_and_count):
+        code = cli.main([word for word in words if not word.startswith("@")])
     print(f"exchanges {len(exchanges)}", flush=True)
     return code
 

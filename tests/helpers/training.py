@@ -1,4 +1,4 @@
-"""Runs of `train` that take a second or two, in this process or in one of their own, and what they leave behind."""
+"""Runs of `train` of a second or two, in this process or in a process of their own, and the files of such runs."""
 
 import io
 import json
@@ -36,7 +36,7 @@ def without_ranks() -> dict[str, str]:
 
 
 def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command line in this process, which has torch loaded already; leaves the process as it was."""
+    """Run the command line in this process, which has torch loaded; environment and oneDNN are restored afterwards."""
     out, err = io.StringIO(), io.StringIO()
     environment, onednn = dict(os.environ), torch.backends.mkldnn.enabled
     try:
@@ -51,7 +51,7 @@ def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def started(command: list[str | Path], **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python of its own, ended at the latest when the test is over, or after LIMIT seconds."""
+    """A new Python process; it is ended with the test, or after LIMIT seconds."""
     process = subprocess.Popen(
         [sys.executable, *map(str, command)],
         cwd=ROOT,
@@ -66,14 +66,14 @@ def started(command: list[str | Path], **environment: str) -> Iterator[subproces
 
 @contextmanager
 def forked(words: list[str | Path], **environment: str) -> Iterator[Forked]:
-    """The command line in a process that starts at once; else like `started`."""
+    """Like `started`, but forked from a process that has torch loaded, so that it starts at once."""
     process = Forked(snakes, *map(str, words), environment=without_ranks() | environment)
     with _watched(process):
         yield process
 
 
 def alone(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command line in a process of its own, which starts at once, to its end."""
+    """Run the command line in a forked process to its end."""
     with forked(list(words)) as process:
         return finish(process)
 
@@ -96,7 +96,7 @@ def _watched(process: subprocess.Popen[str] | Forked) -> Iterator[None]:
 
 
 def wait_for(process: subprocess.Popen[str], start: str) -> str:
-    """Read what it prints up to a line with this start."""
+    """Read the output of a process up to a line that begins with `start`."""
     seen = []
     for line in process.stdout:
         seen.append(line)
@@ -125,7 +125,7 @@ def as_ranks(folder: Path, trainings: dict[str, list[str]]) -> dict[str, list[tu
 
 
 def ranks_of(launcher: int) -> dict[int, int]:
-    """Process ids of its ranks, which tell their number in their environment, or if forked in their name."""
+    """Process ids of a launcher's ranks, by rank: read from their environment, or from their name if forked."""
     found = {}
     for task in Path(f"/proc/{launcher}/task").iterdir():
         for pid in (task / "children").read_text().split():
@@ -140,7 +140,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="fi
 
 
 def the_run(runs_dir: Path) -> Path:
-    """The only run there."""
+    """The only run in a folder of runs."""
     (run,) = (Path(runs_dir) / "snakes_3v3").iterdir()
     return run
 
@@ -155,13 +155,18 @@ def manifest(run: Path, episode: int) -> dict[str, Any]:
     return json.loads((run / "checkpoints" / f"episode_{episode}" / "manifest.json").read_text())
 
 
+def names_in(run: Path) -> list[str]:
+    """The past selves in a run folder, by name."""
+    return sorted(file.stem for file in (run / "past_selves").iterdir())
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
-    """All files below, to see whether anything has changed."""
+    """The contents of all files in a folder, to see whether anything has changed."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def assert_goes_on(run: Path, last_episode: int) -> None:
-    """One curve: every step is logged once, in order, up to the last episode, and all that counts goes up with it."""
+    """Every step is logged once, in order, up to the last episode, and all counters rise with it."""
     lines = logged(run)
     assert lines[-1]["step"] == last_episode
     for name in ("step", "train/env_steps", "train/updates", "time/seconds"):
@@ -171,7 +176,7 @@ def assert_goes_on(run: Path, last_episode: int) -> None:
 
 @contextmanager
 def tiny_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of this size; the test is skipped where one cannot be made."""
+    """A file system of this size; the test is skipped if it cannot be mounted."""
     folder.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True)
     if made.returncode:

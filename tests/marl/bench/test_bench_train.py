@@ -110,12 +110,12 @@ def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, words, with
         each._warm_up()
     if watch == "events":
         monkeypatch.setattr(watched, "_graphs", True)
-        monkeypatch.setattr(watched._trainer.rollout, "_may_be_met", lambda i: True)  # as on a GPU
+        monkeypatch.setattr(watched._state.rollout, "_may_be_met", lambda i: True)  # as on a GPU
     watched._instrument(training._Events(torch.device("cpu"), True) if watch == "events" else training._Clock())
-    plain, watched = plain._trainer, watched._trainer
     for _ in range(15):
-        plain._cycle()
-        watched._cycle()
+        plain._trainer.cycle()
+        watched._trainer.cycle()
+    plain, watched = plain._state, watched._state
     weights = dict(watched.learner.named_weights())
     assert all(torch.equal(tensor, weights[name]) for name, tensor in plain.learner.named_weights())
     assert torch.equal(plain.buffer.obs, watched.buffer.obs)
@@ -132,11 +132,11 @@ def test_gradients_added_up_over_batches_are_one_piece():
 def test_measured_is_a_full_buffer_and_nobody_but_the_mix():
     each = bench_of(against=["level1", "level3"])
     each._warm_up()
-    trainer = each._trainer
-    assert trainer.buffer.counts[0] >= trainer.buffer.turns
-    assert trainer.buffer.obs.flatten(1).any(1).all()
+    state = each._state
+    assert state.buffer.counts[0] >= state.buffer.turns
+    assert state.buffer.obs.flatten(1).any(1).all()
     for side in (0, 1):
-        assert {trainer.rollout.opponents[i] for i in trainer.rollout.opponent_id[side::2]} == {"level1", "level3"}
+        assert {state.rollout.opponents[i] for i in state.rollout.opponent_id[side::2]} == {"level1", "level3"}
 
 
 @pytest.mark.parametrize(

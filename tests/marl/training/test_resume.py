@@ -1,4 +1,4 @@
-"""A run that was stopped and went on is the run that never was, to the bit; and what happens where it is not."""
+"""A run that was stopped and resumed equals the run that was not stopped, to the bit; and cases where it cannot."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ from helpers.resumed import assert_equal, measured, saved
 from helpers.training import TINY, as_ranks, assert_goes_on, files_of, here, logged, manifest, the_run
 
 from marl.commands import train
-from marl.training.trainer import SKIPS_IN_A_ROW
+from marl.training.nonfinite import SKIPS_IN_A_ROW
 from opponents.scheduler import STRATEGIES
 
 EVALUATED = ["--eval_interval", "4", "--eval_matches", "4"]
@@ -42,7 +42,7 @@ def of(world: int, words: list[str]) -> list[str]:
 
 
 def whole(name: str) -> str:
-    """The run that is not stopped; one for all that are alike."""
+    """The name of the run with the same flags that is not stopped."""
     return "whole_" + next(other for other in STOPS if STOPS[other][:2] == STOPS[name][:2])
 
 
@@ -52,7 +52,7 @@ def going_on(world: int, run: Path, *words: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """The folder of all runs, and what each of them printed: whole, stopped, and gone on with."""
+    """The folder of all runs, and the output of each: whole, stopped, and resumed."""
     folder = tmp_path_factory.mktemp("stopped")
     trainings = {}
     for name, (world, words, fault) in STOPS.items():
@@ -67,14 +67,14 @@ def stopped(tmp_path_factory):
 
 
 def in_order(done, name: str) -> str:
-    """What rank 0 printed, once it is sure that all ended well."""
+    """The output of rank 0; all ranks must have ended without an error."""
     for code, _, err in done[name]:
         assert (code, err) == (0, ""), (name, code, err)
     return done[name][0][1]
 
 
 def events_of(run: Path) -> dict[str, list[tuple[int, float]]]:
-    """TensorBoard's curves, as it shows them; times left out."""
+    """The curves that TensorBoard shows; times left out."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(run / "tensorboard"))
@@ -84,29 +84,29 @@ def events_of(run: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 @pytest.mark.parametrize("name", STOPS)
-def test_a_run_that_was_stopped_is_the_one_that_never_was(stopped, name) -> None:
+def test_a_run_that_was_stopped_and_resumed_equals_the_run_that_was_not_stopped(stopped, name) -> None:
     folder, done = stopped
     world, _, fault = STOPS[name]
     rank, how, _ = fault.split(":")
     in_order(done, whole(name))
     assert done[f"{name}, stopped"][int(rank)][0] == CODES.get(how, -signal.SIGKILL), done[f"{name}, stopped"]
-    peace, resumed = the_run(folder / whole(name)), the_run(folder / name / "stopped")
+    untouched, resumed = the_run(folder / whole(name)), the_run(folder / name / "stopped")
     told = in_order(done, f"{name}, resumed")
     found = re.search(r"going on from +\S+ \(episode (\d+)\), to the bit", told)
     assert found or "first_save" in name, told
-    # The last checkpoint, all of it: weights, optimisers, counters, schedule, matches and buffers of every rank.
+    # The whole last checkpoint: weights, optimisers, counters, schedule, matches and buffers of every rank.
     assert saved(resumed, 16).keys() == {"state", "weights", *(f"rank{rank}" for rank in range(world))}
-    mine, other = saved(resumed, 16), saved(peace, 16)
-    if how == "late":  # one evaluation more, which may have been the best
+    mine, other = saved(resumed, 16), saved(untouched, 16)
+    if how == "late":  # it has one evaluation more, which may be the best
         for counters in ("progress", "logged"):
             assert mine["state"][counters].pop("best") >= other["state"][counters].pop("best")
     assert_equal(mine, other)
-    # What was measured. A run that ends in good order ends with a log line and an evaluation, wherever that is.
-    mine, other = measured(resumed), measured(peace)
+    # The metrics. A run that ends by its time limit has one more log line and evaluation, at that episode.
+    mine, other = measured(resumed), measured(untouched)
     assert {key: mine[key] for key in other} == other
     more = {step for step, _ in mine.keys() - other.keys()}
     assert more == ({int(found[1])} if how == "late" else set())
-    mine, other = events_of(resumed), events_of(peace)
+    mine, other = events_of(resumed), events_of(untouched)
     assert {tag: [at for at in curve if at[0] not in more] for tag, curve in mine.items()} == {
         tag: [at for at in curve if at[0] not in more] for tag, curve in other.items()
     }
@@ -114,7 +114,7 @@ def test_a_run_that_was_stopped_is_the_one_that_never_was(stopped, name) -> None
 
 
 def test_the_strategies_by_results_did_move(stopped) -> None:
-    """Else it would not show that what they have learnt goes on as well."""
+    """Otherwise the tests above would not show that the results of a strategy are restored."""
     for name in ("adaptive_killed", "two_adaptive_killed", "league_late"):
         state = saved(the_run(stopped[0] / whole(name)), 16)["state"]["schedule"]
         assert state["rung"] > 0, name
@@ -151,7 +151,7 @@ def test_every_strategy_goes_on_to_the_bit(strategy, tmp_path) -> None:
 
 
 class Killed(Exception):
-    """In place of a kill, in this process."""
+    """Raised in place of a kill, in this process."""
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,7 @@ def test_a_run_that_was_killed_before_it_was_closed_is_closed(run, tmp_path) -> 
     shutil.rmtree(run / "checkpoints" / "episode_16")
     (run / "checkpoints" / "last").write_text("episode_8\n")
     words = ["train", "--runs_dir", run.parent.parent, "--run_name", "team"]
-    with pytest.MonkeyPatch.context() as patch:  # stopped in its last evaluation
+    with pytest.MonkeyPatch.context() as patch:  # stopped during its last evaluation
 
         def stop(*_: Any) -> None:
             raise Killed
@@ -283,7 +283,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_leads_to_the_same_e
     assert measured(run) == measured(whole)
 
 
-# --- numbers that are none
+# --- numbers that are not finite
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +300,7 @@ def spoilt(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["few", "alone"])
-def test_batches_that_are_none_on_one_rank_are_left_out_by_all_and_training_goes_on(spoilt, name) -> None:
+def test_batches_that_are_not_finite_on_one_rank_are_skipped_by_all_ranks(spoilt, name) -> None:
     folder, done = spoilt
     told = in_order(done, name)  # with all parameters compared after every update
     assert "3 updates were left out: their gradients were not finite\n" in told
@@ -327,7 +327,7 @@ def test_many_in_a_row_stop_all_ranks_and_leave_the_batch(spoilt, name, rank) ->
     assert int(found[1]) >= SKIPS_IN_A_ROW
     batches = torch.load(run / "not_finite.pt", weights_only=True)
     assert [bool(batches[each]["returns"].isnan().any()) for each in (0, 1)] == [rank == 0, rank == 1]
-    assert batches[rank].keys() >= {"observations", "moves", "returns", "discounts", "next_observations"}
+    assert batches[rank].keys() >= {"obs", "actions", "returns", "discounts", "next_obs"}
 
 
 # --- started again by the same launcher
@@ -343,7 +343,7 @@ def test_a_folder_without_a_run_counts_as_new(tmp_path) -> None:
 
 @pytest.mark.parametrize("how", ["new", "never", "load_model", "older"])
 def test_a_restart_goes_on_from_what_its_launch_has_saved(run, how, monkeypatch) -> None:
-    """As often as it starts, whatever it was told to start from. Ranks in place of a launcher's: here, one by one."""
+    """At every restart, whatever the command line says about resuming. The restarts run in this process."""
     runs, before, older = run.parent.parent, files_of(run), run / "checkpoints" / "episode_8"
     words = {
         "new": [*TINY],

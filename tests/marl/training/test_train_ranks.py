@@ -230,7 +230,7 @@ def test_sync_freq_4_exchanges_a_quarter_as_often(results) -> None:
     assert "96 x 2 ranks x sync_freq 4 = 768 snake transitions" in done["sync4"][0][1]
 
 
-def test_numbers_that_are_none_end_all_ranks_together(results) -> None:
+def test_numbers_that_are_not_finite_end_all_ranks_together(results) -> None:
     _, done = results
     assert [code for code, _, _ in done["beyond fp32"]] == [EXIT_TOGETHER] * 2
     said = r"snakes: the gradient of \d+ updates in a row .* is not finite .*--resume .*\n"

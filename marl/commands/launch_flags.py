@@ -1,0 +1,75 @@
+"""Flags of `snakes train` that start ranks: they are for the launcher, not for the configuration of training."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from marl.arguments import parse_whole_number
+from marl.errors import UserError
+from marl.training.resume_plan import ResumePlan
+
+HELP = """Ranks (or by torchrun -m marl train ..., which needs none of these):
+  --distributed               start one rank per GPU, else one per two cores; NPROC=N fixes the number
+  --num_gpus N                start N ranks on N GPUs
+  --nnodes N --node_rank K    several machines, or 1:4 if they may come and go; also NNODES and NODE_RANK
+  --master_addr A             address of machine 0; also MASTER_ADDR
+  --master_port P             a port that is free there; also MASTER_PORT
+  --max_restarts N            start all ranks again if one fails, this often
+"""
+# Name -> whether the flag takes a value.
+LAUNCH_FLAGS = {
+    "distributed": False, "num_gpus": True, "nnodes": True, "node_rank": True,
+    "master_addr": True, "master_port": True, "max_restarts": True,
+}  # fmt: skip
+# Flags that stand for an environment variable.
+VARIABLES = {
+    "nnodes": "NNODES", "node_rank": "NODE_RANK", "master_addr": "MASTER_ADDR", "master_port": "MASTER_PORT",
+}  # fmt: skip
+
+
+def split_launch_flags(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The launcher's flags with their values, and all other words."""
+    flags, others, rest = {}, [], list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        if not word.startswith("--") or name not in LAUNCH_FLAGS:
+            others.append(word)
+        elif not LAUNCH_FLAGS[name]:
+            flags[name] = ""
+        elif equals or (rest and not rest[0].startswith("--")):
+            flags[name] = value if equals else rest.pop(0)
+        else:
+            raise UserError(f"--{name} needs a value (see snakes train --help)")
+    return flags, others
+
+
+def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
+    """Start the ranks that the flags ask for and wait for them; returns the exit code.
+
+    None if the flags ask for one rank without restarts: it can run in this process.
+    """
+    import torch
+
+    from marl.machine import processor
+    from marl.ranks.launch import launch
+    from marl.ranks.nodes import choose_ranks_per_node, read_nodes
+
+    variables = os.environ | {VARIABLES[name]: value for name, value in flags.items() if name in VARIABLES}
+    num_gpus, max_restarts = (_whole_number(flags, name) for name in ("num_gpus", "max_restarts"))
+    gpus = 0 if plan.config.device == "cpu" else torch.cuda.device_count()
+    ranks = choose_ranks_per_node(variables, processor()["cores"], gpus, num_gpus)
+    nodes = read_nodes(variables)
+    restarts = max_restarts or 0
+    if ranks == 1 and nodes.nnodes == (1, 1) and not restarts:
+        return None
+    return launch(list(plan.words), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
+
+
+def _whole_number(flags: Mapping[str, str], name: str) -> int | None:
+    if name not in flags:
+        return None
+    number = parse_whole_number(flags[name])
+    if number is None:
+        raise UserError(f"--{name} {flags[name]}: a whole number is needed")
+    return number

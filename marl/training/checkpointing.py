@@ -1,0 +1,132 @@
+"""The contents of a checkpoint of training, and the way back: a training state to and from dictionaries.
+
+A checkpoint has the weights, one part `state` that is the same for all ranks, and one part per rank with its matches
+and its buffer. The keys of these dictionaries are a file format: checkpoints of earlier versions must load.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from arena.encoders import encoder_named
+from arena.errors import ArenaError
+from marl.config.train_config import TrainConfig
+from marl.errors import UserError
+from marl.networks.policy import describe_actor
+from marl.ranks.process_group import Ranks, Solo, on_main
+from marl.storage.checkpoint import Checkpoint
+from marl.storage.saver import on_host
+from marl.training.past_selves import read_pool
+from marl.training.progress import Progress
+from marl.training.training_state import TrainingState
+
+# --- saving
+
+
+def shared_part(state: TrainingState, closed: bool) -> dict[str, Any]:
+    """The part `state`, the same for all ranks. closed: saved at the end of the run."""
+    return {
+        "progress": asdict(state.progress),
+        "first": asdict(state.first),
+        "logged": asdict(state.logged),
+        "marks": dict(state.marks),
+        "learner": on_host(state.learner.state_dict()),
+        "schedule": state.scheduler.state_dict(),
+        "past_selves": state.past_selves.state_dict(),
+        "onednn": bool(torch.backends.mkldnn.enabled),  # it rounds differently
+        "closed": closed,
+    }
+
+
+def rank_part(state: TrainingState) -> dict[str, Any] | None:
+    """This rank's matches and buffer; None if they are larger than save_buffer."""
+    if state.learner.rank_state_bytes > state.config.save_buffer * 2**20:
+        return None
+    tensors = {"learner": state.learner.rank_state(), "places": [frozen.hidden for frozen in state.frozen_seats]}
+    return {"fits": _match_settings(state), "rollout": state.rollout.state_dict(), **on_host(tensors)}
+
+
+def manifest_fields(state: TrainingState) -> dict[str, Any]:
+    """What the manifest says of the team and of the run."""
+    actor = describe_actor(state.encoder, state.learner.spec)
+    return actor | {"algo": state.config.algo, "world_size": state.group.world}
+
+
+# --- restoring
+
+
+def build_state(config: TrainConfig, group: Solo | Ranks, checkpoint: Checkpoint | None) -> TrainingState:
+    """The state of a new run, or of a resumed one. A collective; a checkpoint that does not fit is a UserError."""
+    if checkpoint is None:
+        return TrainingState(config, group)
+    saved = checkpoint.part("state")
+    progress = Progress(**saved["progress"])
+    if config.load_model:
+        progress.best = Progress.best  # that was the best of another run
+    state = TrainingState(config, group, progress)
+    state.is_resumed, state.is_closed = True, saved["closed"]
+    _restore_team(state, checkpoint, saved)
+    state.is_exact = restore_matches(state, checkpoint)
+    if state.is_exact:
+        state.first = Progress(**saved.get("first", asdict(progress)))
+        state.logged = Progress(**saved.get("logged", asdict(progress)))
+        state.marks = saved.get("marks") or state.marks
+    return state
+
+
+def _restore_team(state: TrainingState, checkpoint: Checkpoint, saved: dict[str, Any]) -> None:
+    """Weights, optimizers, results by opponent, and past selves."""
+    try:
+        state.learner.load_weights(checkpoint.weights)
+        state.learner.load_state_dict(saved["learner"])
+    except (RuntimeError, ValueError, KeyError):  # torch's own message names every tensor
+        raise UserError(
+            f"{checkpoint.path} holds other networks than these flags ask for; leave out --algo, --critic, "
+            "--critic_form, --twin and all flags of the network to go on with its own, or start a new run"
+        ) from None
+    if saved["schedule"]["strategy"] == state.scheduler.config.strategy:  # another strategy starts from its beginning
+        state.scheduler.load_state_dict(saved["schedule"])
+        run, names = checkpoint.path.parents[1], saved["past_selves"]["pool"]
+        pool = on_main(state.group, lambda: read_pool(run, names))
+        state.past_selves.load_state_dict(saved["past_selves"], pool)
+
+
+def restore_matches(state: TrainingState, checkpoint: Checkpoint) -> bool:
+    """Continue the matches and the buffer of the checkpoint, if all ranks can; returns whether they do."""
+    name = f"rank{state.group.rank}"
+    is_saved = name in checkpoint.parts and checkpoint.manifest["world_size"] == state.group.world
+    part = checkpoint.part(name) if is_saved else {}
+    if state.group.any(_current_names(part.get("fits")) != _match_settings(state)):
+        return False
+    state.rollout.load_state_dict(part["rollout"])
+    state.learner.load_rank_state(part["learner"])
+    for frozen, hidden in zip(state.frozen_seats, part["places"], strict=True):
+        if hidden is not None:
+            frozen.hidden.copy_(hidden)
+    return True
+
+
+def _match_settings(state: TrainingState) -> dict[str, Any]:
+    """The settings that matches and buffer depend on: a checkpoint with others cannot be continued exactly."""
+    config, assignment = state.config, state.rollout.assignment
+    return {
+        "seed": config.seed,
+        "matches": config.matches,
+        "turns": state.buffer.turns,
+        "encoder": state.encoder.name,
+        "encoder_version": state.encoder.version,
+        "both": len(assignment.self_play_both),
+        "alone": len(assignment.self_play_one),
+        "past": len(assignment.past_selves),
+        "rewards": config.reward.weights(),
+        "opponents": list(state.rollout.opponents),
+    }
+
+
+def _current_names(settings: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Saved match settings with the encoder's present name: earlier versions had other names."""
+    try:
+        return settings and settings | {"encoder": encoder_named(settings["encoder"]).name}
+    except ArenaError:  # unknown, so it fits nothing
+        return settings

@@ -1,0 +1,41 @@
+"""The outputs of a run: its folder, its metrics and its console."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from marl.config import reader
+from marl.ranks.process_group import on_main
+from marl.storage import relaunch, run_folder
+from marl.training.console import Console, Quiet
+from marl.training.metrics import Metrics, Silent
+from marl.training.resume_plan import ResumePlan
+from marl.training.training_state import TrainingState
+
+
+@dataclass(frozen=True)
+class RunOutputs:
+    """Where a run writes. Only rank 0 has metrics and a console."""
+
+    folder: Path
+    metrics: Metrics | Silent = field(default_factory=Silent)
+    console: Console | Quiet = field(default_factory=Quiet)
+
+
+def open_outputs(plan: ResumePlan, state: TrainingState) -> RunOutputs:
+    """Choose or make the run folder, describe the run in it, and open metrics and console on rank 0. A collective."""
+    config, episodes = state.config, state.progress.episodes
+    outputs: RunOutputs | None = None
+
+    def open_on_main() -> Path:
+        nonlocal outputs
+        start = run_folder.about_start(["snakes", "train", *plan.words], state.group.world)
+        folder = plan.choose_folder()
+        # At once: a relaunch finds the folder by the launchers that its run.json names.
+        start["launch"] = relaunch.describe(folder, plan.source, plan.earlier, plan.launchers)
+        run_folder.describe(folder, reader.to_dict(config), start)
+        metrics = Metrics(folder, episodes if state.is_resumed else None, run_folder.GROUP if config.wandb else None)
+        outputs = RunOutputs(folder, metrics, Console(config.schedule.max_episodes, episodes))
+        return folder
+
+    folder = on_main(state.group, open_on_main)
+    return outputs or RunOutputs(folder)

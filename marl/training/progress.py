@@ -1,0 +1,24 @@
+"""Counters of a training run. All schedules and all periodic tasks follow from them."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass
+class Progress:
+    """Counters of the whole run, the same on all ranks."""
+
+    turns: int = 0  # of every match slot, over all starts of this run
+    updates: int = 0  # minibatches learned from, per rank
+    env_steps: int = 0  # match-turns of all ranks
+    episodes: int = 0  # matches finished by all ranks
+    next_match: int = 0  # first match number that is not used yet
+    seconds: float = 0.0  # of training, without evaluations and saves
+    best: float = -1.0  # points of the best evaluation
+
+    def copy(self) -> "Progress":
+        return replace(self)
+
+
+def crosses_multiple(interval: int, before: int, now: int) -> bool:
+    """Whether a counter has reached or passed a multiple of the interval between two readings; never if it is 0."""
+    return interval > 0 and before // interval != now // interval

@@ -1,0 +1,182 @@
+"""The resume plan of a start: its configuration, and the run or checkpoint that it resumes.
+
+The order: `plan_resume` makes the plan from the command line, before there are ranks, so that mistakes are reported at
+once. In the ranks `with_relaunch` replaces the plan if an earlier start of the same launch has begun a run,
+`with_resolved_config` chooses all values that are still `auto`, and `load_checkpoint` reads the checkpoint. Only then,
+when everything fits, does `choose_folder` make the folder of a new run.
+
+No torch at import: mistakes must be reported at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marl.config.train_config import TrainConfig, read_config
+from marl.errors import UserError
+from marl.ranks import environment
+from marl.storage import relaunch, run_folder
+
+if TYPE_CHECKING:
+    from marl.ranks.process_group import Ranks, Solo
+    from marl.storage.checkpoint import Checkpoint
+    from marl.storage.relaunch import LaunchRecord
+    from marl.training.training_state import TrainingState
+
+# A relaunch resumes its own run, whatever the command line says about resuming.
+RELAUNCHED = {"load_model": False, "load_model_run": None, "load_model_run_episode": None, "resume": "auto"}
+
+
+@dataclass(frozen=True)
+class ResumePlan:
+    """The configuration of a start, and the run or checkpoint that it resumes."""
+
+    words: tuple[str, ...]  # the command line without the flags of the launcher
+    config: TrainConfig  # the saved configuration of the resumed run, changed by the words
+    source: Path | None  # folder of a run or of a checkpoint to resume; None: a new run
+    earlier: "LaunchRecord | None" = None  # an earlier start of the same launch
+    launchers: tuple[str | None, ...] = ()  # launcher processes of all ranks; known on rank 0
+
+    @property
+    def resumes_by_path(self) -> bool:
+        """Whether the user has named a run or checkpoint by its path."""
+        return self.config.resume not in ("auto", "never")
+
+    def check_path_exists(self) -> None:
+        """Raise a UserError if --resume names a path that does not exist."""
+        if self.resumes_by_path and not Path(self.config.resume).exists():
+            raise UserError(f"--resume {self.config.resume}: there is no such run or checkpoint; or give auto or never")
+
+    def with_relaunch(self, group: "Solo | Ranks") -> "ResumePlan":
+        """The plan of a relaunch, if an earlier start of this launch has begun a run; else the same plan, checked.
+
+        A collective. A run that the launch has saved is resumed from there; one that it has not saved begins again
+        from the same source.
+        """
+        run = _run_of(self.source)
+        folders = [*run_folder.all_runs(self.config.runs_dir), *([run] if run else [])]
+        earlier = relaunch.find(folders, group)
+        launchers = tuple(group.gather(relaunch.launcher()) or ())
+        if earlier is None:
+            self.check_path_exists()
+            return replace(self, launchers=launchers)
+        source = earlier.run if earlier.is_saved else earlier.source
+        config = _read_config_of(self.words, source)
+        if earlier.is_saved:
+            config = replace(config, **RELAUNCHED)
+        return ResumePlan(self.words, config, source, earlier, launchers)
+
+    def with_resolved_config(self, group: "Solo | Ranks") -> "ResumePlan":
+        """The same plan with every `auto` replaced by a value for the device. A collective: rank 0 chooses."""
+        from marl.config import autoscale
+        from marl.ranks.process_group import on_main
+
+        ranks_on_node = environment.ranks_on_this_node()
+        config = on_main(group, lambda: autoscale.resolve(self.config, group.device, ranks_on_node, group.world))
+        return replace(self, config=config)
+
+    def load_checkpoint(self, group: "Solo | Ranks") -> "Checkpoint | None":
+        """The checkpoint to resume, if any. A collective: rank 0 finds and verifies it, the others read the same."""
+        from marl.ranks.process_group import on_main
+        from marl.storage import checkpoint_finder
+
+        if self.source is None:
+            return None
+        found: Checkpoint | None = None
+
+        def find() -> str | None:
+            nonlocal found
+            found = self._find_checkpoint(self.source)
+            return str(found.path) if found else None
+
+        path = on_main(group, find)
+        if path is None:
+            return None
+        return found or checkpoint_finder.load(path, verify=False)
+
+    def _find_checkpoint(self, source: Path) -> "Checkpoint | None":
+        from marl.storage import checkpoint_finder
+        from marl.storage.checkpoint import FOLDER
+
+        config = self.config
+        if config.load_model and config.load_model_run_episode is not None:
+            return checkpoint_finder.load(checkpoint_finder.find_episode(source, config.load_model_run_episode))
+        if (source / run_folder.CONFIG).is_file() and not config.load_model and checkpoint_finder.is_unsaved(source):
+            return None  # the run was stopped before or during its first save: it starts again in its folder
+        if (source / FOLDER).is_dir():
+            return checkpoint_finder.load_newest(source)
+        return checkpoint_finder.load(source)
+
+    def check_unfinished(self, checkpoint: "Checkpoint", state: "TrainingState") -> str:
+        """A message if the run has reached its limit and is closed, so that nothing is left to do; else empty.
+
+        A UserError if the user has asked for more of this run. A start that resumes by itself, after a kill or queued
+        again, is no mistake.
+        """
+        progress = state.progress
+        message = {
+            "": "",
+            "max_episodes": f"{checkpoint.path} has all its {progress.episodes} episodes; "
+            f"train on with --max_episodes above {progress.episodes}",
+            "max_minutes": f"{checkpoint.path} has had its {progress.seconds / 60:.3g} minutes; "
+            "train on with a higher --max_minutes",
+        }[state.limit_reached()]
+        if message and (self.config.load_model or (state.is_closed and self.resumes_by_path)):
+            raise UserError(message)
+        return message if state.is_closed else ""
+
+    def choose_folder(self) -> Path:
+        """The folder of the run: that of the resumed run, or a new one. For rank 0 only."""
+        if self.earlier:
+            return self.earlier.run
+        config = self.config
+        resumed = None if config.load_model else _run_of(self.source)
+        if resumed is not None:
+            return resumed
+        named = run_folder.newest(config.runs_dir, config.run_name) if config.run_name else None
+        return named if named and _is_unused(named) else run_folder.create(config.runs_dir, config.run_name)
+
+
+def plan_resume(words: Sequence[str]) -> ResumePlan:
+    """The plan that the command line asks for."""
+    config = read_config(words)
+    source = _find_source(config)
+    plan = ResumePlan(tuple(words), config, source)
+    if relaunch.launcher() is None:  # under a launcher, with_relaunch checks: a relaunch does not need the path
+        plan.check_path_exists()
+    return plan if _run_of(source) is None else replace(plan, config=_read_config_of(words, source))
+
+
+def _find_source(config: TrainConfig) -> Path | None:
+    """The folder of the run or checkpoint that the configuration names; None for a new run."""
+    if config.load_model:
+        number = config.load_model_run
+        run = run_folder.newest(config.runs_dir) if number is None else run_folder.find_run(config.runs_dir, number)
+        if run is None:
+            raise UserError(f"--load_model: there is no run in {Path(config.runs_dir) / run_folder.GROUP}")
+        return run
+    if config.resume == "never":
+        return None
+    if config.resume != "auto":
+        return Path(config.resume)
+    named = run_folder.newest(config.runs_dir, config.run_name) if config.run_name else None
+    return None if named is None or _is_unused(named) else named
+
+
+def _read_config_of(words: Sequence[str], source: Path | None) -> TrainConfig:
+    """The configuration of the run that the source belongs to, changed by the words."""
+    run = _run_of(source)
+    return read_config(words, None if run is None else run / run_folder.CONFIG)
+
+
+def _run_of(source: Path | None) -> Path | None:
+    """The run folder of a run or of one of its checkpoints."""
+    if source is None:
+        return None
+    return next((folder for folder in (source, *source.parents) if (folder / run_folder.CONFIG).is_file()), None)
+
+
+def _is_unused(folder: Path) -> bool:
+    """Whether a run folder has been made, but no run has been described in it yet."""
+    return not ((folder / run_folder.CONFIG).exists() or (folder / "checkpoints").exists())

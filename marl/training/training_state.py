@@ -1,0 +1,97 @@
+"""The state of a training run on one rank: team, matches, opponents and counters."""
+
+from arena.encoders import encoder_named
+from arena.rules import TURNS
+from marl.compute.precision import Precision
+from marl.config.train_config import TrainConfig
+from marl.learners.factory import make_assignment, make_learner
+from marl.ranks.process_group import Ranks, Solo
+from marl.rollout.frozen_seats import FrozenSeats
+from marl.rollout.rollout import Rollout
+from marl.rollout.turn_buffer import TurnBuffer
+from marl.training.past_selves import PastSelves
+from marl.training.progress import Progress, crosses_multiple
+from opponents.scheduler import Scheduler
+
+TASKS = ("log", "eval", "save")  # periodic, counted in episodes
+# Rounds of all match slots that are left out when matches start again: those cut off at the start and at the end.
+SPARE_ROUNDS = 3
+
+
+class TrainingState:
+    """Everything of a run that a checkpoint holds: this rank's part of it. checkpointing.py saves and restores it."""
+
+    def __init__(self, config: TrainConfig, group: Solo | Ranks, progress: Progress | None = None) -> None:
+        """New networks, and matches numbered from progress.next_match on. A collective: networks are synchronised."""
+        self.config, self.group, self.device = config, group, group.device
+        self.encoder = encoder_named(config.network.encoder)
+        self.progress = progress or Progress()
+        self.scheduler = Scheduler(config.schedule)
+        assignment = make_assignment(config, self.scheduler)
+        precision = Precision(config.precision, self.device)
+        self.learner = make_learner(config, assignment, group, precision)
+        self.rollout = Rollout(
+            assignment,
+            self.scheduler.reachable(),
+            config.reward.weights(),
+            self.buffer,
+            config.seed,
+            group.rank,
+            group.world,
+            self.progress.next_match,
+            self.learner.outputs,
+            config.mask_reversal,
+        )
+        self.learner.attach(self.rollout)
+        self.past_selves = PastSelves(self.rollout, self.learner, precision, self.scheduler, config.seed)
+        seats = self.rollout.self_play_seats
+        self_play = [FrozenSeats(self.learner.actor, self.rollout, seats, precision)] if len(seats) else []
+        self.frozen_seats = [*self.past_selves.frozen, *self_play]
+        self.rollout.frozen_players = [frozen.play for frozen in self.frozen_seats]
+        self.first = self.progress.copy()  # when the present matches were started
+        self.logged = self.progress.copy()  # at the last log line
+        self.marks = dict.fromkeys(TASKS, self.progress.episodes)  # episodes when each task was last checked
+        self.is_resumed = False  # whether a checkpoint has been restored
+        self.is_exact = False  # whether its matches and buffer have been restored too
+        self.is_closed = False  # whether the checkpoint was saved at the end of its run
+
+    @property
+    def buffer(self) -> TurnBuffer:
+        return self.learner.buffer
+
+    @property
+    def epsilon(self) -> float:
+        """Share of random moves at this point of the run."""
+        return self.learner.epsilon(self.progress.episodes)
+
+    @property
+    def share_done(self) -> float:
+        """Done share of the run, 0 to 1: of its episodes or of its time limit, the larger one."""
+        config, progress = self.config, self.progress
+        shares = [progress.episodes / config.schedule.max_episodes]
+        if config.max_minutes > 0:
+            shares.append(progress.seconds / (60 * config.max_minutes))
+        return min(1.0, max(shares))
+
+    def limit_reached(self) -> str:
+        """The limit that the run has reached: max_episodes, max_minutes, or empty."""
+        config = self.config
+        if self.progress.episodes >= config.schedule.max_episodes:
+            return "max_episodes"
+        if config.max_minutes > 0 and self.progress.seconds >= 60 * config.max_minutes:
+            return "max_minutes"
+        return ""
+
+    def count_turns(self, turns: int) -> None:
+        """Count turns that have been played in every match slot."""
+        progress, first, all_matches = self.progress, self.first, self.rollout.all_matches
+        progress.turns += turns
+        progress.env_steps += turns * all_matches
+        since_first = progress.turns - first.turns
+        progress.episodes = first.episodes + self.rollout.episodes(since_first)
+        progress.next_match = first.next_match + all_matches * (since_first // TURNS + SPARE_ROUNDS)
+
+    def is_due(self, task: str, interval: int) -> bool:
+        """Whether the episodes have passed a multiple of the interval since the last call for this task."""
+        before, self.marks[task] = self.marks[task], self.progress.episodes
+        return crosses_multiple(interval, before, self.progress.episodes)

@@ -1,0 +1,21 @@
+"""Small training states on the CPU, for tests that need no whole run."""
+
+import torch
+
+from marl.config.autoscale import resolve
+from marl.config.train_config import read_config
+from marl.ranks.process_group import Solo
+from marl.training.training_state import TrainingState
+
+CPU = torch.device("cpu")
+SEED = 17
+LEAGUE = ["--opponent_difficulty_strategy", "league"]
+SMALL = [
+    "--matches", "16", "--body", "8", "--turns", "2", "--updates", "1", "--batch_size", "24", "--buffer_size", "2000",
+    "--warmup_turns", "4", "--device", "cpu",
+]  # fmt: skip
+
+
+def small_state(*words: str, seed: int = SEED) -> TrainingState:
+    config = read_config([*SMALL, "--seed", str(seed), *words])
+    return TrainingState(resolve(config, CPU), Solo(CPU))
