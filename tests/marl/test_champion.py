@@ -19,7 +19,7 @@ def test_it_is_a_player_with_a_name() -> None:
     player = find("champion", load_player)
     assert player.name == "champion"
     assert player.encoder.name == CARD["network"]["encoder"]
-    assert list(player.actor.shape.body) == CARD["network"]["body"]
+    assert list(player.actor.spec.body) == CARD["network"]["body"]
     assert sum(weight.numel() for weight in player.actor.parameters()) == CARD["network"]["weights"]
 
 

@@ -109,9 +109,9 @@ def test_an_object_that_cannot_act_is_no_policy():
 @pytest.mark.parametrize(
     ("observation", "message"),
     [
-        ("turned", "observation 'turned' counts moves in the snake's own frame; allowed: features, planes"),
-        ("smell", "unknown observation 'smell'; allowed: features, planes"),
-        (None, "unknown observation None; allowed: features, planes"),
+        ("turned", "observation 'turned' counts actions in the snake's own orientation; allowed: features, planes"),
+        ("smell", "observation 'smell' is unknown; allowed: features, planes"),
+        (None, "observation None is unknown; allowed: features, planes"),
     ],
 )
 def test_a_policy_that_asks_for_no_row_of_the_board_is_refused(observation, message):

@@ -44,7 +44,7 @@ def chosen(config: TrainConfig) -> dict:
     return found | {name: getattr(config.ppo if of_ppo else config.ddpg, name) for name in names}
 
 
-SMALL = {"encoder": "turned", "body": (128, 128), "matches": 256, "precision": "fp32"}
+SMALL = {"encoder": "canonical", "body": (128, 128), "matches": 256, "precision": "fp32"}
 SMALL |= {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 LARGE = {"encoder": "planes", "body": (512, 256), "matches": 4096, "precision": "bf16"}
 LARGE |= {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
@@ -91,7 +91,7 @@ def test_what_was_asked_of_ppo_is_kept() -> None:
 
 
 @pytest.mark.parametrize("algo", ["ddpg", "ppo"])
-@pytest.mark.parametrize(("encoder", "uniform_kl"), [("features", 0.0), ("planes", 0.0), ("turned", 0.02)])
+@pytest.mark.parametrize(("encoder", "uniform_kl"), [("features", 0.0), ("planes", 0.0), ("canonical", 0.02)])
 def test_the_policy_is_held_to_uniform_where_the_encoder_rotates_the_board(encoder, uniform_kl, algo) -> None:
     found = resolve(TrainConfig(algo=algo, network=NetworkConfig(encoder=encoder)), CPU)
     assert getattr(found, algo).uniform_kl == uniform_kl

@@ -26,7 +26,7 @@ def saved(tmp_path_factory):
     run.mkdir()
     weights = {f"actor.{name}": tensor for name, tensor in Actor(ENCODER, NetworkSpec((8,))).state_dict().items()}
     parts = {"state": {"learner": [{"exp_avg": torch.ones(3)}]}, "rank0": {"buffer": torch.zeros(5)}}
-    about = policy.about(ENCODER, NetworkSpec((8,))) | {"algo": "ddpg", "world_size": 2}
+    about = policy.describe_actor(ENCODER, NetworkSpec((8,))) | {"algo": "ddpg", "world_size": 2}
     for episode in (8, 16):
         folder = checkpoint_writer.save(run, episode, weights, parts, about)
     checkpoint_writer.mark_best(run, folder)

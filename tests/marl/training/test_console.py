@@ -33,7 +33,7 @@ with Console(200) as console:
     for episode in (50, 100):
         console.line({{"episode": episode, **{VALUES!r}}})
     print("from elsewhere")
-    console.record_step("saved [bold]episode_100[/bold] :snake:")
+    console.note("saved [bold]episode_100[/bold] :snake:")
     console.progress(150)
     console.summary("done", [("wins", 3)])
 print("rich" in sys.modules)
@@ -115,7 +115,7 @@ def test_closing_twice_and_going_on_plainly():
     console, stream, _ = plain()
     console.close()
     console.close()
-    console.record_step("still here")
+    console.note("still here")
     assert stream.getvalue() == "still here\n"
 
 
@@ -226,6 +226,6 @@ def test_quiet_has_the_same_methods_and_says_nothing(capsys):
         quiet.banner([("a", "b")])
         quiet.line({"episode": 1})
         quiet.progress(1)
-        quiet.record_step("x")
+        quiet.note("x")
         quiet.summary("x", [])
     assert capsys.readouterr() == ("", "")
