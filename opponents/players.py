@@ -27,6 +27,7 @@ from opponents.scripted import SCRIPTED
 from opponents.submission import Submission
 
 SUBMISSION = "submission.py"
+PLAN = ("plan:", "plan=")  # how names of players begin that plan
 CHAMPIONS = Path(__file__).with_name("champions")  # trained teams: NAME.safetensors, and NAME.json about it
 
 
@@ -141,7 +142,7 @@ def find(name: str, loader: Loader | None = None) -> Player:
     scripted, colon, noise = name.partition(":")
     if scripted in SCRIPTED:
         return Scripted(scripted, _share(name, noise) if colon else 0.0)
-    if champion(name) is not None:
+    if champion(name) is not None or name.startswith(PLAN):
         if loader is None:
             raise ArenaError(f"{name} is a trained team; nothing here can load it")
         return loader(name)

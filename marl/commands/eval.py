@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.list and (args.home is None or args.away is None):
         raise UserError("eval needs --home PLAYER and --away PLAYER (see snakes eval --list)")
-    from marl.storage.saved_player import load_player
+    from marl.planning.planned_player import load_player
     from opponents.match import play
     from opponents.players import listing
 

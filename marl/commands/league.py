@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from marl.storage.saved_player import load_player
+    from marl.planning.planned_player import load_player
     from opponents.league import league
     from opponents.players import listing
 

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
     window.open_display()
     from marl.commands.live_match import LiveMatches
-    from marl.storage.saved_player import load_player
+    from marl.planning.planned_player import load_player
     from opponents.match import open_player
     from opponents.submission import Submission
 

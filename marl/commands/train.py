@@ -88,7 +88,7 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
 
 def _check_opponents(config: TrainConfig) -> None:
     """An opponent that does not exist is an error now, not at the first evaluation."""
-    from marl.storage.saved_player import load_player
+    from marl.planning.planned_player import load_player
     from opponents.players import find
 
     for name in config.evaluation.eval_opponents:

@@ -13,7 +13,7 @@ from arena.render.export import gif_bytes
 from arena.replay import Replay
 from marl.config.evaluation_config import EvalConfig
 from marl.networks.policy import PolicyPlayer
-from marl.storage.saved_player import load_player
+from marl.planning.planned_player import load_player
 from opponents.match import Results, play
 
 GIF_CELL = 16  # pixels
