@@ -3,9 +3,17 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
 scripts/venv.sh dev
-if [ $# -eq 0 ]; then
-    .venv/bin/python -m ruff check .
-    .venv/bin/python -m ruff format --check .
-    set -- -q -n 2 --dist loadfile --no-loadscope-reorder
+if [ $# -gt 0 ]; then
+    exec .venv/bin/python -m pytest "$@"
 fi
-exec .venv/bin/python -m pytest "$@"
+.venv/bin/python -m ruff check .
+.venv/bin/python -m ruff format --check .
+# mypy runs beside the tests; its report is shown only if it fails.
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+.venv/bin/python -m mypy >"$report" 2>&1 &
+mypy=$!
+status=0
+.venv/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder || status=$?
+wait "$mypy" || { status=$?; cat "$report" >&2; }
+exit "$status"

@@ -96,7 +96,7 @@ def _turn_with(encoder: str) -> Any:
 class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
     """One match of six agents. Match k of a seed is match k of BatchArena(1, seed=seed)."""
 
-    metadata = {  # noqa: RUF012 (PettingZoo's interface)
+    metadata: dict[str, Any] = {  # noqa: RUF012 (PettingZoo's interface)
         "name": "snakes_3v3_v0",
         "render_modes": list(RENDER_MODES),
         "render_fps": 8,
@@ -132,7 +132,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         self._dtype = np.dtype(encoder.dtype)
         self._turn = _turn_with(encoder.name)
         width, dtype = (encoder.width // 8, np.uint64) if encoder.words else (encoder.width, encoder.dtype)
-        self._out = np.zeros((SNAKES, width), dtype)
+        self._out: np.ndarray = np.zeros((SNAKES, width), dtype)
         self._compiled = False
         self._window: Any = None  # LiveWindow, once it is needed
         self._choose_seed(secrets.randbelow(2**63) if seed is None else seed)

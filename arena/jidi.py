@@ -1,5 +1,6 @@
 """The observation that the Jidi competition passes to a controller: its own dictionary of a match."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from arena.errors import ArenaError
@@ -11,7 +12,7 @@ BEAN_KEY = 1
 FIRST_SNAKE_KEY = 2
 
 
-def jidi_observation(match: dict[str, Any], snake: int, last_directions: list[int | str] | None) -> dict[Any, Any]:
+def jidi_observation(match: dict[str, Any], snake: int, last_directions: Sequence[int | str] | None) -> dict[Any, Any]:
     """The competition's observation of one snake, in new lists.
 
     match: a match dictionary (match_dict.py). last_directions: the directions before the last turn (the competition

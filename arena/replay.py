@@ -15,7 +15,7 @@ new "beans", and "check", a CRC-32 of the actions and the match dictionary after
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -207,7 +207,7 @@ class _Lines:
             raise self.error(f"need a line of type {' or '.join(types)}, got {kind}")
         return line
 
-    def check_keys(self, line: dict[str, Any], needed: set[str], extras: set[str] = frozenset()) -> None:
+    def check_keys(self, line: dict[str, Any], needed: set[str], extras: Set[str] = frozenset()) -> None:
         missing, unknown = needed - set(line), set(line) - needed - extras
         if missing:
             raise self.error(f"{line['type']} line without {', '.join(sorted(missing))}")

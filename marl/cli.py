@@ -110,7 +110,7 @@ def _check_flags(parser: argparse.ArgumentParser, command: str, words: list[str]
 
 def _with_dashes(words: Sequence[str]) -> list[str]:
     """The words with dashes for underscores in the names of flags; values stay as they are."""
-    spelled = []
+    spelled: list[str] = []
     for i, word in enumerate(words):
         if word == "--":
             return spelled + list(words[i:])

@@ -94,13 +94,11 @@ def bind(
     """
     if which is None:
         which = torch.full((arena.matches,), mine, dtype=torch.uint8, device=arena.device)
-    arrays: tuple = (arena.state, arena.keys, seats, which)
+    tensors, numbers = (arena.state, arena.keys, seats, which), (mine, int(noise * NOISE_ONE))
     if arena.device.type == "cuda":
-        loop = partial(launch, _cuda_kernel(function), len(seats), arena.device)
-    else:
-        loop = _cpu_loops(function)[runs_parallel(len(seats) // SNAKES)]
-        arrays, moves = tuple(tensor.numpy() for tensor in arrays), moves.numpy()
-    return partial(loop, *arrays, mine, int(noise * NOISE_ONE), moves)
+        return partial(launch, _cuda_kernel(function), len(seats), arena.device, *tensors, *numbers, moves)
+    loop = _cpu_loops(function)[runs_parallel(len(seats) // SNAKES)]
+    return partial(loop, *(tensor.numpy() for tensor in tensors), *numbers, moves.numpy())
 
 
 def act(function: Callable[..., int], arena: BatchArena, *arguments: Any, **options: Any) -> None:

@@ -110,10 +110,10 @@ def play(
     if home is away and not isinstance(home, str):
         raise ArenaError(f"home and away are the same object ({home.name}); a player keeps one side's seats: make two")
     with ExitStack() as opened:
-        players = [open_player(player, opened, loader) for player in (home, away)]
+        home, away = (open_player(player, opened, loader) for player in (home, away))
         if batch is None:
-            batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in players) else BATCH
-        return _play(*players, matches, device, seed, record, batch)
+            batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in (home, away)) else BATCH
+        return _play(home, away, matches, device, seed, record, batch)
 
 
 def open_player(player: str | Player, opened: ExitStack, loader: Loader | None = None) -> Player:

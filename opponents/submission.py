@@ -72,7 +72,8 @@ class Submission:
         self.path = Path(path).resolve()
         if not self.path.is_file():
             raise ArenaError(f"submission {str(path)!r}: there is no such file")
-        if not (isinstance(seconds_per_move, Real) and 0 < seconds_per_move < 1e6):
+        # `float` only for type checkers, to which no float is a Real.
+        if not (isinstance(seconds_per_move, (float, Real)) and 0 < seconds_per_move < 1e6):
             raise ArenaError(f"seconds_per_move is {seconds_per_move!r}; allowed: more than 0")
         self.name = f"{self.path.parent.name}/{self.path.name}"
         self.seconds_per_move = float(seconds_per_move)

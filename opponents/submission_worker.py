@@ -184,7 +184,7 @@ class Controllers:
         try:
             spec = importlib.util.spec_from_file_location(name, self.path)
             if self.code is None:
-                self.code = spec.loader.get_code(name)
+                self.code = spec.loader.get_code(name)  # type: ignore[attr-defined]  # loaders of files have it
             module = importlib.util.module_from_spec(spec)
             sys.modules[name] = module  # dataclasses look up their module there
             exec(self.code, module.__dict__)

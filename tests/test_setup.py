@@ -27,7 +27,9 @@ case "$1 $2" in
         echo "$*" >>"$FAKE/calls"
         if [ -e "$FAKE/hold" ]; then echo install >"$FAKE/events"; read -r <"$FAKE/go"; fi
         if [ -e "$FAKE/no_network" ]; then echo "ERROR: no network"; exit 1; fi ;;
-    *) echo "run in $PWD: $*" ;;
+    *)
+        echo "run in $PWD: $*"
+        [ ! -e "$FAKE/$2_fails" ] ;;
 esac
 """
 
@@ -185,6 +187,21 @@ def test_test_packages_come_with_test_sh_only(sandbox):
     assert calls[0].endswith("-r requirements-dev.lock")
     ran = [line.partition(": ")[2] for line in out.splitlines()]
     assert [line.split()[1] for line in ran] == ["ruff", "ruff", "pytest"]
+
+
+@pytest.mark.parametrize("tool", ["ruff", "mypy", "pytest"])
+def test_test_sh_fails_with_each_of_its_tools(sandbox, tool):
+    (sandbox.fake / f"{tool}_fails").touch()
+    assert sandbox.start("test.sh")[0] == 1
+
+
+def test_test_sh_shows_the_report_of_mypy_only_if_it_fails(sandbox):
+    sandbox.start("scripts/venv.sh", "dev")
+    assert sandbox.start("test.sh")[2] == ""
+    (sandbox.fake / "mypy_fails").touch()
+    code, out, err = sandbox.start("test.sh")
+    assert (code, err) == (1, f"run in {sandbox.repository}: -m mypy\n")
+    assert "-m pytest" in out, "the tests run to their end"
 
 
 def test_test_sh_with_arguments_runs_just_those(sandbox):

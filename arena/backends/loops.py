@@ -26,7 +26,7 @@ def runs_parallel(matches: int) -> bool:
     return matches >= PARALLEL_FROM and get_num_threads() > 1
 
 
-def specialise(template: FunctionType, name: str, **names: Any) -> FunctionType:
+def specialise(template: Callable[..., Any], name: str, **names: Any) -> FunctionType:
     """A copy of a template in which these global names have these values."""
     copied = FunctionType(template.__code__, {**template.__globals__, **names}, template.__name__)
     copied.__qualname__ = f"{name}_{template.__name__}"  # Numba files compiled code under this name

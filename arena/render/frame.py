@@ -109,9 +109,10 @@ def ansi(match: dict[str, Any], colour: bool = False) -> str:
     return "\n".join([header, *(" ".join(cells) for cells in board)])
 
 
-def blend(a: Sequence[int], b: Sequence[int], share: float) -> tuple[int, ...]:
+def blend(a: Sequence[int], b: Sequence[int], share: float) -> tuple[int, int, int]:
     """The colour that is `share` of the way from a to b."""
-    return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
+    red, green, blue = (round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
+    return red, green, blue
 
 
 def _team_lengths(match: dict[str, Any]) -> tuple[int, int]:
@@ -176,7 +177,7 @@ def _draw_body(board: np.ndarray, cell: int, body: list[list[int]], colour: tupl
             continue
         ends = [((row, column), (row + rows, column + columns))]
         if ends[0][1] != tuple(ahead):
-            ends.append(((ahead[0] - rows, ahead[1] - columns), ahead))
+            ends.append(((ahead[0] - rows, ahead[1] - columns), (ahead[0], ahead[1])))
         for start, end in ends:
             _line(board, cell, start, end, radii[[i, i - 1]], shades[[i, i - 1]])
 

@@ -100,7 +100,7 @@ def _change(
     if after["beans"] != before["beans"]:
         change["beans"] = after["beans"]
     # The last move of a snake that died. After a reversal the game drew the move at random; no file records it.
-    lunges = {snake: _last_move(before["directions"][snake], actions and actions[snake]) for snake in died}
+    lunges = {snake: _last_move(before["directions"][snake], actions[snake] if actions else None) for snake in died}
     return change | {
         key: value for key, value in (("bodies", bodies), ("ate", ate), ("died", died), ("lunges", lunges)) if value
     }

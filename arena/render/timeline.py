@@ -68,9 +68,13 @@ class Timeline:
 class Playlist:
     """The matches that a window shows, by number."""
 
-    first = 0  # number of the first match that can be opened
     count: int | None = None  # None: endless, there is always a next match
     endless = False  # whether the next match starts by itself
+
+    @property
+    def first(self) -> int:
+        """Number of the first match that can be opened."""
+        return 0
 
     def open(self, number: int) -> Timeline:
         """Match `number`. Only the newest match that was opened can be in progress."""

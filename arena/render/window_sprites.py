@@ -29,7 +29,7 @@ SIZES = 10  # steps of size while something appears or disappears
 AGES = 16  # steps of an effect
 WHITE = (255, 255, 255)
 
-Colour = Sequence[float]
+Colour = Sequence[float] | np.ndarray
 
 
 @functools.lru_cache(256)

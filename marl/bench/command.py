@@ -59,7 +59,9 @@ def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
     """The bench's own words, and those that the configuration of training reads."""
     if TRAIN not in words:
         return words, []
-    own, others, rest = [], [], list(words)
+    own: list[str] = []
+    others: list[str] = []
+    rest = list(words)
     while rest:
         word = rest.pop(0)
         flag, equals, _ = word.partition("=")

@@ -32,12 +32,12 @@ class LiveMatch(Timeline):
         for player, seats in zip(players, self._seats, strict=True):
             player.begin(self._arena, seats)
         start = self._arena.get_match(0)
-        names = [
+        red, blue = (
             player.name + (" + human" if {*humans} & {*seats.tolist()} else "")
             for player, seats in zip(players, self._seats, strict=True)
-        ]
-        super().__init__(*names, [Turn(start, thoughts=self._thoughts())], last=TURNS)
-        self._recorder = Recorder(start, seed, number, *names)
+        )
+        super().__init__(red, blue, [Turn(start, thoughts=self._thoughts())], last=TURNS)
+        self._recorder = Recorder(start, seed, number, red, blue)
 
     @property
     def over(self) -> bool:

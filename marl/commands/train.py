@@ -106,5 +106,5 @@ def _choose_onednn(config: TrainConfig, group: "Solo | Ranks", checkpoint: "Chec
 
     before = checkpoint.part("state").get("onednn") if checkpoint else None
     enabled = on_main(group, lambda: choose_onednn(config, before))
-    torch.backends.mkldnn.enabled = enabled
+    torch.backends.mkldnn.enabled = enabled  # type: ignore[assignment]  # torch's types have its descriptor
     return enabled

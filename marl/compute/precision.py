@@ -2,13 +2,22 @@
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 from torch.optim import Adam, Optimizer
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class HasStep(Protocol):
+    """An actor, as far as `Precision.act` needs it."""
+
+    def step(
+        self, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Outputs for the observations of one turn, and the next hidden state."""
 
 
 class Precision:
@@ -47,7 +56,7 @@ class Precision:
 
     @torch.no_grad()
     def act(
-        self, actor: nn.Module, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
+        self, actor: HasStep, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """An actor's outputs for observations, and its next hidden state."""
         with self.autocast():
@@ -104,7 +113,8 @@ class Precision:
         if scaler is None:
             # The fused Adam skips the step where found_inf is 1. x - x is 0 unless x is infinite or NaN.
             not_finite = (norm - norm).ne(0).float()
-            optimizer.found_inf = not_finite if skip is None else torch.maximum(not_finite, skip)
+            found_inf = not_finite if skip is None else torch.maximum(not_finite, skip)
+            optimizer.found_inf = found_inf  # type: ignore[attr-defined]  # read by Adam, declared nowhere
             optimizer.step()
         else:
             scaler.step(optimizer)

@@ -1,7 +1,7 @@
 """Replaces every `auto` of a configuration by a value for the device of the run."""
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -15,7 +15,10 @@ from marl.errors import UserError
 from marl.wording import count
 from opponents.scheduler import EPISODES
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 # The values that learn best per second, measured on two Neoverse-N1 cores and on one H200.
 CPU = {"encoder": "canonical", "body": (128, 128), "max_episodes": EPISODES}

@@ -81,6 +81,7 @@ def _docstrings(cls: type) -> dict[str, str]:
             (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         except (OSError, TypeError, SyntaxError):
             continue
+        assert isinstance(definition, ast.ClassDef)
         for field, text in pairwise(definition.body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
                 found[ast.unparse(field.target)] = " ".join(str(text.value.value).split())

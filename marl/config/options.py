@@ -86,9 +86,9 @@ class Schema:
             path, hint, default = prefix + field.name, hints[field.name], field.default
             if defaults is not MISSING:  # a section's default may differ from the defaults of its class
                 default = getattr(defaults, field.name)
-            elif field.default_factory is not MISSING:
+            elif callable(field.default_factory):
                 default = field.default_factory()
-            if dataclasses.is_dataclass(hint):
+            if isinstance(hint, type) and dataclasses.is_dataclass(hint):
                 self.sections[path] = hint
                 self._add(hint, path + ".", default)
             else:

@@ -17,7 +17,7 @@ from marl.errors import UserError
 
 T = TypeVar("T")
 
-NO_VALUE = object()  # the value of a flag without a value
+NO_VALUE: Any = object()  # the value of a flag without a value
 
 
 def read(

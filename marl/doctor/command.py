@@ -204,7 +204,7 @@ def _print_machine(report: dict[str, Any]) -> None:
 
 def _print_checkpoints(checkpoints: list[dict[str, Any]]) -> None:
     for about in checkpoints:
-        shown = {name: "unknown" if value is None else value for name, value in about.items()}
+        shown: dict[str, Any] = {name: "unknown" if value is None else value for name, value in about.items()}
         body = shown["body"] if isinstance(shown["body"], list) else [shown["body"]]
         files = [f"{name} {amount(size)}" for name, size in shown["files"].items()]
         for title, text in (

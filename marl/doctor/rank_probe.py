@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from marl.errors import UserError
 
 if TYPE_CHECKING:
-    from marl.ranks.process_group import Ranks
+    from marl.ranks.process_group import Ranks, Solo
 
 LARGE = 16 * 2**20  # bytes of the all-reduce that measures bandwidth: the gradients of a large network
 ROUNDS_SMALL, ROUNDS_LARGE = 200, 10
@@ -57,13 +57,13 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def probe(group: "Ranks") -> dict[str, Any]:
+def probe(group: "Solo | Ranks") -> dict[str, Any]:
     """The results of all ranks together; complete on rank 0 only."""
     found = {"ranks": group.world, "backend": group.backend, "device": group.device.type}
     return found | _speed(group) | {"out_of_sync": _gradient_check(group)}
 
 
-def _speed(group: "Ranks") -> dict[str, float | None]:
+def _speed(group: "Solo | Ranks") -> dict[str, float | None]:
     import torch
 
     group.doing = "the round trip"
@@ -90,7 +90,7 @@ def _speed(group: "Ranks") -> dict[str, float | None]:
     return {"latency_us": round(small * 1e6, 1), "bandwidth_mb_s": round(LARGE / large / 1e6, 1)}
 
 
-def _gradient_check(group: "Ranks") -> str | None:
+def _gradient_check(group: "Solo | Ranks") -> str | None:
     """The first fault of gradients or parameters after one update with different data on every rank; on rank 0."""
     import torch
     from torch import nn

@@ -79,8 +79,8 @@ class Ddpg(Learner):
         self.sampler = buffer.sampler(self.batch_turns, config.n_step, config.gamma, fused)
         self.turns, self.updates = config.turns, config.updates
         self.warmup_turns = max(config.warmup_turns, config.n_step + 1)
-        self._online = [*self.actor.parameters(), *self.critics.parameters()]
-        self._targets = [*self.target_actor.parameters(), *self.target_critics.parameters()]
+        self._online: list[torch.Tensor] = [*self.actor.parameters(), *self.critics.parameters()]
+        self._targets: list[torch.Tensor] = [*self.target_actor.parameters(), *self.target_critics.parameters()]
         self._accumulated = 0  # batches since the last step
         # Not under DDP, whose collectives must come in the same order on all ranks; and not with a joined critic, which
         # the actor's part reads while its own part changes it.

@@ -14,6 +14,7 @@ from torch import nn
 
 from arena.encoders import Encoder
 from marl.compute.precision import Precision
+from marl.networks.actors import AnyActor
 from marl.networks.spec import ACTIONS, NetworkSpec
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
@@ -29,7 +30,7 @@ class Learner(ABC):
     outputs: ClassVar[int] = ACTIONS  # numbers that `act` gives per snake: logits, and maybe a value
     record_step: Callable[[], None] | None = None  # called between the choice of the actions and the turn
 
-    actor: nn.Module  # the network that plays, not wrapped
+    actor: AnyActor  # the network that plays, not wrapped
     spec: NetworkSpec  # of the actor
     turns: int  # played between two rounds of updates
     updates: int  # minibatches in a round

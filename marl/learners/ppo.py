@@ -41,20 +41,20 @@ class Minibatches(NamedTuple):
 
     items: int  # in a round
     turns_per_item: int
-    count: int  # minibatches in an epoch
+    batches: int  # in an epoch
 
     @property
     def each(self) -> int:
         """Items of a minibatch."""
-        return self.items // self.count
+        return self.items // self.batches
 
     @classmethod
     def cut(cls, items: int, turns_per_item: int, batch_size: int, sync_freq: int) -> "Minibatches":
         """Minibatches of about batch_size snake turns; their number is a multiple of sync_freq."""
         if sync_freq > items:
             raise UserError(f"ddp.sync_freq is {sync_freq}; allowed: up to {items}, what a round can be cut into")
-        count = min(items, max(1, round(items * turns_per_item * TEAM / batch_size)))
-        return cls(items, turns_per_item, max(sync_freq, count // sync_freq * sync_freq))
+        batches = min(items, max(1, round(items * turns_per_item * TEAM / batch_size)))
+        return cls(items, turns_per_item, max(sync_freq, batches // sync_freq * sync_freq))
 
 
 class Ppo(Learner):
@@ -67,6 +67,8 @@ class Ppo(Learner):
     SHOWN: ClassVar = {"policy": "losses/policy", "value": "losses/value", "kl": "losses/kl"}
     outputs = OUTPUTS
     recurrent: ClassVar[bool] = False
+
+    buffer: RolloutBuffer
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class Ppo(Learner):
         self.optimizer = precision.optimizer(self.actor.parameters(), config.lr)
         self.turns = buffer.turns
         self.minibatches = Minibatches.cut(*self._items(), config.batch_size, sync_freq)
-        self.updates = config.epochs * self.minibatches.count
+        self.updates = config.epochs * self.minibatches.batches
         self.batch_turns = self.minibatches.each * self.minibatches.turns_per_item
         self._estimate_advantages = buffer.estimator(config.gamma, config.gae_lambda, fused)
         self._shuffler = buffer.shuffler(self.minibatches.items)
@@ -168,7 +170,7 @@ class Ppo(Learner):
     def _learn_epoch(self, order: torch.Tensor) -> bool:
         """All minibatches once; whether the rest of the round can be left out (a GPU is not asked)."""
         each = self.minibatches.each
-        for number in range(self.minibatches.count):
+        for number in range(self.minibatches.batches):
             step = (number + 1) % self._sync_freq == 0
             items = order[number * each : (number + 1) * each]
             if step:

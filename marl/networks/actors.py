@@ -46,7 +46,9 @@ class Actor(_Trunk):
     def initial_state(self, snakes: int, device: torch.device) -> None:
         """No hidden state."""
 
-    def step(self, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: None) -> tuple[torch.Tensor, None]:
+    def step(
+        self, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
+    ) -> tuple[torch.Tensor, None]:
         return self(obs), None
 
 
@@ -92,7 +94,10 @@ class RecurrentActor(_Trunk):
         return self.cell(x, (state[0] * keep, state[1] * keep))
 
 
-def make_actor(encoder: Encoder, spec: NetworkSpec) -> Actor | RecurrentActor:
+AnyActor = Actor | RecurrentActor
+
+
+def make_actor(encoder: Encoder, spec: NetworkSpec) -> AnyActor:
     """The actor that a specification describes."""
     return RecurrentActor(encoder, spec) if spec.lstm_size else Actor(encoder, spec)
 

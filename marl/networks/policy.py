@@ -4,14 +4,13 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import nn
 
 from arena import BatchArena
 from arena.encoders import Encoder, encoder_named
 from arena.encoders.orientation import LOCAL_ACTIONS
 from arena.rules import SNAKES, TURN
 from marl.errors import UserError
-from marl.networks.actors import make_actor
+from marl.networks.actors import AnyActor, make_actor
 from marl.networks.spec import ACTIONS, NetworkSpec, spec_from_dict
 
 MASKED_LOGIT = -1e9  # never chosen, and its gradient is 0
@@ -34,9 +33,9 @@ def to_board_logits(logits: torch.Tensor, obs: torch.Tensor, encoder: Encoder) -
 class PolicyPlayer:
     """An actor that plays for a team; see opponents.players.Player."""
 
-    def __init__(self, actor: nn.Module, encoder: Encoder, name: str) -> None:
+    def __init__(self, actor: AnyActor, encoder: Encoder, name: str) -> None:
         self.name, self.actor, self.encoder = name, actor, encoder
-        self._hidden = None
+        self._hidden: torch.Tensor | None = None
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Move to the device of the matches."""
@@ -72,7 +71,7 @@ def describe_actor(encoder: Encoder, spec: NetworkSpec) -> dict[str, Any]:
     return {"encoder": encoder.name, "encoder_version": encoder.version, **asdict(spec)}
 
 
-def build_actor(description: dict[str, Any], weights: dict[str, torch.Tensor], where: str) -> tuple[nn.Module, Encoder]:
+def build_actor(description: dict[str, Any], weights: dict[str, torch.Tensor], where: str) -> tuple[AnyActor, Encoder]:
     """The actor of a description, with these weights; messages name `where` they are from."""
     encoder = encoder_named(description.get("encoder"))
     if encoder.version != description.get("encoder_version"):

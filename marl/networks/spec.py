@@ -37,4 +37,5 @@ def spec_from_dict(values: dict[str, Any]) -> NetworkSpec:
     """The specification among the values of a snapshot's or checkpoint's description."""
     values = {FORMER_NAMES.get(name, name): value for name, value in values.items()}
     known = {field.name: values[field.name] for field in fields(NetworkSpec) if field.name in values}
-    return NetworkSpec(**{name: tuple(v) if isinstance(v, (list, tuple)) else v for name, v in known.items()})
+    known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
+    return NetworkSpec(**known)

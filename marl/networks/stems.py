@@ -24,6 +24,8 @@ KERNEL = 3  # cells across that a convolution sees
 class DenseStem(nn.Module):
     """A dense layer that reads an encoder's integers."""
 
+    scale: torch.Tensor
+
     def __init__(self, encoder: Encoder, spec: NetworkSpec) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(spec.body[0], encoder.width))
@@ -43,6 +45,9 @@ class TorusConvStem(nn.Module):
     Each layer gathers the cells around every cell by a table and is one matrix product; every layer but the last keeps
     the size of the board, the last one keeps every second cell each way.
     """
+
+    board_scale: torch.Tensor
+    scalar_scale: torch.Tensor
 
     def __init__(self, encoder: Encoder, spec: NetworkSpec) -> None:
         super().__init__()

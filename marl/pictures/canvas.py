@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 from PIL.ImageFont import FreeTypeFont
 
 Point = tuple[float, float]
@@ -11,6 +11,13 @@ Colour = tuple[int, int, int]
 
 SCALE = 2  # pixels per unit of length: pictures are sharp on screens with small pixels
 PAPER, INK, FAINT, LINE = (252, 252, 250), (32, 36, 44), (116, 122, 132), (222, 224, 226)
+
+
+def load_font(size: int) -> FreeTypeFont:
+    """Pillow's own font, `size` units high."""
+    font = ImageFont.load_default(size * SCALE)
+    assert isinstance(font, FreeTypeFont)  # Pillow's bitmap font comes only without a size
+    return font
 
 
 class Canvas:
@@ -22,7 +29,7 @@ class Canvas:
 
     def text(self, at: Point, text: str, font: FreeTypeFont, colour: Colour, anchor: str) -> None:
         """Text at a place; the anchor is Pillow's, such as "lm" for left and middle."""
-        self._draw.text([v * SCALE for v in at], text, colour, font, anchor)
+        self._draw.text((at[0] * SCALE, at[1] * SCALE), text, colour, font, anchor)
 
     def upright_text(self, at: Point, text: str, font: FreeTypeFont, colour: Colour) -> None:
         """Text rotated by 90 degrees, which reads upwards; `at` is its lower middle."""
@@ -38,7 +45,7 @@ class Canvas:
         """A filled box with round corners; corners are left, top, right, bottom."""
         self._draw.rounded_rectangle([v * SCALE for v in corners], radius * SCALE, colour)
 
-    def line(self, ends: Sequence[float], colour: Colour, width: float) -> None:
+    def line(self, ends: Sequence[float], colour: Colour, width: int) -> None:
         """A line from x, y to x, y."""
         self._draw.line([v * SCALE for v in ends], colour, width * SCALE)
 

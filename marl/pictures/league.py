@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PIL import Image, ImageFont
 
 from arena.render.frame import blend
-from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas
+from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font
 
 if TYPE_CHECKING:
     from opponents.league import Table
@@ -26,7 +26,7 @@ def draw(table: "Table") -> Image.Image:
     """Draw a league, best player on top."""
     order = table.order()
     names = [_shortened(table.names[i]) for i in order]
-    font, small, title = (ImageFont.load_default(size * SCALE) for size in (TEXT_SIZE, SMALL_SIZE, TITLE_SIZE))
+    font, small, title = (load_font(size) for size in (TEXT_SIZE, SMALL_SIZE, TITLE_SIZE))
     longest = math.ceil(max(font.getlength(name) for name in names) / SCALE)
     left = MARGIN + longest + 14
     # Column names that do not fit above their cells are rotated.

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from PIL import Image, ImageFont
+from PIL import Image
 
-from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas
+from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 420, 64, 130, 76, 48
 TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 16, 14, 22
@@ -27,7 +27,7 @@ def draw(run: str, lines: Iterable[dict[str, Any]]) -> Image.Image | None:
         return None
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), PAPER)
     canvas = Canvas(image)
-    text, small, title = (ImageFont.load_default(size * SCALE) for size in (TEXT_SIZE, SMALL_SIZE, TITLE_SIZE))
+    text, small, title = (load_font(size) for size in (TEXT_SIZE, SMALL_SIZE, TITLE_SIZE))
     last = max(step for points in curves.values() for step, _ in points) or 1
 
     def place(step: float, share: float) -> tuple[float, float]:

@@ -16,7 +16,9 @@ _CONNECTION_TROUBLE = re.compile(r"gloo|nccl|monitoredBarrier|by peer|Broken pip
 class Group(Protocol):
     """What is asked of a process group."""
 
-    roll_call: RollCall | None
+    @property
+    def roll_call(self) -> RollCall | None:
+        """None without ranks."""
 
 
 def explain(error: BaseException, group: Group) -> LostRank | None:

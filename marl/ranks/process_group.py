@@ -124,7 +124,7 @@ class Ranks:
             return wrapped
 
     @contextlib.contextmanager
-    def no_sync(self, *modules: nn.Module) -> Iterator[None]:
+    def no_sync(self, *modules: Any) -> Iterator[None]:  # Any: `wrap` returns them as plain modules
         """Inside, backward() only adds up this rank's gradients; the next backward() outside averages them all."""
         with contextlib.ExitStack() as stack:
             for module in modules:

@@ -67,12 +67,12 @@ class RendezvousStore:
             socket.getaddrinfo(self.address, self.port)
         except socket.gaierror as error:
             raise UserError(f"{self._at}: no such host") from error
-        error = bind_error(self.port)
-        if error is not None:
+        refusal = bind_error(self.port)
+        if refusal is not None:
             raise UserError(
-                f"port {self.port} on {self.address} cannot be used ({error.strerror}); "
+                f"port {self.port} on {self.address} cannot be used ({refusal.strerror}); "
                 "choose another with --master_port or MASTER_PORT"
-            ) from error
+            ) from refusal
 
     def _wait_for_server(self) -> None:
         try:

@@ -57,7 +57,7 @@ class Handler(DynamicRendezvousHandler):
 
 def use_agent() -> None:
     """Replace torch's agent for all launches of this process: torch's launcher has no parameter for it."""
-    api.LocalElasticAgent = Agent
+    api.LocalElasticAgent = Agent  # type: ignore[misc]  # a class in place of its base class
 
 
 def register_rendezvous() -> None:
@@ -80,7 +80,7 @@ def _create_handler(params: RendezvousParameters) -> Handler:
     return Handler.from_backend(
         params.run_id,
         store,
-        Backend(BoundedStore(store, seconds), params.run_id),
+        Backend(BoundedStore(store, seconds), params.run_id),  # type: ignore[arg-type]  # has all that a backend calls
         params.min_nodes,
         params.max_nodes,
         params.local_addr,

@@ -1,10 +1,10 @@
 """Seats of the rollout that a network plays without learning from them: a past self, or the team itself."""
 
 import torch
-from torch import nn
 
 from arena.rules import SNAKES, TURN
 from marl.compute.precision import Precision
+from marl.networks.actors import AnyActor
 from marl.rollout.rollout import Rollout
 
 PAST_SELVES = 4  # past selves that play at a time
@@ -13,7 +13,7 @@ PAST_SELVES = 4  # past selves that play at a time
 class FrozenSeats:
     """The seats, and the network that plays them. Weights that change in place count from the next turn on."""
 
-    def __init__(self, actor: nn.Module, rollout: Rollout, seats: torch.Tensor, precision: Precision) -> None:
+    def __init__(self, actor: AnyActor, rollout: Rollout, seats: torch.Tensor, precision: Precision) -> None:
         self.actor = actor
         self._rollout, self._seats, self._precision = rollout, seats, precision
         device = rollout.arena.device

@@ -6,6 +6,7 @@ for the device: results add up in tensors until `pop_results`.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +45,11 @@ class RolloutResults(NamedTuple):
 def seats_of(matches: torch.Tensor, sides: torch.Tensor) -> torch.Tensor:
     """The seats of teams, three each."""
     return (matches.long()[:, None] * SNAKES + sides.long()[:, None] * TEAM + torch.arange(TEAM)).flatten().int()
+
+
+def _call_all(functions: Sequence[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
 
 
 class Rollout:
@@ -138,7 +144,7 @@ class Rollout:
         self._draw_actions = wrap("policy", self._draw_actions)
         scripted = self._scripted
         if self.arena.device.type == "cuda":  # plays every opponent anyway: one part, not one for each
-            scripted = [lambda calls=tuple(scripted): [act() for act in calls]]
+            scripted = [partial(_call_all, tuple(scripted))]
         self._scripted = [wrap("opponents", act) for act in scripted]
         self.frozen_players = [wrap("opponents", play) for play in self.frozen_players]
         self.buffer.write_obs = wrap("buffer", self.buffer.write_obs)

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -127,7 +128,7 @@ def _write_folder(
     files = {WEIGHTS: _write_file(draft / WEIGHTS, lambda out: out.write(data))}
     for name, part in parts.items():
         assert FILE_NAME.fullmatch(f"{name}.pt"), f"{name!r} is no name for a part"
-        files[f"{name}.pt"] = _write_file(draft / f"{name}.pt", lambda out, part=part: torch.save(part, out))
+        files[f"{name}.pt"] = _write_file(draft / f"{name}.pt", partial(torch.save, part))
     manifest = manifest | {"files": files}
     text = json.dumps(manifest | {"sha256": manifest_sha256(manifest)}, indent=2) + "\n"
     _write_file(draft / MANIFEST, lambda out: out.write(text.encode()))

@@ -6,12 +6,12 @@ The command `snakes eval`, for any two players, is marl/commands/eval.py. Both p
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 from arena.encoders import Encoder
 from arena.render.export import gif_bytes
 from arena.replay import Replay
 from marl.config.evaluation_config import EvalConfig
+from marl.networks.actors import AnyActor
 from marl.networks.policy import PolicyPlayer
 from marl.planning.planned_player import load_player
 from opponents.match import Results, play
@@ -48,7 +48,7 @@ class Evaluation:
 
 
 def evaluate(
-    actor: nn.Module, encoder: Encoder, config: EvalConfig, device: torch.device, seed: int, record: bool = False
+    actor: AnyActor, encoder: Encoder, config: EvalConfig, device: torch.device, seed: int, record: bool = False
 ) -> Evaluation:
     """Play against all opponents; with `record`, keep replays of the matches against the last one."""
     results = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from arena.rules import TEAM
-from marl.rollout.rollout import Results
+from marl.rollout.rollout import RolloutResults
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LogWindow:
         return {"reward": f"{sum(self.rewards):.1f} ({each})", "won": " ".join(rates)}
 
 
-def pack(results: Results, logged: torch.Tensor) -> torch.Tensor:
+def pack(results: RolloutResults, logged: torch.Tensor) -> torch.Tensor:
     """One rank's statistics in one tensor, to be summed over the ranks; `logged` comes from the learner."""
     return torch.cat((results.tally.flatten().double(), results.rewards.double(), logged.double()))
 
@@ -47,12 +47,13 @@ def unpack(sums: torch.Tensor, opponents: Sequence[str], names: Sequence[str], w
     rewards = numbers[-1 - len(names) - TEAM : -1 - len(names)]
     tally = [round(number) for number in numbers[: -1 - len(names) - TEAM]]
     finished = sum(tally) or 1
-    matches: dict[str, list[int]] = {}
+    matches: dict[str, tuple[int, int, int]] = {}
     for i, name in enumerate(opponents):  # one past self may play in several places
-        before = matches.get(name, [0, 0, 0])
-        matches[name] = [a + b for a, b in zip(before, tally[3 * i : 3 * i + 3], strict=True)]
+        before = matches.get(name, (0, 0, 0))
+        wins, draws, lost = (a + b for a, b in zip(before, tally[3 * i : 3 * i + 3], strict=True))
+        matches[name] = (wins, draws, lost)
     return LogWindow(
-        matches={name: tuple(result) for name, result in matches.items() if sum(result)},
+        matches={name: result for name, result in matches.items() if sum(result)},
         rewards=tuple(reward / finished for reward in rewards),
         losses={name: loss / max(1, batches) for name, loss in zip(names, losses, strict=True)},
         skipped=losses[-1] / world,  # every rank skips the same updates

@@ -11,7 +11,7 @@ No torch at import: mistakes must be reported at once.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from marl.training.training_state import TrainingState
 
 # A relaunch resumes its own run, whatever the command line says about resuming.
-RELAUNCHED = {"load_model": False, "load_model_run": None, "load_model_run_episode": None, "resume": "auto"}
+RELAUNCHED: dict[str, Any] = {
+    "load_model": False,
+    "load_model_run": None,
+    "load_model_run_episode": None,
+    "resume": "auto",
+}
 
 
 @dataclass(frozen=True)

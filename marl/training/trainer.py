@@ -6,7 +6,7 @@ save, stop) follow from counters that all ranks share, or are agreed by a collec
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,8 +38,10 @@ class Trainer:
         # A graph can hold neither a buffer on the host nor gradients that ranks exchange by gloo.
         graphs = config.graphs and state.buffer.storage == state.device
         warm_ups = WARM_UPS if group.backend is None else DDP_WARM_UPS
-        self._play = Captured(self._play_turns, state.device, graphs)
-        self._learn = Captured(learner.learn, state.device, graphs and group.backend != "gloo", warm_ups)
+        self._play: Callable[[], None] = Captured(self._play_turns, state.device, graphs)
+        self._learn: Callable[[], None] = Captured(
+            learner.learn, state.device, graphs and group.backend != "gloo", warm_ups
+        )
         self._mix: dict[str, float] = {}
         self._stopwatch = Stopwatch(state.progress.seconds)
         self.saver = Saver(config.keep_last, config.milestones, remove_unneeded)

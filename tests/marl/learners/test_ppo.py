@@ -282,7 +282,7 @@ def test_batches_of_an_epoch_are_disjoint_and_leave_out_a_remainder_at_the_most(
     learner.learn()
     seen = [batch["idx"].tolist() for batch in seen]
     batches, rows = expected
-    assert (learner.minibatches.count, learner.batch_turns, learner.updates) == (batches, rows, 3 * batches)
+    assert (learner.minibatches.batches, learner.batch_turns, learner.updates) == (batches, rows, 3 * batches)
     assert [len(batch) for batch in seen] == [rows] * 3 * batches
     epochs = [seen[i : i + batches] for i in range(0, len(seen), batches)]
     for epoch in epochs:
@@ -306,7 +306,7 @@ def test_batches_added_up_are_one_large_batch(recurrent, sync_freq, monkeypatch)
     of_all, added = Watched(), Watched()
     whole, _ = a_round(precision=of_all, recurrent=recurrent)
     parts, _ = a_round(precision=added, recurrent=recurrent, sync_freq=sync_freq)
-    assert (whole.minibatches.count, parts.minibatches.count) == (1, sync_freq)
+    assert (whole.minibatches.batches, parts.minibatches.batches) == (1, sync_freq)
     before = weights_of(parts)
     weights, learn = [], parts._learn_minibatch
     watched = lambda *batch, **options: (weights.append(weights_of(parts)), learn(*batch, **options))  # noqa: E731
@@ -371,7 +371,7 @@ def kl_round(
     learner, rollout = a_round(
         precision=precision, recurrent=recurrent, epochs=3, batch_size=16 * 16, lr=2e-2, target_kl=target
     )
-    assert learner.minibatches.count == 3
+    assert learner.minibatches.batches == 3
     if on_gpu:
         patch.setattr(learner.buffer, "device", torch.device("meta"))  # no CPU: it is not asked whether to stop
     batches = batches_of(learner, patch)
@@ -453,7 +453,7 @@ def spoil(learner: Ppo, number: float, where=(0, 0, 1)) -> pytest.MonkeyPatch:
 def test_a_batch_that_is_not_finite_is_left_out_and_counted(recurrent, number, monkeypatch) -> None:
     precision = Watched()
     learner, rollout = a_round(precision=precision, recurrent=recurrent, batch_size=12 * 16)
-    assert learner.minibatches.count == 4
+    assert learner.minibatches.batches == 4
     patch, batches = spoil(learner, number), batches_of(learner, monkeypatch)
     learner.learn()
     spoilt = [0 in batch["idx"].tolist() for batch in batches]

@@ -150,7 +150,7 @@ def test_a_batch_learns_from_the_hidden_state_at_the_start_of_the_round(monkeypa
         with monkeypatch.context() as patch:
             batches = batches_of(learner, patch)
             learner.learn()
-        assert learner.minibatches.count == len(batches) == 4
+        assert learner.minibatches.batches == len(batches) == 4
         buffer = learner.buffer
         assert buffer.terminated.any()
         for batch in batches:
