@@ -40,6 +40,7 @@ ORDER = (
     ("marl.ranks",),
     ("marl.rollout",),
     ("marl.storage", "marl.learners", "marl.pictures"),
+    ("marl.planning",),
     ("marl.training",),
     ("marl.export", "marl.doctor"),
     ("marl.bench", "marl.commands"),

@@ -11,7 +11,11 @@ from marl.bench.timing import WINDOWS, Row
 from marl.errors import UserError
 
 # subject: (module, class) that yields the rows
-SUBJECTS = {"arena": ("marl.bench.arena", "ArenaBench"), "opponents": ("marl.bench.opponents", "OpponentsBench")}
+SUBJECTS = {
+    "arena": ("marl.bench.arena", "ArenaBench"),
+    "opponents": ("marl.bench.opponents", "OpponentsBench"),
+    "planning": ("marl.bench.planning", "PlanningBench"),
+}
 TRAIN = "train"  # the subject that is no table of rows, and whose flags are those of training
 # Flags that stay the bench's own beside them, and whether each takes a value.
 BESIDE_TRAINING = {"-h": False, "--help": False, "--json": False, "--seconds": True, "--against": True}
@@ -25,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  GPU: the same inside one CUDA graph of 20 turns; `random` draws the moves on the device.\n"
         "opponents: all six seats played by one scripted opponent, its decisions and the step; on the CPU also the\n"
         "  step alone in the same matches (the same moves, written down), and how many times slower a turn gets.\n"
+        "planning: decisions of plan:champion for one team in every match; match-turns are the simulated ones.\n"
         "train: cycles of training as a run goes through them, turns and updates, with a full buffer; then the same\n"
         "  cycles split into arena, opponents, policy, buffer and update. Takes the flags of `snakes train` as well,\n"
         "  --device, --matches and --config among them: bench train --matches 8192 --ddpg.turns 2 --body 512,256.\n"
@@ -32,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
     )
     parser.add_argument(
-        "subject", nargs="?", default="arena", type=_subject, help="arena (default), opponents or train"
+        "subject", nargs="?", default="arena", type=_subject, help="arena (default), opponents, planning or train"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")

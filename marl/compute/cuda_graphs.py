@@ -1,5 +1,6 @@
 """CUDA graphs: work is recorded once and replayed, so that hundreds of small kernels cost one launch."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -45,6 +46,7 @@ class Captured:
                 self._function()
         else:
             graph = torch.cuda.CUDAGraph()
+            gc.collect()  # an old graph that is freed during a recording would spoil it
             torch.cuda.synchronize(self._device)
             with torch.cuda.graph(graph):
                 self._function()

@@ -37,11 +37,11 @@ class PlannedPlayer:
 
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
         """Write the planned actions of the seats into moves [B, 6]."""
-        moves.view(-1)[seats.long()] = self._planner.plan().argmax(-1).flatten().to(moves.dtype)
+        moves.view(-1)[seats.long()] = self._planner.plan()[0].flatten().to(moves.dtype)
 
     def thoughts(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Preferences [N, 4] (a softmax of the planned values, in cells of length) and the best planned values [N]."""
-        values = self._planner.plan().flatten(0, 1)
+        values = self._planner.plan()[1].flatten(0, 1)
         return values.softmax(-1), values.amax(-1)
 
     def close(self) -> None:

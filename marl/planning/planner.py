@@ -1,23 +1,29 @@
 """Plans the actions of a team by rollouts in the exact arena.
 
-B = matches, C = candidates, R = rollouts, H = turns. For every match the candidates are: all three snakes play their
-policy's best action; and each snake in turn plays another legal action while its mates keep theirs (C = 1 + 3 * 2).
-Each candidate is played R times: on the first turn foes draw their actions from the policy, then all six snakes do, for
-H - 1 turns. A rollout is worth
+B = matches, C = candidates (first actions of the three own snakes), R = rollouts, H = turns. Two stages of C = 8
+candidates for every match, each played R times:
 
-    sum over turns of discount^t * (growth of the own team - FOES * growth of the foes) + discount^H * value of the leaf
+    deviations    all snakes play their policy's best action; and each snake in turn plays its second or third legal
+                  action while its mates keep theirs. This gives a value to every action of every snake.
+    combinations  all combinations of the snakes' two best actions by these values. The best one is played.
 
-and a snake takes the action with the highest mean over rollouts, plus PRIOR * its log-probability. Growth is the change
-of length; the leaf's value is the policy's value head.
+In a rollout the foes draw their first actions from the policy; from the second turn on all six snakes do. It is worth
 
-The rollouts of a match use the same random numbers for all candidates (common random numbers), so that only the
+    sum over H turns of discount^t * (growth of the own team - FOES * growth of the foes) + discount^H * LEAF * values
+
+where growth is the change of length and values are those of the own snakes' value heads at the end. The log-probability
+of a candidate's actions counts with weight PRIOR.
+
+The rollouts of a stage use the same random numbers for all candidates (common random numbers), so that only the
 candidates differ. They are not those of the match: a planner does not know which beans will appear.
+
+Measured on an H200 with the champion's policy, 2,048 matches, 4 rollouts of 4 turns: 97.9 % wins against territory,
+99.5 % against evasive, 99.8 % against champion. The first stage alone: 97.4, 99.0 and 98.8 %.
 """
 
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from arena import BatchArena
 from arena.backends.loops import item_loop
@@ -27,15 +33,16 @@ from arena.rng import match_key
 from arena.rules import SNAKES, TEAM, TURN, TURNS
 from marl.compute.cuda_graphs import Captured
 from marl.compute.precision import Precision
+from marl.networks.actors import AnyActor
 from marl.networks.policy import mask_reversal, to_board_logits
 from marl.networks.spec import ACTIONS
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 
-CANDIDATES = 1 + TEAM * 2
+CANDIDATES = 2**TEAM  # of each stage
 DISCOUNT = 0.97  # of a turn: that of the champion's value head
 FOES = 0.6  # weight of the foes' growth
 PRIOR = 0.1  # weight of the log-probability of an action
-LEAF = 1 / 1.6  # value heads of three snakes with rewards of 0.3 for mates add up to 1.6 times the team's growth
+LEAF = 1 / 1.6  # the values of three snakes that get 0.3 of their mates' growth add up to 1.6 times the team's
 PLAN_SEED = 0x706C616E  # keeps the rollouts' random numbers apart from those of all matches
 MOST_MATCHES = {"cpu": 4096, "cuda": 131072}  # simulated at once
 
@@ -48,11 +55,12 @@ class Budget(NamedTuple):
 
 
 @njit
-def rollout_key(i, seed, candidates, rollouts, state, numbers, keys):
-    """The key of simulated match i = (match * C + candidate) * R + rollout: the same for all candidates."""
+def rollout_key(i, seed, candidates, rollouts, state, numbers, stage, keys):
+    """The key of simulated match i = (match * C + candidate) * R + rollout: the same for all candidates of a stage."""
     b = i // (candidates * rollouts)
     rollout = i % rollouts
-    keys[i] = match_key(seed, (int(numbers[b]) * TURNS + int(state[b, TURN])) * rollouts + rollout)
+    turn = int(numbers[b]) * TURNS + int(state[b, TURN])
+    keys[i] = match_key(seed, (turn * 2 + int(stage[0])) * rollouts + rollout)
 
 
 rollout_keys = item_loop(rollout_key)
@@ -62,7 +70,7 @@ class Planner:
     """Plans for one team in every match of an arena, always for the same number of matches."""
 
     def __init__(
-        self, actor: nn.Module, encoder: Encoder, arena: BatchArena, seats: torch.Tensor, budget: Budget
+        self, actor: AnyActor, encoder: Encoder, arena: BatchArena, seats: torch.Tensor, budget: Budget
     ) -> None:
         device = arena.device
         self.budget, self._arena, self._actor, self._encoder = budget, arena, actor, encoder
@@ -89,50 +97,74 @@ class Planner:
         self._numbers = torch.zeros(self._chunk, dtype=torch.int64, device=device)
         self._roots = torch.zeros(self._chunk, arena.state.shape[1], dtype=torch.uint8, device=device)
         seed = (PLAN_SEED << 31) ^ (arena.seed & 0x7FFFFFFF)
+        self._stage = torch.zeros(1, dtype=torch.int64, device=device)
         self._keys = rollout_keys.bind(
-            simulated, device, seed, CANDIDATES, budget.rollouts, self._roots, self._numbers, self._sim.keys
+            simulated,
+            device,
+            seed,
+            CANDIDATES,
+            budget.rollouts,
+            self._roots,
+            self._numbers,
+            self._stage,
+            self._sim.keys,
         )
         self._values = torch.zeros(self._chunk, TEAM, ACTIONS, device=device)
+        self._actions = torch.zeros(self._chunk, TEAM, dtype=torch.int8, device=device)
         self._simulate = Captured(self._simulate_chunk, device, enabled=device.type == "cuda")
 
     @torch.no_grad()
-    def plan(self) -> torch.Tensor:
-        """Planned values [B, 3, 4] of the own snakes' actions on the board; -inf for a reversal."""
-        found = torch.empty(len(self._side), TEAM, ACTIONS, device=self._arena.device)
+    def plan(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Planned actions [B, 3] of the own snakes on the board, and planned values [B, 3, 4] of all their actions."""
+        device = self._arena.device
+        actions = torch.empty(len(self._side), TEAM, dtype=torch.int8, device=device)
+        values = torch.empty(len(self._side), TEAM, ACTIONS, device=device)
         for first in range(0, len(self._side), self._chunk):
-            last = min(first + self._chunk, len(self._side))
-            # A short last chunk is filled up with matches of the one before.
-            self._idx.copy_(torch.arange(last - self._chunk, last, device=self._idx.device).clamp(min=0))
-            self._roots.copy_(self._arena.state[self._idx])
-            self._numbers.copy_(self._arena.numbers[self._idx])
+            begin = min(first, len(self._side) - self._chunk)  # a short last chunk plans some matches again
+            part = slice(begin, begin + self._chunk)
+            self._idx.copy_(torch.arange(begin, begin + self._chunk, device=device))
+            self._roots.copy_(self._arena.state[part])
+            self._numbers.copy_(self._arena.numbers[part])
             self._simulate()
-            found[last - self._chunk if last >= self._chunk else 0 : last] = self._values[-min(self._chunk, last) :]
-        return found
+            actions[part], values[part] = self._actions, self._values
+        return actions, values
 
     def _simulate_chunk(self) -> None:
-        """Values of one chunk; every tensor is reused, so that a CUDA graph can hold it."""
-        sim, copies = self._sim, CANDIDATES * self.budget.rollouts
-        sim.state.copy_(self._roots.repeat_interleave(copies, 0))
+        """Plan one chunk; every tensor is reused, so that a CUDA graph can hold it."""
+        self._begin_stage(0)
+        # All copies of a match are still equal: its first copy is the root.
+        copies = CANDIDATES * self.budget.rollouts
+        root = self._outputs.view(self._chunk, copies, SNAKES, -1)[:, 0].flatten(0, 1)
+        obs = self._obs.view(self._chunk, copies, SNAKES, -1)[:, 0].flatten(0, 1)
+        prior = PRIOR * self._team(self._board_log_probs(root, obs).view(self._chunk, SNAKES, ACTIONS))  # [b, 3, 4]
+        ranked = prior.sort(dim=-1, descending=True, stable=True).indices[..., :3]  # legal actions, best first
+        worth = self._play_out(self._deviations(ranked))
+        values = torch.full_like(prior, float("-inf"))
+        values.scatter_(2, ranked[..., :1], worth[:, :1, None].expand(-1, TEAM, 1))
+        values.scatter_(2, ranked[..., 1:], worth[:, 1 : 1 + 2 * TEAM].view(-1, TEAM, 2))
+        values += prior
+        self._values.copy_(values)
+
+        self._begin_stage(1)
+        best = values.topk(2, -1).indices  # [b, 3, 2]
+        combinations = self._combinations(best)  # [b, C, 3]
+        worth = self._play_out(combinations) + prior.gather(2, combinations.mT).sum(1)
+        chosen = worth.argmax(1)
+        self._actions.copy_(combinations[torch.arange(self._chunk, device=chosen.device), chosen])
+
+    def _begin_stage(self, stage: int) -> None:
+        """Bring all simulated matches to their roots, with new random numbers."""
+        self._stage.fill_(stage)
+        self._sim.state.copy_(self._roots.repeat_interleave(CANDIDATES * self.budget.rollouts, 0))
         self._keys()
         self._forward()
-        # All copies of a match are still equal: its first copy is the root.
-        root = self._outputs.view(self._chunk, copies, SNAKES, -1)[:, 0]
-        root_obs = self._obs.view(self._chunk, copies, SNAKES, -1)[:, 0]
-        log_probs = self._board_log_probs(root.reshape(self._chunk * SNAKES, -1), root_obs.flatten(0, 1))
-        own = self._team(log_probs.view(self._chunk, SNAKES, ACTIONS))  # [b, 3, 4]
-        ranked = own.sort(dim=-1, descending=True, stable=True).indices[..., :3]  # legal actions, best first
-        candidates = self._candidates(ranked)  # [b, C, 3]
+
+    def _play_out(self, candidates: torch.Tensor) -> torch.Tensor:
+        """Mean worth [b, C] of the first actions [b, C, 3] of the own team over their rollouts."""
+        sim, discount = self._sim, 1.0
+        worth = torch.zeros(self._chunk, CANDIDATES * self.budget.rollouts, device=sim.device)
         self._draw()
         self._set_team(candidates)
-        worth = self._play_out()  # [b, C]
-        values = torch.full_like(own, float("-inf"))
-        values.scatter_(2, ranked[..., :1], worth[:, :1, None].expand(-1, TEAM, 1))
-        values.scatter_(2, ranked[..., 1:], worth[:, 1:].view(-1, TEAM, 2))
-        self._values.copy_(values + PRIOR * own)
-
-    def _play_out(self) -> torch.Tensor:
-        """Mean worth of each candidate [b, C] over its rollouts; the first actions are set."""
-        sim, worth, discount = self._sim, 0.0, 1.0
         for turn in range(self.budget.turns):
             if turn:
                 self._forward()
@@ -157,14 +189,19 @@ class Planner:
         logits = mask_reversal(outputs[:, :ACTIONS], obs, self._encoder)
         return to_board_logits(logits, obs, self._encoder).log_softmax(-1)
 
-    def _candidates(self, ranked: torch.Tensor) -> torch.Tensor:
-        """Actions [b, C, 3]: the best of all; then for each snake its second and third, mates unchanged."""
-        best = ranked[..., 0]
-        candidates = best[:, None].expand(-1, CANDIDATES, -1).clone()
+    def _deviations(self, ranked: torch.Tensor) -> torch.Tensor:
+        """Actions [b, C, 3]: the best of all snakes; then each snake's second and third, mates unchanged."""
+        candidates = ranked[:, None, :, 0].expand(-1, CANDIDATES, -1).clone()
         for snake in range(TEAM):
             for other in (1, 2):
                 candidates[:, 2 * snake + other, snake] = ranked[:, snake, other]
         return candidates
+
+    def _combinations(self, best: torch.Tensor) -> torch.Tensor:
+        """Actions [b, C, 3]: all combinations of the snakes' two best actions [b, 3, 2]."""
+        choices = [best[:, snake, :] for snake in range(TEAM)]
+        picks = torch.cartesian_prod(*[torch.arange(2, device=best.device)] * TEAM)  # [C, 3]
+        return torch.stack([choices[snake][:, picks[:, snake]] for snake in range(TEAM)], -1)
 
     def _set_team(self, candidates: torch.Tensor) -> None:
         actions = self._board_actions.view(self._chunk, -1, 2, TEAM)

@@ -1,0 +1,63 @@
+"""The speed of planning: decisions per second of `plan:champion`, by device, batch size and budget.
+
+A decision is one turn of one team of three snakes. Simulated match-turns per second stand beside it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numba
+import torch
+
+from arena import BatchArena
+from arena.rules import SNAKES, TEAM
+from marl.bench.arena import checked_devices
+from marl.bench.timing import Row, best_rate
+from marl.planning.planned_player import PlannedPlayer
+from marl.planning.planner import CANDIDATES, Budget
+from marl.storage.saved_player import load_player
+
+CPU_MATCHES = (1, 64)
+CUDA_MATCHES = (64, 2048)
+BUDGETS = (Budget(1, 4), Budget(4, 4), Budget(8, 6))
+
+
+class PlanningBench:
+    """The rows of `bench planning`; each is measured when it is requested."""
+
+    def __init__(
+        self, device: str | None, matches: list[int] | None, threads: list[int] | None, seconds: float
+    ) -> None:
+        self._devices, self._threads = checked_devices(device, threads or [numba.config.NUMBA_NUM_THREADS])
+        self._matches, self._seconds = matches, seconds
+        self._decisions: dict[str, float] = {}
+
+    def facts(self) -> dict[str, Any]:
+        """Decisions per second: the rows count simulated match-turns."""
+        return {"decisions_per_second": self._decisions}
+
+    def rows(self) -> Iterator[Row]:
+        for device in self._devices:
+            for matches in self._matches or (CPU_MATCHES if device == "cpu" else CUDA_MATCHES):
+                for budget in BUDGETS:
+                    yield self._row(device, matches, budget)
+
+    def _row(self, device: str, matches: int, budget: Budget) -> Row:
+        arena = BatchArena(matches, device, seed=1)
+        arena.start()
+        seats = (torch.arange(matches)[:, None] * SNAKES + torch.arange(TEAM)).flatten().int().to(arena.device)
+        moves = torch.zeros(matches, SNAKES, dtype=torch.int8, device=arena.device)
+        player = PlannedPlayer(load_player("champion"), budget)
+        player.begin(arena, seats)
+
+        def decide(count: int) -> None:
+            for _ in range(count):
+                player.act(arena, seats, moves)
+            if arena.device.type == "cuda":
+                torch.cuda.synchronize(arena.device)
+
+        rate = matches * best_rate(decide, 1, self._seconds)
+        what = f"plan={budget.rollouts}x{budget.turns}:champion"
+        self._decisions[f"{device}, {matches} matches, {what}"] = round(rate, 1)
+        threads = self._threads[-1] if device == "cpu" else None
+        return Row(device, matches, threads, what, 2 * CANDIDATES * budget.rollouts * budget.turns * rate)

@@ -1,0 +1,59 @@
+"""Players that plan, by name, in the commands that take players."""
+
+import json
+
+import pytest
+from helpers.command import assert_one_line
+from helpers.exporting import player, saved_run
+from helpers.training import here
+
+from marl.errors import UserError
+from marl.planning.planned_player import DEFAULT, PlannedPlayer, load_player
+from marl.planning.planner import Budget
+from opponents.match import play
+
+
+@pytest.mark.parametrize(
+    ("name", "budget"),
+    [("plan:champion", DEFAULT), ("plan=8x6:champion", Budget(8, 6)), ("plan=1x1:champion", Budget(1, 1))],
+)
+def test_names_say_how_far_to_look(name, budget) -> None:
+    found = load_player(name)
+    assert isinstance(found, PlannedPlayer)
+    assert (found.name, found.budget) == (name, budget)
+
+
+@pytest.mark.parametrize(
+    "name", ["plan:", "plan=8:champion", "plan=x:champion", "plan=0x4:champion", "plan=4x99:champion"]
+)
+def test_a_name_that_says_nothing_is_refused(name) -> None:
+    with pytest.raises(UserError) as error:
+        load_player(name)
+    assert name in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_other_names_are_policies_as_they_are() -> None:
+    assert load_player("champion").name == "champion"
+
+
+def test_a_team_that_plans_beats_the_same_team_that_does_not() -> None:
+    """Far more often than chance: a random policy that looks ahead eats what is beside it."""
+    planned = PlannedPlayer(player("canonical", value=True), Budget(1, 3))
+    result = play(planned, player("canonical", value=True), 12, seed=3)
+    assert result.points > 0.75, result
+
+
+def test_eval_plays_a_planner_from_a_run(tmp_path) -> None:
+    run = saved_run(tmp_path, "canonical")
+    words = ("eval", "--home", f"plan=1x2:{run}", "--away", "level0", "--matches", "2", "--seed", "3", "--json")
+    first, again = (json.loads(here(*words).stdout) for _ in range(2))
+    assert first["home"] == f"plan=1x2:{run}"
+    assert [first[key] for key in ("wins", "turns", "home_score")] == [
+        again[key] for key in ("wins", "turns", "home_score")
+    ]
+
+
+@pytest.mark.parametrize("name", ["plan:level2", "plan:nobody", "plan=4:champion"])
+def test_mistakes_are_one_line(name) -> None:
+    assert_one_line(here("eval", "--home", name, "--away", "level0", "--matches", "2"), name.partition(":")[2])

@@ -1,0 +1,167 @@
+"""marl.planning: what a plan is worth, what it must not know, and what it finds."""
+
+import pytest
+import torch
+from helpers.drawn_boards import arena_of, draw
+from helpers.exporting import actor
+
+from arena import BatchArena
+from arena.encoders import encoder_named
+from arena.rules import DIRECTION, DOWN, LENGTH, RIGHT, SNAKES, TEAM, UP
+from marl.networks.policy import mask_reversal, to_board_logits
+from marl.planning import planner as module
+from marl.planning.planner import CANDIDATES, DISCOUNT, FOES, LEAF, PRIOR, Budget, Planner
+from marl.rollout.turn_kernels import Matches, Seats, draw_actions
+
+SEED = 11
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def seats_of(matches: int, side: int) -> torch.Tensor:
+    return (torch.arange(matches)[:, None] * SNAKES + side * TEAM + torch.arange(TEAM)).flatten().int()
+
+
+def in_play(matches: int, turns: int = 40) -> BatchArena:
+    """Matches after some random turns."""
+    arena = BatchArena(matches, seed=SEED)
+    arena.start()
+    generator = torch.Generator().manual_seed(SEED)
+    for _ in range(turns):
+        arena.play_turn(torch.randint(4, (matches, SNAKES), generator=generator))
+    return arena
+
+
+def a_planner(arena: BatchArena, side: int = 0, budget: Budget = Budget(2, 3), encoder: str = "canonical") -> Planner:  # noqa: B008
+    return Planner(actor(encoder, value=True), encoder_named(encoder), arena, seats_of(arena.matches, side), budget)
+
+
+@pytest.mark.parametrize("encoder", ["features", "canonical", "planes"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_actions_are_legal_and_the_same_again(encoder, side) -> None:
+    arena = in_play(6)
+    before = arena.state.clone()
+    actions, values = a_planner(arena, side, encoder=encoder).plan()
+    again, same_values = a_planner(arena, side, encoder=encoder).plan()
+    assert torch.equal(actions, again)
+    assert torch.equal(values, same_values)
+    assert torch.equal(arena.state, before), "the matches themselves are left alone"
+    directions = arena.state[:, DIRECTION + side * TEAM : DIRECTION + side * TEAM + TEAM]
+    assert (actions != directions ^ 1).all(), "no reversal"
+    assert torch.equal(values.isinf(), torch.nn.functional.one_hot((directions ^ 1).long(), 4).bool())
+
+
+def test_a_plan_does_not_know_the_beans_to_come() -> None:
+    arena = in_play(8)
+    actions, values = a_planner(arena).plan()
+    arena.keys += 12345  # other random numbers: other beans, other respawns
+    other_actions, other_values = a_planner(arena).plan()
+    assert torch.equal(actions, other_actions)
+    assert torch.equal(values, other_values)
+
+
+def test_every_turn_has_other_rollouts() -> None:
+    arena = in_play(8)
+    planner = a_planner(arena)
+    first = planner.plan()[1]
+    keys = planner._sim.keys.clone()
+    arena.numbers += 1
+    assert not torch.equal(planner.plan()[1], first)
+    assert not (planner._sim.keys == keys).any()
+
+
+def test_all_candidates_of_a_match_share_their_random_numbers() -> None:
+    planner = a_planner(in_play(3))
+    planner.plan()
+    keys = planner._sim.keys.view(3, CANDIDATES, 2)
+    assert (keys == keys[:, :1]).all()
+    assert len(keys[:, 0].unique()) == 6
+
+
+def test_a_batch_in_parts_plans_the_same(monkeypatch) -> None:
+    arena = in_play(7)
+    actions, values = a_planner(arena).plan()
+    monkeypatch.setitem(module.MOST_MATCHES, "cpu", 3 * CANDIDATES * 2)
+    in_parts = a_planner(arena)
+    assert in_parts._chunk == 3
+    torch.testing.assert_close(in_parts.plan()[1], values, rtol=1e-4, atol=1e-4)
+    assert (in_parts.plan()[0] == actions).float().mean() > 0.9, "but for ties"
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> None:
+    """The deviations of one match, each played alone in an arena of its own, step by step."""
+    budget, arena, encoder = Budget(2, 3), in_play(1), encoder_named("canonical")
+    net = actor("canonical", value=True)
+    planner = Planner(net, encoder, arena, seats_of(1, side), budget)
+    keys = []
+    record = planner._play_out
+    planner._play_out = lambda candidates: (
+        keys.append((planner._sim.keys.clone(), candidates.clone())),
+        record(candidates),
+    )[1]
+    values = planner.plan()[1][0]
+    rollout_keys, candidates = keys[0][0].view(CANDIDATES, budget.rollouts), keys[0][1][0]
+
+    def outputs_in(sim: BatchArena) -> tuple[torch.Tensor, torch.Tensor]:
+        obs = sim.observe("canonical")[0]
+        return obs, net.step(obs, None, None)[0].detach()
+
+    def drawn(sim: BatchArena, obs: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        actions = torch.zeros(1, SNAKES, dtype=torch.int8)
+        seats = Seats(torch.arange(SNAKES, dtype=torch.int32), encoder.orientations(obs), outputs)
+        draw_actions.bind(
+            SNAKES, torch.device("cpu"), Matches(sim.state, sim.keys), seats, torch.zeros(1), True, actions
+        )()
+        return actions
+
+    def worth(candidate: torch.Tensor, key: int) -> float:
+        sim = BatchArena(1)
+        sim.state.copy_(arena.state)
+        sim.keys[:] = key
+        total, sides = 0.0, [slice(0, TEAM), slice(TEAM, SNAKES)]
+        for turn in range(budget.turns):
+            actions = drawn(sim, *outputs_in(sim))
+            if turn == 0:
+                actions[0, sides[side]] = candidate.to(torch.int8)
+            before = sim.state[0, LENGTH : LENGTH + SNAKES].clone().int()
+            sim.play_turn(actions)
+            growth = sim.state[0, LENGTH : LENGTH + SNAKES].int() - before
+            total += DISCOUNT**turn * (growth[sides[side]].sum() - FOES * growth[sides[1 - side]].sum()).item()
+        leaf = outputs_in(sim)[1][sides[side], 4].sum().item()
+        return total + (DISCOUNT**budget.turns * LEAF * leaf if not sim.events.over else 0.0)
+
+    obs, outputs = outputs_in(arena)
+    log_probs = to_board_logits(mask_reversal(outputs[:, :4], obs, encoder), obs, encoder).log_softmax(-1)
+    log_probs = log_probs[side * TEAM : side * TEAM + TEAM]
+    ranked = log_probs.argsort(-1, descending=True)
+    assert torch.equal(candidates[0], ranked[:, 0]), "the first candidate is what the policy would play"
+    for snake in range(TEAM):
+        for place, number in ((0, 0), (1, 2 * snake + 1), (2, 2 * snake + 2)):
+            action = ranked[snake, place]
+            assert candidates[number, snake] == action
+            mean = sum(worth(candidates[number], int(key)) for key in rollout_keys[number]) / budget.rollouts
+            expected = mean + PRIOR * log_probs[snake, action].item()
+            assert values[snake, action].item() == pytest.approx(expected, abs=1e-3)
+
+
+def test_it_takes_the_bean_beside_it_and_keeps_off_bodies() -> None:
+    """With a policy that knows nothing: two turns of looking ahead are enough for that."""
+    bean = arena_of(
+        draw("""
+        ..*....
+        >>A....
+        """)
+    )
+    net = actor("features", value=False)
+    for parameter in net.parameters():
+        torch.nn.init.zeros_(parameter)  # all actions alike
+    planner = Planner(net, encoder_named("features"), bean, seats_of(1, 0), Budget(8, 2))
+    assert planner.plan()[0][0, 0] == UP
+    wall = arena_of(
+        draw("""
+        D<<<<<<<<
+        >>>>>>A..
+        """)
+    )
+    values = Planner(net, encoder_named("features"), wall, seats_of(1, 0), Budget(8, 2)).plan()[1][0, 0]
+    assert values[[DOWN, RIGHT]].min() > values[UP] + 2, "running into a body costs four cells of length"
