@@ -12,15 +12,19 @@ from marl.config.train_config import read_config
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 MOMENT = [
     "--device", "cpu", "--precision", "fp32", "--matches", "4", "--max_episodes", "8", "--log_interval", "4",
-    "--batch_size", "48", "--buffer_size", "4800", "--warmup_turns", "4", "--turns", "20", "--updates", "1",
-    "--update_interval", "80", "--eval_matches", "2", "--no-eval_gif",
+    "--batch_size", "48", "--eval_matches", "2", "--no-eval_gif",
 ]  # fmt: skip
+MOMENT_OF = {
+    "ddpg": ["--buffer_size", "4800", "--warmup_turns", "4", "--turns", "20", "--updates", "1"],
+    "ppo": ["--update_interval", "80"],
+}
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
 def test_every_configuration_runs(file, tmp_path) -> None:
     small = ["--body", "64,32"] if file.stem in ("large", "champion_60s") else []
-    done = here("train", "--config", file, "--runs_dir", tmp_path, *MOMENT, *small)
+    moment = [*MOMENT, *MOMENT_OF[read_config(["--config", str(file)]).learner_section]]
+    done = here("train", "--config", file, "--runs_dir", tmp_path, *moment, *small)
     assert done.returncode == 0, done.stderr
     run = the_run(tmp_path)
     assert [line["step"] for line in logged(run)] == [4, 8]
