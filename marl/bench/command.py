@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "opponents: all six seats played by one scripted opponent, its decisions and the step; on the CPU also the\n"
         "  step alone in the same matches (the same moves, written down), and how many times slower a turn gets.\n"
         "train: cycles of training as a run goes through them, turns and updates, with a full buffer; then the same\n"
-        "  cycles split into arena, opponents, policy, buffer and update. Takes the flags of `snakes train` as well,\n"
+        "  cycles split into arena, opponents, policy, buffer and update. Takes the flags of train as well,\n"
         "  --device, --matches and --config among them: bench train --matches 8192 --ddpg.turns 2 --body 512,256.\n"
         "  On a GPU the cycles are the real CUDA graphs, and in the split each part is a graph of its own.\n"
         f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."

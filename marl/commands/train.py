@@ -11,6 +11,7 @@ from marl.commands.run_in_group import run_in_group
 from marl.config.help import help_text
 from marl.config.train_config import ALIASES, PREFER, TrainConfig
 from marl.errors import UserError
+from marl.invocation import program
 from marl.ranks import environment
 from marl.training.resume_plan import ResumePlan, plan_resume
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo
     from marl.storage.checkpoint import Checkpoint
 
-HELP = f"""usage: snakes train [--config FILE] [flags]
+HELP = f"""usage: {{program}} train [--config FILE] [flags]
 
 Train a team of three snakes. Without flags: good defaults for this machine.
 
@@ -30,7 +31,7 @@ Train a team of three snakes. Without flags: good defaults for this machine.
 def run_words(words: Sequence[str]) -> int:
     """Train as the words of the command line say; returns the exit code."""
     if any(word in ("-h", "--help") for word in words):
-        print(HELP + "\n" + help_text(TrainConfig, ALIASES, PREFER))
+        print(HELP.format(program=program()) + "\n" + help_text(TrainConfig, ALIASES, PREFER))
         return 0
     try:
         flags, words = launch_flags.split_launch_flags(words)

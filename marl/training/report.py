@@ -1,9 +1,10 @@
 """Texts for the user of a training run: the banner at the start and the summary at the end."""
 
-import os
-import sys
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from marl.invocation import command, interpreter
 
 if TYPE_CHECKING:
     from marl.networks.spec import NetworkSpec
@@ -65,9 +66,8 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
 
     progress, folder, console = trainer.state.progress, trainer.outputs.folder, trainer.outputs.console
     if ended == "signal":
-        console.note(
-            f"stopped by a signal at episode {progress.episodes:,}; go on with: snakes train --resume {folder}"
-        )
+        again = command("train", "--resume", folder)
+        console.note(f"stopped by a signal at episode {progress.episodes:,}; go on with: {again}")
         return
     rows: list[Sequence[Any]] = [("against", "won", "95 % interval", "mean score")]
     for name, result in trainer.evaluation.results.items():
@@ -93,8 +93,8 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
             ("last", str(resolve(folder))),
             ("best match", str(folder / BEST_MATCH)),
             ("curve", str(folder / CURVE)),
-            ("all curves", f"tensorboard --logdir {folder}"),
-            ("measure it", f"{_python()} -m marl eval --home {folder} --away level2"),
+            ("all curves", f"{interpreter()} -m tensorboard.main --logdir {shlex.quote(str(folder))}"),
+            ("measure it", command("eval", "--home", folder, "--away", "level2")),
         ],
     )
 
@@ -115,9 +115,3 @@ def _layers(spec: "NetworkSpec") -> list[str]:
     convolutions = [f"convolution {channels}" for channels in spec.channels]
     messages = ["messages"] if spec.messages else []
     return [*convolutions, first, *messages, *rest, *([f"LSTM {spec.lstm_size}"] if spec.lstm_size else [])]
-
-
-def _python() -> str:
-    """The path of the interpreter, relative if it lies below the current folder."""
-    near = os.path.relpath(sys.executable)
-    return sys.executable if near.startswith(os.pardir) else near

@@ -160,7 +160,7 @@ def test_term_saves_and_says_how_to_go_on(tmp_path) -> None:
     assert done.stderr == ""
     run = the_run(tmp_path)
     last = done.stdout.splitlines()[-1]
-    found = re.fullmatch(r"stopped by a signal at episode ([\d,]+); go on with: snakes (train --resume \S+)", last)
+    found = re.fullmatch(r"stopped by a signal at episode ([\d,]+); go on with: .* -m marl (train --resume \S+)", last)
     episode = int(found[1].replace(",", ""))
     assert (run / "checkpoints" / "last").read_text() == f"episode_{episode}\n"
     again = here(*found[2].split(), "--max_episodes", str(episode + 8))
