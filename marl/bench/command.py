@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_table(about, bench.rows())
         for name, value in bench.facts().items():
-            print(f"{name.replace('_', ' ')}: {value}")
+            _print_fact(name.replace("_", " "), value)
     return 0
 
 
@@ -123,6 +123,17 @@ def _print_table(about: dict[str, Any], rows: Iterator[Row]) -> None:
             f"{row.device:6} {row.matches:8,} {threads:>7}  {row.what:30} {rate:14,.0f} {6 * rate:14,.0f}", flush=True
         )
     print()
+
+
+def _print_fact(name: str, value: Any) -> None:
+    """One number in a line, or a table of several below their name."""
+    if not isinstance(value, dict):
+        print(f"{name}: {value:,}")
+        return
+    print(f"{name}:")
+    width = max(map(len, value), default=0)
+    for label, number in value.items():
+        print(f"  {label:{width}}  {number:8,.2f}")
 
 
 def _subject(text: str) -> str:
