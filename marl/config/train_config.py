@@ -13,6 +13,7 @@ from marl.config import reader
 from marl.config.distributed_config import DistributedConfig
 from marl.config.evaluation_config import EvalConfig
 from marl.config.learner_configs import DdpgConfig, PpoConfig
+from marl.config.named_configs import config_names, find_config
 from marl.config.network_config import NetworkConfig
 from marl.config.options import OldNames, section_of
 from marl.config.ranges import at_least, between, check_ranges
@@ -150,7 +151,7 @@ def read_config(words: Sequence[str], saved: Path | None = None, unread_flags: b
     A flag that the learner does not read is a UserError. With `unread_flags` it is not: the learner may still change.
     """
     files, flags = _config_files(words)
-    layers = [read_yaml(path) for path in files]
+    layers = [read_yaml(find_config(name)) for name in files]
     if saved is not None:
         layer = read_yaml(saved)
         kept = {name: value for name, value in layer.values.items() if name not in NOT_RESUMED}
@@ -159,13 +160,13 @@ def read_config(words: Sequence[str], saved: Path | None = None, unread_flags: b
 
 
 def _config_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files of `--config`, and all other words."""
+    """The files and names of `--config`, and all other words."""
     files, flags, rest = [], [], list(words)
     while rest:
         word = rest.pop(0)
         if word == "--config":
             if not rest:
-                raise UserError("--config needs a file, like configs/quick.yaml")
+                raise UserError(f"--config needs a file or a name: {', '.join(config_names())}")
             files.append(rest.pop(0))
         elif word.startswith("--config="):
             files.append(word.partition("=")[2])

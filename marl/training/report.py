@@ -55,13 +55,15 @@ def banner(
     return lines
 
 
-def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
-    """Print the results and the paths of all files; write the curve and the best match."""
+def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: float = 0.0) -> None:
+    """Print the results and the paths of all files; write the curve and the best match.
+
+    `seconds` are those of this start; `trained_before` are the seconds of training before it, of a resumed run.
+    """
     from arena.replay import write
     from marl.pictures.learning_curve import draw
     from marl.storage.checkpoint import BEST
     from marl.storage.checkpoint_finder import resolve
-    from marl.training.console import duration
     from marl.training.metrics import read_lines
 
     progress, folder, console = trainer.state.progress, trainer.outputs.folder, trainer.outputs.console
@@ -84,7 +86,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
     best = resolve(folder, prefer=BEST)
     console.banner(
         [
-            ("time", f"{duration(seconds)} ({duration(progress.seconds)} of training)"),
+            ("time", _times(seconds, progress.seconds - trained_before, trained_before)),
             ("episodes", f"{progress.episodes:,}"),
             ("env steps", f"{progress.env_steps:,} ({rate:,.0f} per second)"),
             ("updates", f"{progress.updates:,}"),
@@ -97,6 +99,16 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
             ("measure it", command("eval", "--home", folder, "--away", "level2")),
         ],
     )
+
+
+def _times(seconds: float, trained: float, trained_before: float) -> str:
+    """The time of this start, the training in it, and the training of the whole run."""
+    from marl.training.console import duration
+
+    text = f"{duration(seconds)} ({duration(trained)} of training)"
+    if not trained_before:
+        return text
+    return f"{text} since it was resumed; {duration(trained_before + trained)} of training in all"
 
 
 def _others(assignment: "MatchAssignment") -> str:

@@ -41,6 +41,7 @@ def test_resume_needs_no_other_flag_than_more_episodes(run) -> None:
     assert done.returncode == 0, done.stderr
     assert f"going on from   {run / 'checkpoints' / 'episode_16'} (episode 16)" in done.stdout
     assert "episode 20/32" in done.stdout
+    assert re.search(r"^time +.* of training\) since it was resumed; .* of training in all$", done.stdout, re.MULTILINE)
     assert_goes_on(run, 32)
     before, after = state_of(run, 16), state_of(run, 32)
     for name in ("turns", "updates", "env_steps", "next_match", "seconds"):
