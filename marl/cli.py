@@ -151,7 +151,7 @@ def _is_users_mistake(error: ValueError) -> bool:
 def _missing(package: str) -> str:
     """What to do about a package that this interpreter does not have."""
     if not (ROOT / "train_ddp.sh").is_file():
-        advice = "install snakes-3v3 again, with its dependencies"
+        advice = "install the wheel of this program again, with its dependencies"
     elif Path(sys.prefix).resolve() == ROOT / ".venv":
         advice = f"repair .venv: {interpreter()} -m pip install -r {ROOT / 'requirements.lock'}"
     else:
