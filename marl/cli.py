@@ -9,12 +9,16 @@ the command is called, and it imports torch only in `run`: help and error messag
 import argparse
 import difflib
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
+import marl
 from marl.errors import UserError
+from marl.invocation import command, interpreter, program
 
 # name: (module, description in the help text)
 COMMANDS = {
@@ -41,6 +45,9 @@ COMMANDS = {
     "play": ("marl.commands.play", "Watch two players in a window, play yourself, or look on while a team is trained."),
 }
 
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("arena", "opponents", "marl")
+
 
 class _Parser(argparse.ArgumentParser):
     """argparse that reports errors without printing the usage."""
@@ -64,6 +71,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `| head` has closed the pipe; otherwise Python prints another error at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", *PACKAGES) or importlib.util.find_spec(package) is not None:
+            raise
+        print(f"snakes: {_missing(package)}", file=sys.stderr)
+        return 2
     except ValueError as error:
         if not _is_users_mistake(error):
             raise
@@ -73,10 +86,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     if not words:
-        raise UserError(f"a command is missing; known: {', '.join(COMMANDS)} (see snakes --help)")
+        raise UserError(f"a command is missing; known: {', '.join(COMMANDS)} (see {command('--help')})")
     name, *rest = words
     if name in ("-h", "--help"):
         print(_overview())
+        return 0
+    if name == "--version":
+        print(f"snakes-3v3 {marl.__version__}")
         return 0
     if name not in COMMANDS:
         kind = "flag" if name.startswith("-") else "command"
@@ -85,7 +101,7 @@ def _run(words: list[str]) -> int:
     module = importlib.import_module(module_name)
     if hasattr(module, "run_words"):  # a command that parses its own flags
         return module.run_words(rest)
-    parser = _Parser(prog=f"snakes {name}", description=summary, allow_abbrev=False)
+    parser = _Parser(prog=command(name), description=summary, allow_abbrev=False)
     module.add_arguments(parser)
     if hasattr(module, "set_aside"):
         rest, aside = module.set_aside(rest)
@@ -132,17 +148,30 @@ def _is_users_mistake(error: ValueError) -> bool:
     return isinstance(error, UserError) or (arena_errors is not None and isinstance(error, arena_errors.ArenaError))
 
 
+def _missing(package: str) -> str:
+    """What to do about a package that this interpreter does not have."""
+    if not (ROOT / "train_ddp.sh").is_file():
+        advice = "install the wheel of this program again, with its dependencies"
+    elif Path(sys.prefix).resolve() == ROOT / ".venv":
+        advice = f"repair .venv: {interpreter()} -m pip install -r {ROOT / 'requirements.lock'}"
+    else:
+        here = "." if Path.cwd() == ROOT else ROOT
+        advice = f"run {here}/train_ddp.sh --help, which sets up .venv, then: source {here}/.venv/bin/activate"
+    return f"the package {package} is missing in {interpreter()}; {advice}"
+
+
 def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
     return "\n".join(
         [
-            "usage: snakes COMMAND [flags]        (the same as: python -m marl COMMAND [flags])",
+            f"usage: {program()} COMMAND [flags]",
             "",
             "3v3 Snake: train teams, let them play, look at the matches.",
             "",
             *lines,
             "",
-            "snakes COMMAND --help shows the flags of a command. Flags may be spelled --like-this or --like_this.",
+            f"{program()} COMMAND --help shows the flags of a command, --version the version of the program.",
+            "Flags may be spelled --like-this or --like_this.",
         ]
     )

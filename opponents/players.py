@@ -10,6 +10,7 @@ import json
 import operator
 import os
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +29,7 @@ from opponents.submission import Submission
 
 SUBMISSION = "submission.py"
 PLAN = ("plan:", "plan=")  # how names of players begin that plan
+LOADERS = "snakes_3v3.loaders"  # entry points, in pyproject.toml: functions that load a trained team by name or path
 CHAMPIONS = Path(__file__).with_name("champions")  # trained teams: NAME.safetensors, and NAME.json about it
 
 
@@ -138,21 +140,31 @@ class Policy:
 
 
 def find(name: str, loader: Loader | None = None) -> Player:
-    """The player of this name: a scripted one, `NAME:NOISE`, a submission, or what `loader` finds."""
+    """The player of this name: a scripted one, `NAME:NOISE`, a submission, or what `loader` finds.
+
+    The default loader is the one that the installed project registers; it knows champions, runs and checkpoints.
+    """
     scripted, colon, noise = name.partition(":")
     if scripted in SCRIPTED:
         return Scripted(scripted, _share(name, noise) if colon else 0.0)
     if champion(name) is not None or name.startswith(PLAN):
-        if loader is None:
-            raise ArenaError(f"{name} is a trained team; nothing here can load it")
-        return loader(name)
+        load = loader or _registered_loader()
+        if load is None:
+            raise ArenaError(f"{name} is a trained team; without an installed project, `find` needs a loader for it")
+        return load(name)
     if not os.path.exists(name):
         raise _unknown(name)
     if name.endswith(".py") or os.path.isfile(os.path.join(name, SUBMISSION)):
         return Submission(name if name.endswith(".py") else os.path.join(name, SUBMISSION))
-    if loader is None:
+    load = loader or _registered_loader()
+    if load is None:
         raise ArenaError(f"{name}: a folder or file without a {SUBMISSION}; nothing here can load a player from it")
-    return loader(name)
+    return load(name)
+
+
+def _registered_loader() -> Loader | None:
+    """The loader of the installed project; None if it is not installed."""
+    return next((point.load() for point in metadata.entry_points(group=LOADERS)), None)
 
 
 def champion(name: str) -> Path | None:

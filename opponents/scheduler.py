@@ -8,7 +8,7 @@ from bisect import bisect
 from dataclasses import dataclass
 from itertools import accumulate
 from math import isqrt
-from typing import Any
+from typing import Annotated, Any
 
 from arena.errors import ArenaError
 from arena.rng import SLOT_OPPONENT, draw, match_key
@@ -39,8 +39,9 @@ STRATEGIES = (*BY_PROGRESS, "adaptive", "league")
 class ScheduleConfig:
     """The settings of a schedule; a value out of range is an error."""
 
-    strategy: str = "curriculum"
-    """How the ladder is climbed: one of STRATEGIES."""
+    strategy: Annotated[str, STRATEGIES] = "curriculum"
+    """How the ladder is climbed. linear, exponential, curriculum, evasive: by the progress of the run. adaptive: by the
+    win rates. league: by the win rates, and against past selves."""
     max_episodes: int | None = None
     """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000; PPO on a CPU 100,000)."""
     enable_opponent_evasion: bool = False

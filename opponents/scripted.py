@@ -2,7 +2,7 @@
 
 Each is a compiled function `decide(match, key, snake) -> move` that runs inside the batch, on the CPU and on the GPU,
 like the rules. To add one, write such a function and put it into SCRIPTED at the end of this file: every command then
-knows it by its name.
+knows it by its name. The four directions are imported for new opponents; docs/extend.md has an example.
 
 None asks for a reversal: the rules would replace it by a random move.
 """
@@ -14,10 +14,14 @@ from arena.rules import (
     BEAN_COUNT,
     BEANS,
     BOARD,
+    DOWN,  # noqa: F401
     FREE,
+    LEFT,  # noqa: F401
     LENGTH,
+    RIGHT,  # noqa: F401
     TEAM,
     TURN,
+    UP,  # noqa: F401
     first_foe,
     first_mate,
     turns_until_free,

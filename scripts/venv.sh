@@ -83,6 +83,10 @@ find_stale
 [ ${#stale[@]} -eq 0 ] && exit 0
 
 mkdir -p .venv 2>/dev/null || fail "cannot write to $root, where .venv belongs"
+if [ ! -w .venv ] || ! { : >>.venv/setup.lock; } 2>/dev/null; then
+    read -r _ _ owner _ < <(ls -ld .venv)
+    fail "cannot write to $root/.venv, which belongs to $owner and needs an update; use a clone of your own"
+fi
 lock
 find_stale
 [ ${#stale[@]} -eq 0 ] && exit 0

@@ -26,14 +26,17 @@ AT_HOME = {
 
 # Packages and modules, low to high; those of one line do not import each other. No import runs back up.
 ORDER = (
-    ("arena.errors", "arena.checks", "arena.printable", "arena.files", "arena.jit"),
+    ("arena.errors", "arena.checks", "arena.printable", "arena.files", "arena.extras", "arena.jit"),
     ("arena.rng",),
     ("arena.rules",),
     ("arena.encoders",),
     ("arena.backends",),
     ("arena",),  # batches, PettingZoo, replays
     ("opponents",),
-    ("marl.errors", "marl.wording", "marl.machine", "marl.arguments", "marl.registry", "marl.rewards"),
+    (
+        *("marl.errors", "marl.wording", "marl.machine", "marl.invocation", "marl.arguments"),
+        *("marl.registry", "marl.rewards"),
+    ),
     ("marl.config",),
     ("marl.compute",),
     ("marl.networks",),

@@ -243,6 +243,21 @@ def test_gpu_packages_are_added_where_there_is_a_gpu(sandbox):
     assert sandbox.calls() == []
 
 
+def test_an_environment_of_another_user_is_told_in_one_line(sandbox):
+    sandbox.start("scripts/venv.sh")
+    with open(sandbox.repository / "requirements.lock", "a") as file:
+        file.write("# changed\n")
+    lock = sandbox.repository / ".venv" / "setup.lock"
+    lock.unlink(missing_ok=True)
+    lock.mkdir()  # no user can write to it, not even root
+    code, out, err = sandbox.start("train_ddp.sh")
+    owner = (sandbox.repository / ".venv").owner()
+    place = f"{sandbox.repository}/.venv"
+    advice = "use a clone of your own"
+    assert (code, out) == (2, "")
+    assert err == f"snakes: cannot write to {place}, which belongs to {owner} and needs an update; {advice}\n"
+
+
 def test_an_old_python_is_told_in_one_line(sandbox):
     (sandbox.fake / "old_python").touch()
     for version in (10, 11, 12, 13):

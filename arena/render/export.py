@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from arena.errors import ArenaError
+from arena.extras import install_hint
 from arena.files import atomic_path, cannot_write, write_user_file
 from arena.jidi_log import JidiLog
 from arena.printable import printable
@@ -29,8 +30,6 @@ PNG_CELL, SHEET_CELL, MP4_CELL = 48, 16, 32  # pixels
 SHEET_COLUMNS, SHEET_ROWS, SHEET_GAP = 3, 4, 8
 GIF_CELLS = (20, 16, 12)  # pixels; the first size whose file is small enough is taken
 GIF_BYTES_MAX, MP4_BYTES_MAX = 1_900_000, 900_000
-
-NO_VIDEO = "MP4 files need imageio-ffmpeg: pip install 'snakes-3v3[video]', or make a GIF"
 
 
 def png(path: str | os.PathLike, match: Match, turn: int | None = None) -> None:
@@ -71,7 +70,7 @@ def mp4(path: str | os.PathLike, match: Match, fps: float = FPS) -> None:
     try:
         import imageio_ffmpeg
     except ImportError:
-        raise ArenaError(NO_VIDEO) from None
+        raise ArenaError(f"MP4 files need imageio-ffmpeg (or make a GIF); {install_hint('video')}") from None
     states = match.states()
     height, width, _ = _picture(states[0], match, MP4_CELL).shape
     rate = round(8 * MP4_BYTES_MAX * fps / len(states))  # bits per second, where constant quality would need more

@@ -22,7 +22,7 @@ def open_display() -> None:
         pygame.display.quit()
         raise ArenaError(
             f"no display for a window ({reason}); a recorded match can be seen without one: "
-            "snakes replay FILE --gif OUT, or --html OUT"
+            "the command replay writes it with --gif OUT or --html OUT"
         )
     if pygame.display.get_driver() == "x11":
         # Otherwise SDL draws through OpenGL, which costs 20 ms per picture without a graphics card.

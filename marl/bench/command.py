@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  step alone in the same matches (the same moves, written down), and how many times slower a turn gets.\n"
         "planning: decisions of plan:champion for one team in every match; match-turns are the simulated ones.\n"
         "train: cycles of training as a run goes through them, turns and updates, with a full buffer; then the same\n"
-        "  cycles split into arena, opponents, policy, buffer and update. Takes the flags of `snakes train` as well,\n"
+        "  cycles split into arena, opponents, policy, buffer and update. Takes the flags of train as well,\n"
         "  --device, --matches and --config among them: bench train --matches 8192 --ddpg.turns 2 --body 512,256.\n"
         "  On a GPU the cycles are the real CUDA graphs, and in the split each part is a graph of its own.\n"
         f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_table(about, bench.rows())
         for name, value in bench.facts().items():
-            print(f"{name.replace('_', ' ')}: {value}")
+            _print_fact(name.replace("_", " "), value)
     return 0
 
 
@@ -130,6 +130,17 @@ def _print_table(about: dict[str, Any], rows: Iterator[Row]) -> None:
             f"{row.device:6} {row.matches:8,} {threads:>7}  {row.what:30} {rate:14,.0f} {6 * rate:14,.0f}", flush=True
         )
     print()
+
+
+def _print_fact(name: str, value: Any) -> None:
+    """One number in a line, or a table of several below their name."""
+    if not isinstance(value, dict):
+        print(f"{name}: {value:,}")
+        return
+    print(f"{name}:")
+    width = max(map(len, value), default=0)
+    for label, number in value.items():
+        print(f"  {label:{width}}  {number:8,.2f}")
 
 
 def _subject(text: str) -> str:

@@ -10,6 +10,7 @@ import arena
 from arena import rules
 from marl.bench.arena import captured, checked_devices
 from marl.bench.timing import Row, best_rate
+from marl.wording import count
 from opponents.loops import act, bind
 from opponents.scripted import SCRIPTED
 
@@ -49,7 +50,7 @@ class OpponentsBench:
                 rate = batch.matches * best_rate(_cpu_turns(function, batch), 1, self._seconds)
             finally:
                 numba.set_num_threads(before)
-            self._slower[f"{name}, {batch.matches} matches, {threads} threads"] = round(alone / rate, 2)
+            self._slower[f"{name}, {batch.matches} matches, {count(threads, 'thread')}"] = round(alone / rate, 2)
             yield Row("cpu", batch.matches, threads, f"{name} + step", rate)
             yield Row("cpu", batch.matches, threads, f"step alone, {name}'s play", alone)
 

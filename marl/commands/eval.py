@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from marl.arguments import new_file
 from marl.errors import UserError
+from marl.invocation import command
 
 if TYPE_CHECKING:
     from opponents.match import Results
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if not args.list and (args.home is None or args.away is None):
-        raise UserError("eval needs --home PLAYER and --away PLAYER (see snakes eval --list)")
+        raise UserError(f"eval needs --home PLAYER and --away PLAYER (see {command('eval', '--list')})")
     from marl.planning.planned_player import load_player
     from opponents.match import play
     from opponents.players import listing

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from marl.arguments import parse_whole_number
 from marl.errors import UserError
+from marl.invocation import VARIABLE, command, program
 from marl.training.resume_plan import ResumePlan
 
 HELP = """Ranks (or by torchrun -m marl train ..., which needs none of these):
@@ -40,7 +41,7 @@ def split_launch_flags(words: Sequence[str]) -> tuple[dict[str, str], list[str]]
         elif equals or (rest and not rest[0].startswith("--")):
             flags[name] = value if equals else rest.pop(0)
         else:
-            raise UserError(f"--{name} needs a value (see snakes train --help)")
+            raise UserError(f"--{name} needs a value (see {command('train', '--help')})")
     return flags, others
 
 
@@ -63,6 +64,7 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
     restarts = max_restarts or 0
     if ranks == 1 and nodes.nnodes == (1, 1) and not restarts:
         return None
+    os.environ[VARIABLE] = program()
     return launch(list(plan.words), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from marl.arguments import new_file
 from marl.errors import UserError
+from marl.invocation import command
 
 if TYPE_CHECKING:
     from opponents.league import Table
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
-        "Players are named as for eval (snakes eval --list). Points: 1 for a win, half for a draw.\n"
+        f"Players are named as for eval ({command('eval', '--list')}). Points: 1 for a win, half for a draw.\n"
         "Ratings are Bradley-Terry on the scale of Elo (400 apart: 10 of 11 points), mean 1500, with 95 % intervals."
     )
     parser.add_argument("--players", type=_names, metavar="A,B,C", help="who takes part (default: all scripted ones)")

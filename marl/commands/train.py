@@ -9,8 +9,10 @@ from arena.errors import ArenaError
 from marl.commands import launch_flags
 from marl.commands.run_in_group import run_in_group
 from marl.config.help import help_text
+from marl.config.named_configs import config_names
 from marl.config.train_config import ALIASES, PREFER, TrainConfig
 from marl.errors import UserError
+from marl.invocation import program
 from marl.ranks import environment
 from marl.training.resume_plan import ResumePlan, plan_resume
 
@@ -18,19 +20,21 @@ if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo
     from marl.storage.checkpoint import Checkpoint
 
-HELP = f"""usage: snakes train [--config FILE] [flags]
+HELP = f"""usage: {{program}} train [--config FILE] [flags]
 
 Train a team of three snakes. Without flags: good defaults for this machine.
 
 {launch_flags.HELP}
---config FILE reads a YAML file; flags count more than the file, a later file more than an earlier one.
+--config FILE reads a YAML file, or a configuration of ours by its name: {{configs}}.
+Flags count more than the file, a later file more than an earlier one.
 """
 
 
 def run_words(words: Sequence[str]) -> int:
     """Train as the words of the command line say; returns the exit code."""
     if any(word in ("-h", "--help") for word in words):
-        print(HELP + "\n" + help_text(TrainConfig, ALIASES, PREFER))
+        usage = HELP.format(program=program(), configs=", ".join(config_names()))
+        print(usage + "\n" + help_text(TrainConfig, ALIASES, PREFER))
         return 0
     try:
         flags, words = launch_flags.split_launch_flags(words)
@@ -78,10 +82,10 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
     with outputs.console:
         outputs.console.banner(banner(trainer, checkpoint, onednn, nccl_settings))
         with stop_on_signals(trainer.request_stop):
-            began = time.perf_counter()
+            began, trained_before = time.perf_counter(), state.progress.seconds
             ended = trainer.run()
         if group.is_main:
-            summarise(trainer, ended, time.perf_counter() - began)
+            summarise(trainer, ended, time.perf_counter() - began, trained_before)
     outputs.metrics.close()
     return 128 + (trainer.stop_signal or signal.SIGTERM) if ended == "signal" else 0
 

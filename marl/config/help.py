@@ -9,8 +9,8 @@ from dataclasses import MISSING
 from functools import lru_cache
 from itertools import pairwise
 
-from marl.config.options import Option, Schema, section_of
-from marl.config.values import as_written, choices_of, describe
+from marl.config.options import Option, Schema
+from marl.config.values import as_written, describe
 
 COLUMN, WIDTH = 30, 110
 
@@ -18,7 +18,7 @@ COLUMN, WIDTH = 30, 110
 def help_text(cls: type, aliases: Mapping[str, str] = {}, prefer: str | None = None) -> str:
     """The flags by section. `aliases` and `prefer` as for reader.read."""
     schema = Schema(cls, aliases)
-    chosen_by = {} if prefer is None else _chosen_by(schema, schema.options[prefer])
+    chosen_by = {} if prefer is None else schema.chosen_by(schema.options[prefer])
     shared: dict[str, None] = {}  # plain names whose section is chosen by `prefer`, in order
     lines = []
     for section in schema.sections:
@@ -44,15 +44,6 @@ def help_of(option: Option) -> str:
     return _docstrings(option.owner).get(option.name, "")
 
 
-def _chosen_by(schema: Schema, chooser: Option) -> dict[str, list[str]]:
-    """Section -> the values of the option that choose it."""
-    found: dict[str, list[str]] = {}
-    for choice in choices_of(chooser.type):
-        if (section := section_of(choice, schema.sections)) in schema.sections:
-            found.setdefault(section, []).append(choice)
-    return found
-
-
 def _plain_names(schema: Schema, option: Option) -> list[str]:
     """Other names of the option that can mean nothing else."""
     names = [option.name, *(alias for alias, meant in schema.aliases.items() if meant is option)]
@@ -67,7 +58,7 @@ def _lines(option: Option, names: list[str]) -> list[str]:
     right = textwrap.wrap(f"{help_of(option)} ({alone}{default})".strip(), WIDTH - COLUMN)
     lines = []
     if len(left) > COLUMN - 2:
-        lines.append(left)
+        lines += textwrap.wrap(left, WIDTH, subsequent_indent=" " * 6, break_on_hyphens=False, break_long_words=False)
         left = ""
     return [*lines, f"{left:{COLUMN}}{right[0]}", *(" " * COLUMN + text for text in right[1:])]
 

@@ -111,6 +111,18 @@ class Schema:
             return []
         return _with_plain_name(self.options, key) or _with_plain_name(self._old, key)
 
+    def chosen_by(self, chooser: Option) -> dict[str, list[str]]:
+        """Section -> the values of the option that choose it."""
+        found: dict[str, list[str]] = {}
+        for choice in choices_of(chooser.type):
+            if (section := section_of(choice, self.sections)) in self.sections:
+                found.setdefault(section, []).append(choice)
+        return found
+
+    def shortest_flag(self, option: Option) -> str:
+        """`--tau` if no other option has this name, else `--ddpg.tau`."""
+        return f"--{option.name if self.find(option.name) == [option] else option.path}"
+
     def resolve(self, setting: Setting, preferred: str | None) -> Option:
         """The one option that the setting means; of several, that of the preferred section."""
         found = self.find(setting.key)

@@ -1,8 +1,8 @@
 """A frozen dataclass filled from its defaults, then YAML files, then flags, with the same names and checks for all.
 
 A field that is a dataclass is a section. An option has a full name, `ddpg.tau`, and the plain name `tau` wherever that
-can mean only one option. Dashes and underscores are the same. A wrong setting is a UserError of one line; no given
-setting is ever ignored.
+can mean only one option. Dashes and underscores are the same. A wrong setting is a UserError of one line. No flag is
+ever ignored; a file may hold options that another choice of `prefer` would read.
 """
 
 import dataclasses
@@ -27,12 +27,14 @@ def read(
     prefer: str | None = None,
     layers: Sequence[Layer] = (),
     old: OldNames = NO_OLD_NAMES,
+    counterparts: Mapping[str, Sequence[str]] | None = None,
 ) -> T:
     """The defaults, changed by the layers in their order and then by the flags; of a flag given twice, the last counts.
 
     `aliases` are further plain names, each with the path of its option. `prefer` is the path of an option whose final
     value names a section: a plain name that several sections have means the option of that section, in layers and in
-    flags. `old` are names of earlier versions.
+    flags. `old` are names of earlier versions. With `counterparts`, a flag of a section that `prefer` could choose but
+    does not is a mistake; they map a path to the paths of the options with the same purpose in another section.
     """
     schema = Schema(cls, aliases, old)
     groups = [list(_settings(schema, layer.source, layer.values)) for layer in layers] + [list(_flags(schema, words))]
@@ -47,6 +49,8 @@ def read(
             twin = given.setdefault(option.path, setting)
             if twin is not setting and setting.source is not None:  # the keys of a mapping have no order
                 raise UserError(f"{twin} and {setting.word} both set {option.path}; one of them must go")
+    if prefer is not None and counterparts is not None:
+        _check_is_read(schema, schema.options[prefer], values[prefer], section, counting, counterparts)
     for path, (only, reason) in old.retired.items():
         if (value := values.pop(path, only)) != only:
             raise UserError(f"{path} is {value}; allowed: {only}, {reason}")
@@ -105,6 +109,30 @@ def _flags(schema: Schema, words: Sequence[str]) -> Iterator[Setting]:
 def _preferred_section(schema: Schema, chooser: Option, groups: Sequence[Sequence[Setting]]) -> str:
     chosen = [_value(schema, chooser, s) for group in groups for s in group if schema.find(s.key) == [chooser]]
     return section_of(chosen[-1] if chosen else chooser.default, schema.sections)
+
+
+def _check_is_read(
+    schema: Schema,
+    chooser: Option,
+    choice: str,
+    section: str,
+    counting: Mapping[str, Setting],
+    counterparts: Mapping[str, Sequence[str]],
+) -> None:
+    """A UserError for a flag of a section that the choice does not read."""
+    chosen_by = schema.chosen_by(chooser)
+    for path, setting in counting.items():
+        other = path.partition(".")[0]
+        if setting.source is not None or other == section or other not in chosen_by:
+            continue
+        same_name = section + path.removeprefix(other)
+        paths = [same_name] if same_name in schema.options else counterparts.get(path, ())
+        flags = " and ".join(schema.shortest_flag(schema.options[each]) for each in paths)
+        advice = f"use {flags}" if flags else f"leave it out or choose --{chooser.path} {chosen_by[other][0]}"
+        raise UserError(
+            f"{setting} is an option of section {other}, but --{chooser.path} is {choice}, which reads section "
+            f"{section}; {advice}"
+        )
 
 
 def _value(schema: Schema, option: Option, setting: Setting) -> Any:

@@ -13,6 +13,7 @@ from marl.config import reader
 from marl.config.distributed_config import DistributedConfig
 from marl.config.evaluation_config import EvalConfig
 from marl.config.learner_configs import DdpgConfig, PpoConfig
+from marl.config.named_configs import config_names, find_config
 from marl.config.network_config import NetworkConfig
 from marl.config.options import OldNames, section_of
 from marl.config.ranges import at_least, between, check_ranges
@@ -33,6 +34,20 @@ NOT_RESUMED = (
 ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy"}
 # The option whose value chooses the section of a plain name that several sections have.
 PREFER = "algo"
+# Option -> options of the other learner with the same purpose, for the message about a flag that is not read.
+COUNTERPARTS: Mapping[str, Sequence[str]] = {
+    "ppo.lr": ("ddpg.a_lr", "ddpg.c_lr"),
+    "ddpg.a_lr": ("ppo.lr",),
+    "ddpg.c_lr": ("ppo.lr",),
+    "ppo.update_interval": ("ddpg.turns",),
+    "ddpg.turns": ("ppo.update_interval",),
+    "ppo.epochs": ("ddpg.updates",),
+    "ddpg.updates": ("ppo.epochs",),
+    "ppo.gae_lambda": ("ddpg.n_step",),
+    "ddpg.n_step": ("ppo.gae_lambda",),
+    "ddpg.epsilon": ("ppo.entropy",),
+    "ddpg.epsilon_min": ("ppo.entropy_end",),
+}
 # Old configurations and command lines still work.
 OLD_NAMES = OldNames(
     paths={"network.memory": "network.lstm_size", "ddpg.even": "ddpg.uniform_kl", "ppo.even": "ppo.uniform_kl"},
@@ -130,25 +145,28 @@ class TrainConfig:
         return section_of(self.algo, {field.name for field in fields(self)})
 
 
-def read_config(words: Sequence[str], saved: Path | None = None) -> TrainConfig:
-    """The defaults, changed by the saved configuration of a run if given, then by `--config FILE`, then by flags."""
+def read_config(words: Sequence[str], saved: Path | None = None, unread_flags: bool = False) -> TrainConfig:
+    """The defaults, changed by the saved configuration of a run if given, then by `--config FILE`, then by flags.
+
+    A flag that the learner does not read is a UserError. With `unread_flags` it is not: the learner may still change.
+    """
     files, flags = _config_files(words)
-    layers = [read_yaml(path) for path in files]
+    layers = [read_yaml(find_config(name)) for name in files]
     if saved is not None:
         layer = read_yaml(saved)
         kept = {name: value for name, value in layer.values.items() if name not in NOT_RESUMED}
         layers.insert(0, Layer(layer.source, kept))
-    return reader.read(TrainConfig, flags, ALIASES, PREFER, layers, OLD_NAMES)
+    return reader.read(TrainConfig, flags, ALIASES, PREFER, layers, OLD_NAMES, None if unread_flags else COUNTERPARTS)
 
 
 def _config_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files of `--config`, and all other words."""
+    """The files and names of `--config`, and all other words."""
     files, flags, rest = [], [], list(words)
     while rest:
         word = rest.pop(0)
         if word == "--config":
             if not rest:
-                raise UserError("--config needs a file, like configs/quick.yaml")
+                raise UserError(f"--config needs a file or a name: {', '.join(config_names())}")
             files.append(rest.pop(0))
         elif word.startswith("--config="):
             files.append(word.partition("=")[2])

@@ -3,7 +3,7 @@
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 NONE_WORDS = ("auto", "none", "null")
@@ -21,10 +21,11 @@ class Choices:
     """The allowed values of a text option are the keys of a table: `Annotated[str, Choices(TABLE)]`.
 
     Instead of the table a function may be given that returns it. It is called only to check a value or to print the
-    help, so the module with the table is not loaded before.
+    help, so the module with the table is not loaded before. A package that must not import marl writes the names
+    themselves, as a tuple: `Annotated[str, NAMES]`.
     """
 
-    def __init__(self, table: Mapping[str, Any] | Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, table: Collection[str] | Callable[[], Collection[str]]) -> None:
         self._table = table
 
     def names(self) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ def check_type(hint: Any) -> None:
     elif origin is Literal and all(isinstance(choice, str) for choice in arguments):
         if optional and {*arguments} & {*NONE_WORDS}:
             raise TypeError(f"{hint}: a choice must not have a name that means None")
-    elif not (kind in SCALARS or (origin is Annotated and isinstance(kind.__metadata__[0], Choices))):
+    elif not (kind in SCALARS or (origin is Annotated and isinstance(kind.__metadata__[0], (Choices, tuple)))):
         raise TypeError(f"a configuration cannot hold {hint}")
 
 
@@ -69,7 +70,8 @@ def choices_of(hint: Any) -> tuple[str, ...]:
     """The allowed names of an option that is a choice; none for any other type."""
     kind, _ = split_optional(hint)
     if typing.get_origin(kind) is Annotated:
-        return kind.__metadata__[0].names()
+        choices = kind.__metadata__[0]
+        return (choices if isinstance(choices, Choices) else Choices(choices)).names()
     return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 

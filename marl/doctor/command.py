@@ -113,7 +113,9 @@ def _gpu_checks() -> list[Check]:
 
     if torch.cuda.is_available():
         if machine.versions()["numba-cuda"] is None:
-            return [Check("gpu", False, "numba-cuda is missing", "pip install -e '.[gpu]', or " + REINSTALL)]
+            from arena.extras import install_hint
+
+            return [Check("gpu", False, "numba-cuda is missing", f"{install_hint('gpu')}, or {REINSTALL}")]
         return [_self_check("cuda")]
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not _driver_sees_gpu():
         return []

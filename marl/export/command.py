@@ -79,7 +79,9 @@ def _check_onnx() -> None:
     try:
         import onnx  # noqa: F401
     except ImportError:
-        raise UserError("--onnx needs the package onnx; install it with: pip install onnx") from None
+        from arena.extras import install_hint
+
+        raise UserError(f"--onnx needs the package onnx; {install_hint('onnx')}") from None
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -1,5 +1,6 @@
 """A policy as the competition's submission.py: one file with the weights inside, which needs only numpy."""
 
+import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -25,8 +26,8 @@ def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str)
         [
             code,
             mark + rest.partition("\n")[0] + "\n",
-            f"PLAYER = {name!r}  # rules {RULES_VERSION}, encoder version {encoder.version}\n",
-            f"ENCODE = ENCODERS[{encoder.name!r}]\n",
+            f"PLAYER = {_literal(name)}  # rules {RULES_VERSION}, encoder version {encoder.version}\n",
+            f"ENCODE = ENCODERS[{_literal(encoder.name)}]\n",
             "LAYERS = unpacked(\n",
             f"    {list(pairwise(sizes))},\n",
             '    """\n',
@@ -34,3 +35,8 @@ def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str)
             '""",\n)\n',
         ]
     )
+
+
+def _literal(text: str) -> str:
+    """The text as Python source, in the quotes that a formatter would choose."""
+    return repr(text) if '"' in text else json.dumps(text)

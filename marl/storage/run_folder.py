@@ -118,7 +118,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def git_state() -> dict[str, Any] | None:
-    """Commit of this source, and whether files differ from it; None without git or outside a git checkout."""
+    """Commit of this source, and whether tracked files differ from it; None without git or outside a git checkout."""
     root = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:
@@ -129,7 +129,7 @@ def git_state() -> dict[str, Any] | None:
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != root:
             return None  # installed somewhere inside another project's checkout
-        return {"commit": git("rev-parse", "HEAD"), "dirty": git("status", "--porcelain") != ""}
+        return {"commit": git("rev-parse", "HEAD"), "dirty": git("status", "--porcelain", "--untracked-files=no") != ""}
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -11,6 +11,7 @@ from safetensors.torch import save
 from arena.errors import ArenaError
 from arena.files import write_atomically
 from marl.errors import UserError
+from marl.invocation import command
 from marl.networks.policy import PolicyPlayer, build_actor
 
 SUFFIX = ".safetensors"
@@ -34,7 +35,8 @@ def read(path: Path, name: str | None = None) -> PolicyPlayer:
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{path} is not a snapshot, or is damaged: {error}") from None
     if not isinstance(about, dict):
-        raise UserError(f"{path} does not say what network it holds; snapshots are made by snakes export --safetensors")
+        made_by = command("export", "PLAYER", "--safetensors", "FILE")
+        raise UserError(f"{path} does not say what network it holds; snapshots are made by: {made_by}")
     try:
         actor, encoder = build_actor(about, weights, str(path))
     except ArenaError as error:  # an encoder that does not exist

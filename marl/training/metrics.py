@@ -15,11 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from arena.extras import install_hint
 from arena.files import write_atomically
 from marl.errors import UserError
 
 EVENTS, LINES, WANDB_ID = "tensorboard", "metrics.jsonl", "wandb_id"
-MISSING_WANDB = "--wandb: wandb is not installed; pip install -e '.[wandb]', or leave --wandb out"
 
 
 class Metrics:
@@ -130,12 +130,13 @@ def _nvml() -> tuple[Any, list[Any]]:
 
 
 def _start_wandb(folder: Path, project: str, resume_at: int | None) -> Any:
+    missing = f"--wandb needs the package wandb (or leave --wandb out); {install_hint('wandb')}"
     try:
         import wandb
     except ImportError:
-        raise UserError(MISSING_WANDB) from None
+        raise UserError(missing) from None
     if not hasattr(wandb, "init"):  # a folder ./wandb of an earlier run is imported as an empty package
-        raise UserError(MISSING_WANDB)
+        raise UserError(missing)
     # The id is kept in the run folder: a resumed run continues its curves, and two runs of one name stay separate.
     kept = folder / WANDB_ID
     run_id = kept.read_text().strip() if resume_at is not None and kept.is_file() else secrets.token_hex(8)

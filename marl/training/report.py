@@ -1,9 +1,10 @@
 """Texts for the user of a training run: the banner at the start and the summary at the end."""
 
-import os
-import sys
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from marl.invocation import command, interpreter
 
 if TYPE_CHECKING:
     from marl.networks.spec import NetworkSpec
@@ -54,20 +55,21 @@ def banner(
     return lines
 
 
-def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
-    """Print the results and the paths of all files; write the curve and the best match."""
+def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: float = 0.0) -> None:
+    """Print the results and the paths of all files; write the curve and the best match.
+
+    `seconds` are those of this start; `trained_before` are the seconds of training before it, of a resumed run.
+    """
     from arena.replay import write
     from marl.pictures.learning_curve import draw
     from marl.storage.checkpoint import BEST
     from marl.storage.checkpoint_finder import resolve
-    from marl.training.console import duration
     from marl.training.metrics import read_lines
 
     progress, folder, console = trainer.state.progress, trainer.outputs.folder, trainer.outputs.console
     if ended == "signal":
-        console.note(
-            f"stopped by a signal at episode {progress.episodes:,}; go on with: snakes train --resume {folder}"
-        )
+        again = command("train", "--resume", folder)
+        console.note(f"stopped by a signal at episode {progress.episodes:,}; go on with: {again}")
         return
     rows: list[Sequence[Any]] = [("against", "won", "95 % interval", "mean score")]
     for name, result in trainer.evaluation.results.items():
@@ -84,7 +86,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
     best = resolve(folder, prefer=BEST)
     console.banner(
         [
-            ("time", f"{duration(seconds)} ({duration(progress.seconds)} of training)"),
+            ("time", _times(seconds, progress.seconds - trained_before, trained_before)),
             ("episodes", f"{progress.episodes:,}"),
             ("env steps", f"{progress.env_steps:,} ({rate:,.0f} per second)"),
             ("updates", f"{progress.updates:,}"),
@@ -93,10 +95,20 @@ def summarise(trainer: "Trainer", ended: str, seconds: float) -> None:
             ("last", str(resolve(folder))),
             ("best match", str(folder / BEST_MATCH)),
             ("curve", str(folder / CURVE)),
-            ("all curves", f"tensorboard --logdir {folder}"),
-            ("measure it", f"{_python()} -m marl eval --home {folder} --away level2"),
+            ("all curves", f"{interpreter()} -m tensorboard.main --logdir {shlex.quote(str(folder))}"),
+            ("measure it", command("eval", "--home", folder, "--away", "level2")),
         ],
     )
+
+
+def _times(seconds: float, trained: float, trained_before: float) -> str:
+    """The time of this start, the training in it, and the training of the whole run."""
+    from marl.training.console import duration
+
+    text = f"{duration(seconds)} ({duration(trained)} of training)"
+    if not trained_before:
+        return text
+    return f"{text} since it was resumed; {duration(trained_before + trained)} of training in all"
 
 
 def _others(assignment: "MatchAssignment") -> str:
@@ -115,9 +127,3 @@ def _layers(spec: "NetworkSpec") -> list[str]:
     convolutions = [f"convolution {channels}" for channels in spec.channels]
     messages = ["messages"] if spec.messages else []
     return [*convolutions, first, *messages, *rest, *([f"LSTM {spec.lstm_size}"] if spec.lstm_size else [])]
-
-
-def _python() -> str:
-    """The path of the interpreter, relative if it lies below the current folder."""
-    near = os.path.relpath(sys.executable)
-    return sys.executable if near.startswith(os.pardir) else near

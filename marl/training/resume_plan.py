@@ -145,12 +145,14 @@ class ResumePlan:
 
 def plan_resume(words: Sequence[str]) -> ResumePlan:
     """The plan that the command line asks for."""
-    config = read_config(words)
+    config = read_config(words, unread_flags=True)  # a resumed run brings its own learner
     source = _find_source(config)
     plan = ResumePlan(tuple(words), config, source)
     if relaunch.launcher() is None:  # under a launcher, with_relaunch checks: a relaunch does not need the path
         plan.check_path_exists()
-    return plan if _run_of(source) is None else replace(plan, config=_read_config_of(words, source))
+    if source is not None and not source.exists():
+        return plan
+    return replace(plan, config=_read_config_of(words, source))
 
 
 def _find_source(config: TrainConfig) -> Path | None:

@@ -21,12 +21,13 @@ from helpers.forking import Forked, snakes
 from marl import cli
 
 SMOKE = str(ROOT / "configs" / "smoke.yaml")
-# 16 episodes; a log line every 4, a checkpoint every 8.
-TINY = [
-    "train", "--config", SMOKE, "--device", "cpu", "--matches", "8", "--turns", "20", "--updates", "1",
+# 16 episodes; a log line every 4, a checkpoint every 8. Of any learner, and of DDPG.
+TINY_ANY = [
+    "train", "--config", SMOKE, "--device", "cpu", "--matches", "8",
     "--max_episodes", "16", "--log_interval", "4", "--save_interval", "8", "--eval_matches", "1",
     "--eval_opponents", "level0",
 ]  # fmt: skip
+TINY = [*TINY_ANY, "--turns", "20", "--updates", "1"]
 GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NPROC")
 LIMIT = 100  # seconds that any process of a test may take
 

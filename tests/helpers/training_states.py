@@ -10,12 +10,11 @@ from marl.training.training_state import TrainingState
 CPU = torch.device("cpu")
 SEED = 17
 LEAGUE = ["--opponent_difficulty_strategy", "league"]
-SMALL = [
-    "--matches", "16", "--body", "8", "--turns", "2", "--updates", "1", "--batch_size", "24", "--buffer_size", "2000",
-    "--warmup_turns", "4", "--device", "cpu",
-]  # fmt: skip
+SMALL = ["--matches", "16", "--body", "8", "--batch_size", "24", "--device", "cpu"]
+SMALL_DDPG = ["--turns", "2", "--updates", "1", "--buffer_size", "2000", "--warmup_turns", "4"]
 
 
 def small_state(*words: str, seed: int = SEED) -> TrainingState:
-    config = read_config([*SMALL, "--seed", str(seed), *words])
+    learner = [] if "--algo" in words else SMALL_DDPG
+    config = read_config([*SMALL, *learner, "--seed", str(seed), *words])
     return TrainingState(resolve(config, CPU), Solo(CPU))

@@ -1,13 +1,17 @@
 """The command line: help, mistakes in one line, both spellings of a flag."""
 
+import importlib
+import subprocess
 import sys
 
 import pytest
-from helpers.command import assert_one_line, snakes
+from helpers.command import ROOT, assert_one_line, snakes
 from helpers.training import alone
 
+import marl
 from arena.errors import ArenaError
 from marl import cli
+from marl.invocation import command
 
 
 def test_help_lists_every_command():
@@ -24,7 +28,7 @@ def test_every_command_has_help_without_loading_torch(name, monkeypatch, capsys)
     except SystemExit as stopped:  # argparse
         code = stopped.code
     assert code == 0
-    assert f"usage: snakes {name}" in capsys.readouterr().out
+    assert f"usage: {command(name)}" in capsys.readouterr().out
 
 
 def test_no_command():
@@ -61,6 +65,30 @@ def test_mistakes_are_one_line(words, parts):
 
 def test_a_mistake_that_the_arena_finds_is_one_line():
     assert_one_line(alone("demo", "--seed", "-1"), "seed is -1")
+
+
+def test_the_version():
+    result = snakes("--version")
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"snakes-3v3 {marl.__version__}\n", "")
+
+
+@pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name != "doctor"])  # it makes a report of its own
+def test_a_missing_package_is_one_line_for_every_command(name):
+    words = {"eval": ["--home", "level0", "--away", "level1"], "export": ["champion", "--html", "x.html"]}
+    words |= {"replay": ["tests/data/long_match.jsonl"], "play": ["--red", "level0"]}
+    code = "import sys; sys.modules['numba'] = None; from marl.cli import main; sys.exit(main(sys.argv[1:]))"
+    result = subprocess.run(
+        [sys.executable, "-c", code, name, *words.get(name, [])], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert_one_line(result, "the package numba is missing in ", sys.executable.removeprefix(f"{ROOT}/"))
+    assert "train_ddp.sh --help" in result.stderr or "pip install -r" in result.stderr
+
+
+@pytest.mark.parametrize("module", ["marl.nothing", "json.nothing"])
+def test_a_module_missing_in_a_package_that_is_there_is_a_bug(with_command, module):
+    with_command(lambda args: importlib.import_module(module))
+    with pytest.raises(ModuleNotFoundError):
+        cli.main(["fake"])
 
 
 def test_only_the_name_of_an_option_is_respelled():

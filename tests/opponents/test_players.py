@@ -161,6 +161,12 @@ def test_a_champion_is_found_by_its_name_and_loaded(champions):
     assert (found.name, asked) == ("level2", ["victor"])
 
 
+def test_without_a_loader_a_champion_is_an_error(champions, monkeypatch):
+    monkeypatch.setattr(players, "LOADERS", "nobody registers here")
+    with pytest.raises(ArenaError, match=r"victor is a trained team; .* needs a loader"):
+        find("victor")
+
+
 @pytest.mark.parametrize("name", ["vict", "README", "", "../champions/victor", "victor.safetensors", "level1"])
 def test_other_names_are_no_champions(champions, name):
     assert champion(name) is None
@@ -195,7 +201,8 @@ def test_a_wrong_name_is_told_in_one_line(name, parts):
         assert part in str(error.value)
 
 
-def test_other_paths_go_to_the_loader(tmp_path):
+def test_other_paths_go_to_the_loader(tmp_path, monkeypatch):
+    monkeypatch.setattr(players, "LOADERS", "nobody registers here")
     with pytest.raises(ArenaError, match="nothing here can load a player"):
         find(str(tmp_path))
     assert find(str(tmp_path), loader=lambda path: Scripted("level2")).name == "level2"

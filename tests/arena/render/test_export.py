@@ -11,6 +11,7 @@ from helpers.viewed import log_of, long_match, wild_match
 from PIL import Image
 
 from arena.errors import ArenaError
+from arena.extras import install_hint
 from arena.render import export
 from arena.render.frame import STRIP_COLOUR, TEAM_COLOURS, frame
 from arena.render.page import timeline_data
@@ -94,7 +95,7 @@ def test_mp4_shows_every_turn(tmp_path):
 
 def test_mp4_without_its_package_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(ArenaError, match=r"pip install 'snakes-3v3\[video\]'"):
+    with pytest.raises(ArenaError, match=re.escape(install_hint("video"))):
         export.mp4(tmp_path / "match.mp4", SHORT)
 
 

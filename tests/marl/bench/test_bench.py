@@ -1,12 +1,13 @@
 """snakes bench arena: the rows, their names and what the clock is read around."""
 
 import json
+import re
 
 import pytest
 from helpers.command import assert_one_line
 from helpers.training import alone
 
-from marl.bench import timing
+from marl.bench import command, timing
 
 
 def test_json_has_every_row():
@@ -42,6 +43,16 @@ def test_table_names_the_machine():
     assert result.stdout.startswith("CPU: ")
     assert "torch " in result.stdout
     assert "match-turns/s" in result.stdout
+    assert re.search(r"\nstate bytes per match: \d+\nfirst call seconds:\n  cpu +\d+\.\d\d\n$", result.stdout)
+
+
+def test_facts_are_tables(capsys):
+    command._print_fact("times slower", {"level0, 1024 matches, 1 thread": 1.5, "level4": 12.345})
+    assert capsys.readouterr().out.splitlines() == [
+        "times slower:",
+        "  level0, 1024 matches, 1 thread      1.50",
+        "  level4                             12.35",
+    ]
 
 
 def test_more_threads_than_the_machine_has():

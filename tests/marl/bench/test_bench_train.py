@@ -11,8 +11,8 @@ from helpers.training import alone
 from marl import cli
 from marl.bench import command, training
 
-SMALL = ["--device", "cpu", "--matches", "16", "--turns", "2", "--updates", "2", "--body", "8", "--batch_size", "24",
-         "--buffer_size", "960", "--warmup_turns", "8"]  # fmt: skip
+SMALL_ANY = ["--device", "cpu", "--matches", "16", "--body", "8", "--batch_size", "24"]
+SMALL = [*SMALL_ANY, "--turns", "2", "--updates", "2", "--buffer_size", "960", "--warmup_turns", "8"]
 
 
 class FakeEvent:
@@ -43,7 +43,7 @@ def without_gpu(monkeypatch):
 
 
 def bench_of(*words, against=None):
-    return training.TrainBench([*SMALL, *words], against, 0.02)
+    return training.TrainBench([*(SMALL_ANY if "--algo" in words else SMALL), *words], against, 0.02)
 
 
 def test_json():

@@ -50,7 +50,7 @@ def without_display() -> dict[str, str]:
 @pytest.mark.parametrize("broken", [{}, {"DISPLAY": ":987"}], ids=["none", "unreachable"])
 def test_without_a_display_one_line_names_the_way_out(broken):
     result = snakes("play", env=without_display() | broken)
-    assert_one_line(result, "no display", "replay FILE --gif OUT", "--html OUT", *broken.values())
+    assert_one_line(result, "no display", "replay", "--gif OUT", "--html OUT", *broken.values())
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,9 @@
 """configs/: every file runs, if only for a moment, and quick.yaml is what a CPU does by default."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import yaml
@@ -8,19 +12,24 @@ from helpers.training import here, logged, the_run
 
 from marl.config import autoscale, reader
 from marl.config.train_config import read_config
+from marl.errors import UserError
 
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 MOMENT = [
     "--device", "cpu", "--precision", "fp32", "--matches", "4", "--max_episodes", "8", "--log_interval", "4",
-    "--batch_size", "48", "--buffer_size", "4800", "--warmup_turns", "4", "--turns", "20", "--updates", "1",
-    "--update_interval", "80", "--eval_matches", "2", "--no-eval_gif",
+    "--batch_size", "48", "--eval_matches", "2", "--no-eval_gif",
 ]  # fmt: skip
+MOMENT_OF = {
+    "ddpg": ["--buffer_size", "4800", "--warmup_turns", "4", "--turns", "20", "--updates", "1"],
+    "ppo": ["--update_interval", "80"],
+}
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
 def test_every_configuration_runs(file, tmp_path) -> None:
     small = ["--body", "64,32"] if file.stem in ("large", "champion_60s") else []
-    done = here("train", "--config", file, "--runs_dir", tmp_path, *MOMENT, *small)
+    moment = [*MOMENT, *MOMENT_OF[read_config(["--config", str(file)]).learner_section]]
+    done = here("train", "--config", file, "--runs_dir", tmp_path, *moment, *small)
     assert done.returncode == 0, done.stderr
     run = the_run(tmp_path)
     assert [line["step"] for line in logged(run)] == [4, 8]
@@ -37,6 +46,35 @@ def test_every_configuration_runs(file, tmp_path) -> None:
     ):
         assert written[section][name] == asked[section][name]
     assert written["evaluation"]["eval_opponents"] == asked["evaluation"]["eval_opponents"]
+
+
+@pytest.mark.parametrize("name", ["smoke", "smoke.yaml"])
+def test_a_configuration_by_its_name_alone(name, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    by_path = read_config(["--config", str(ROOT / "configs" / "smoke.yaml")])
+    assert read_config(["--config", name]) == by_path
+    (tmp_path / name).write_text("matches: 2\n")
+    assert read_config(["--config", name]).matches == 2, "a file of this name goes first"
+
+
+def test_a_wrong_name_lists_the_right_ones() -> None:
+    with pytest.raises(UserError) as error:
+        read_config(["--config", "smok"])
+    assert "smok: No such file, did you mean smoke?; by name there are: base, champion_60s" in str(error.value)
+
+
+def test_the_configurations_are_installed_with_the_package(tmp_path) -> None:
+    """Built as for a wheel, and used from elsewhere."""
+    pytest.importorskip("setuptools")
+    words = ["-q", "egg_info", "--egg-base", tmp_path, "build", "--build-base", tmp_path / "build", "build_py"]
+    built, code = tmp_path / "lib", "from setuptools import setup; setup()"
+    call = [sys.executable, "-c", code, *words, "--build-lib", built]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    code = "from marl.config.train_config import read_config; print(read_config(['--config', 'smoke']).matches)"
+    environment = os.environ | {"PYTHONPATH": str(built)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout == "16\n", done.stderr
 
 
 def test_quick_is_what_a_cpu_does_by_default() -> None:

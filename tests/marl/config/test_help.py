@@ -20,7 +20,7 @@ def test_help_text():
         "--ddpg.body, --body INT,...",
         "(default: 128,128)",
         "\nddpg.optimizer:\n  --ddpg.optimizer.lr, --lr FLOAT",
-        "--schedule.strategy, --strategy, --opponent_difficulty_strategy TEXT",
+        "--schedule.strategy, --strategy, --opponent_difficulty_strategy\n      {linear,exponential,curriculum,",
         "\nSeveral sections have --tau. Without a section's name such a flag means the section of --algo: ",
         "--algo: ddpg for ddpg;\nppo for ppo.",
     ):

@@ -99,7 +99,10 @@ def test_a_field_without_default_must_be_given():
 def test_mistakes_found_by_the_dataclass_pass_through():
     with pytest.raises(ArenaError, match=r"^window is 0; allowed: at least 1$"):
         reader("--window", "0")
-    with pytest.raises(ArenaError, match="unknown opponent strategy"):
+
+
+def test_names_in_a_tuple_are_choices_too():
+    with pytest.raises(UserError, match=r"--strategy is 'brave'; allowed: one of linear, .*adaptive, league$"):
         reader("--strategy", "brave")
 
 

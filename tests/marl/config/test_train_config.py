@@ -12,7 +12,7 @@ from arena.errors import ArenaError
 from marl.config import reader
 from marl.config.help import help_of
 from marl.config.options import Schema
-from marl.config.train_config import CONFIG_VERSION, NOT_RESUMED, TrainConfig, read_config
+from marl.config.train_config import CONFIG_VERSION, COUNTERPARTS, NOT_RESUMED, TrainConfig, read_config
 from marl.config.values import choices_of
 from marl.errors import UserError
 from marl.registry import LEARNERS, NETWORKS
@@ -61,7 +61,7 @@ from opponents.scheduler import STRATEGIES
         (["--uniform_kl", "0.5"], "ddpg.uniform_kl", 0.5),
         (["--even", "0.5"], "ddpg.uniform_kl", 0.5),
         (["--even", "0.5", "--algo", "ppo_lstm"], "ppo.uniform_kl", 0.5),
-        (["--ppo.even", "0.5"], "ppo.uniform_kl", 0.5),
+        (["--algo", "ppo", "--ppo.even", "0.5"], "ppo.uniform_kl", 0.5),
         (["--preset", "shaped"], "reward.preset", "shaped"),
         (["--zero_sum"], "reward.zero_sum", True),
         (["--self_play", "0.25"], "schedule.self_play", 0.25),
@@ -72,10 +72,10 @@ from opponents.scheduler import STRATEGIES
         (["--gamma", "0.5", "--algo", "ppo_lstm"], "ppo.gamma", 0.5),
         (["--gamma", "0.5"], "ddpg.gamma", 0.5),
         (["--algo", "ppo_lstm", "--batch_size", "64"], "ppo.batch_size", 64),
-        (["--update_interval", "1e5"], "ppo.update_interval", 100_000),
-        (["--gae_lambda", "0.5"], "ppo.gae_lambda", 0.5),
-        (["--target_kl", "0.1"], "ppo.target_kl", 0.1),
-        (["--lr", "3e-4"], "ppo.lr", 3e-4),
+        (["--algo", "ppo", "--update_interval", "1e5"], "ppo.update_interval", 100_000),
+        (["--algo", "ppo", "--gae_lambda", "0.5"], "ppo.gae_lambda", 0.5),
+        (["--algo", "ppo", "--target_kl", "0.1"], "ppo.target_kl", 0.1),
+        (["--algo", "ppo", "--lr", "3e-4"], "ppo.lr", 3e-4),
         (["--load_model", "--load_model_run", "2"], "load_model_run", 2),
         *((["--opponent_difficulty_strategy", name], "schedule.strategy", name) for name in STRATEGIES),
         *((["--opponent-difficulty-strategy", name], "schedule.strategy", name) for name in STRATEGIES),
@@ -152,8 +152,8 @@ def test_a_wrong_file_is_told_by_name(tmp_path, text, parts) -> None:
         (["--preset", "fame"], "--preset is 'fame'; allowed: one of score, team, win, shaped"),
         (["--algo", "sac"], "--algo is 'sac'; allowed: one of ddpg, ppo, ppo_lstm"),
         (["--algo", "ppo", "--gamma", "2"], "ppo.gamma is 2.0; allowed: from 0 to 1"),
-        (["--clip", "-1"], "ppo.clip is -1.0; allowed: from 0"),
-        (["--epochs", "0"], "ppo.epochs is 0; allowed: from 1"),
+        (["--algo", "ppo", "--clip", "-1"], "ppo.clip is -1.0; allowed: from 0"),
+        (["--algo", "ppo", "--epochs", "0"], "ppo.epochs is 0; allowed: from 1"),
         (["--self_play", "2"], "self_play is 2.0; allowed: from 0 to 1"),
         (["--league_size", "0"], "league_size is 0; allowed: at least 1"),
         (["--config_version", "0"], f"config_version is 0; this program reads version {CONFIG_VERSION}"),
@@ -162,7 +162,10 @@ def test_a_wrong_file_is_told_by_name(tmp_path, text, parts) -> None:
         (["--lr_scaling", "cubic"], "--lr_scaling is 'cubic'; allowed: one of none, linear, sqrt"),
         (["--config"], "--config needs a file"),
         (["configs/quick.yaml"], "'configs/quick.yaml' belongs to no flag"),
-        (["--opponent_difficulty_strategy", "hard"], "unknown opponent strategy 'hard'; known: linear"),
+        (
+            ["--opponent_difficulty_strategy", "hard"],
+            "--opponent_difficulty_strategy is 'hard'; allowed: one of linear, ",
+        ),
         (["--max_episodes", "0"], "max_episodes is 0; allowed: at least 1"),
     ],
 )
@@ -192,7 +195,7 @@ def test_a_preset_is_weights_that_may_be_given_one_by_one(words, weights) -> Non
 
 
 def test_a_configuration_comes_back_from_its_file(tmp_path) -> None:
-    words = ["--body", "64,32", "--tau", "0.3", "--run_name", "x", "--eval_opponents", "level1", "--strategy", "league"]
+    words = ["--body", "64,32", "--run_name", "x", "--eval_opponents", "level1", "--strategy", "league"]
     words += ["--algo", "ppo_lstm", "--kind", "cnn", "--channels", "8", "--preset", "win", "--clip", "0.3"]
     config = read_config(words)
     file = tmp_path / "config.yaml"
@@ -208,6 +211,38 @@ def test_a_run_that_goes_on_takes_over_all_but_where_it_was_from(tmp_path) -> No
     assert (config.ddpg.tau, config.matches) == (0.3, 4)
     fresh = TrainConfig()
     assert all(getattr(config, name) == getattr(fresh, name) for name in NOT_RESUMED)
+
+
+@pytest.mark.parametrize(
+    ("words", "use"),
+    [
+        (["--lr", "0.5"], "--lr is an option of section ppo, but --algo is ddpg, .* use --a_lr and --c_lr$"),
+        (["--ppo.gamma", "0.9"], "--algo is ddpg, which reads section ddpg; use --ddpg.gamma$"),
+        (["--algo", "ppo", "--a_lr", "1"], "--a_lr is an option of section ddpg, but --algo is ppo, .* use --lr$"),
+        (["--algo", "ppo_lstm", "--c_lr", "1"], "--algo is ppo_lstm, which reads section ppo; use --lr$"),
+        (["--algo", "ppo", "--turns", "9"], "use --update_interval$"),
+        (["--algo", "ppo", "--epsilon", "0.8"], "use --ppo.entropy$"),
+        (["--algo", "ppo", "--twin"], "--twin is .*; leave it out or choose --algo ddpg$"),
+        (["--clip", "0.1"], "--clip is .*; leave it out or choose --algo ppo$"),
+    ],
+)
+def test_a_flag_that_the_learner_does_not_read(words, use) -> None:
+    with pytest.raises(UserError, match=use):
+        read_config(words)
+
+
+def test_a_file_may_hold_options_of_every_learner(tmp_path) -> None:
+    file = tmp_path / "both.yaml"
+    file.write_text("ppo: {lr: 0.5}\nddpg: {a_lr: 0.25}\n")
+    config = read_config(["--config", str(file)])
+    assert (config.ppo.lr, config.ddpg.a_lr) == (0.5, 0.25)
+
+
+def test_counterparts_are_options_of_another_learner() -> None:
+    options = Schema(TrainConfig).options
+    for path, others in COUNTERPARTS.items():
+        assert path in options
+        assert all(other in options and options[other].section != options[path].section for other in others)
 
 
 def test_every_field_says_what_it_is() -> None:

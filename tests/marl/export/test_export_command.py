@@ -12,6 +12,7 @@ from helpers.training import here
 
 from arena.encoders import encoder_named
 from arena.encoders.orientation import BOARD_ACTIONS
+from arena.extras import install_hint
 from arena.rules import TURNS
 from marl.errors import UserError
 from marl.export.dense_layers import dense_layers, forward, widths
@@ -85,7 +86,7 @@ def test_the_onnx_model_of_a_policy_with_a_value_tells_it() -> None:
 
 def test_without_onnx_the_command_says_what_to_install(monkeypatch, tmp_path) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
-    assert_one_line(here("export", "anything", "--onnx", tmp_path / "x.onnx"), "--onnx", "pip install onnx")
+    assert_one_line(here("export", "anything", "--onnx", tmp_path / "x.onnx"), "--onnx", install_hint("onnx"))
 
 
 # --- safetensors ------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import copy
 import importlib.util
 import json
 import random
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.command import ROOT
 from helpers.exporting import (
     ENCODERS,
     TIE,
@@ -364,3 +366,30 @@ def test_a_value_is_left_out(tmp_path) -> None:
     logits = legal_logits(who, rows("features")[7, :, 2])
     chosen = np.array([ask(module, position, 2) for position in games()[7]])
     assert (chosen == logits.argmax(-1))[margins(logits) > TIE].all()
+
+
+@pytest.mark.parametrize("name", ["champion", "run1_20260101_120000", "it's", 'say "a"', "größer"])
+def test_a_formatter_leaves_it_as_it_is(tmp_path, name) -> None:
+    pytest.importorskip("ruff", reason="ruff is not installed")
+    from marl.export.dense_layers import dense_layers
+    from marl.export.jidi import submission_source
+
+    who = player("canonical")
+    path = tmp_path / "submission.py"
+    path.write_text(submission_source(dense_layers(who), who.encoder, name))
+    for words in (["format", "--check"], ["check"]):
+        call = [sys.executable, "-m", "ruff", *words, "--no-cache", "--config", ROOT / "pyproject.toml", path]
+        done = subprocess.run(call, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout
+
+
+def test_the_linter_looks_at_our_folders_only(tmp_path) -> None:
+    pytest.importorskip("ruff", reason="ruff is not installed")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for folder in ("my_team", "marl/export"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "submission.py").write_text("X = 'single quotes'\n")
+    call = [sys.executable, "-m", "ruff", "format", "--check", "--no-cache", "."]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "marl/export/submission.py" in done.stdout
+    assert "my_team" not in done.stdout

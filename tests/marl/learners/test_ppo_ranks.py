@@ -12,7 +12,7 @@ from helpers import ppo_as_ranks
 from helpers.forking import Forked
 from helpers.ppo_as_ranks import CASES, MATCHES
 from helpers.resumed import assert_equal, measured, saved
-from helpers.training import LIMIT, TINY, as_ranks, assert_goes_on, logged, manifest, the_run, without_ranks
+from helpers.training import LIMIT, TINY_ANY, as_ranks, assert_goes_on, logged, manifest, the_run, without_ranks
 
 from marl.compute.precision import Precision
 from marl.config.learner_configs import PpoConfig
@@ -174,7 +174,7 @@ def test_the_update_interval_is_shared_out_to_all_ranks(interval, matches, world
 SMALL = ["--update_interval", "160", "--batch_size", "240", "--epochs", "2"]
 # Of a run that ends by the clock: rates that follow from it would not be those of a run without one.
 STEADY = ["--lr_end", "1", "--entropy_end", "0.005", "--entropy", "0.005"]
-PPO = [*TINY[: TINY.index("--turns")], *TINY[TINY.index("--max_episodes") :], *SMALL]
+PPO = [*TINY_ANY, *SMALL]
 STOPS = {
     "term": (1, ["--algo", "ppo", "--target_kl", "0.02"], ["@0:term:14"]),
     "lstm_late": (1, ["--algo", "ppo_lstm", "--lstm_size", "8", *STEADY], ["@0:late:13", "--max_minutes", "60"]),

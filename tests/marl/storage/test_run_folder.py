@@ -204,6 +204,30 @@ def test_git_state_of_this_checkout():
     assert state["dirty"] in (True, False)
 
 
+def test_only_changes_of_tracked_files_count(monkeypatch, tmp_path):
+    source = tmp_path / "marl" / "storage" / "run_folder.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("1")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    monkeypatch.setattr(run_folder, "__file__", str(source))
+    (tmp_path / "match.jsonl").write_text("a replay")
+    assert run_folder.git_state()["dirty"] is False
+    source.write_text("2")
+    assert run_folder.git_state()["dirty"] is True
+
+
+def test_what_the_readme_writes_is_ignored():
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    readme = (ROOT / "README.md").read_text()
+    for name in ("match.jsonl", "match.html", "m.gif", "m.mp4", "m.png", "league.html", "my_team"):
+        assert name in readme
+        path = name if "." in name else f"{name}/submission.py"
+        assert subprocess.run(["git", "-C", str(ROOT), "check-ignore", "-q", path]).returncode == 0, name
+
+
 def test_without_git_there_is_no_state(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert run_folder.git_state() is None

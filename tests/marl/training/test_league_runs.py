@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.resumed import assert_equal
-from helpers.training import TINY, here, logged, names_in, the_run
+from helpers.training import TINY_ANY, here, logged, names_in, the_run
 from helpers.training_states import LEAGUE
 
 from marl.learners import factory
@@ -18,10 +18,10 @@ from opponents.players import find
 from opponents.scheduler import LADDER
 
 # A new past self every 4 episodes, two are kept; 8 episodes are one match of every slot.
-RUN = [*TINY, *LEAGUE, "--self_play", "0.25", "--league_interval", "4", "--league_size", "2", "--run_name", "team"]
+RUN = [*TINY_ANY, *LEAGUE, "--self_play", "0.25", "--league_interval", "4", "--league_size", "2", "--run_name", "team"]
 # Learner -> number of past selves that play at a time (fewer than by default: faster), and flags.
 ALGOS = {
-    "ddpg": (2, []),
+    "ddpg": (2, ["--turns", "20", "--updates", "1"]),
     "ppo_lstm": (
         1,
         [

@@ -15,6 +15,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from arena.extras import install_hint
 from marl.errors import UserError
 from marl.training import metrics
 from marl.training.metrics import Metrics, Silent, gpu_gauges
@@ -293,7 +294,7 @@ def test_wandb_asked_for_and_not_installed(tmp_path, monkeypatch, module):
     monkeypatch.setitem(sys.modules, "wandb", module)
     with pytest.raises(UserError) as error:
         Metrics(tmp_path, wandb_project="snakes")
-    assert "pip install -e '.[wandb]'" in str(error.value)
+    assert str(error.value).endswith(install_hint("wandb"))
     assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
     Metrics(tmp_path).log(1, {"a": 1})  # and nothing breaks without it

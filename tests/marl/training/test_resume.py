@@ -13,6 +13,7 @@ from helpers.resumed import assert_equal, measured, saved
 from helpers.training import TINY, as_ranks, assert_goes_on, files_of, here, logged, manifest, the_run
 
 from marl.commands import train
+from marl.invocation import command
 from marl.training.nonfinite import SKIPS_IN_A_ROW
 from opponents.scheduler import STRATEGIES
 
@@ -123,7 +124,7 @@ def test_the_strategies_by_results_did_move(stopped) -> None:
 
 def test_a_stop_says_how_to_go_on_and_a_lost_rank_too(stopped) -> None:
     _, done = stopped
-    assert "go on with: snakes train --resume" in done["two_term, stopped"][0][1]
+    assert f"go on with: {command('train', '--resume')}" in done["two_term, stopped"][0][1]
     for name, lost, other in (("two_adaptive_killed", 1, 0), ("two_rank_0_killed", 0, 1)):
         code, _, err = done[f"{name}, stopped"][other]
         assert code == 3, err

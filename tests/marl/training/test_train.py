@@ -3,11 +3,12 @@
 import json
 import re
 import shutil
+import sys
 
 import pytest
 import torch
 import yaml
-from helpers.command import assert_one_line, snakes
+from helpers.command import ROOT, assert_one_line, snakes
 from helpers.training import (
     SMOKE,
     TINY,
@@ -117,9 +118,9 @@ def test_the_output_in_a_pipe_is_plain_lines_that_say_where_everything_is(smoke)
     end = done.stdout.partition("\nat the end\n")[2]
     assert re.search(r"level0 +\d", end)
     assert re.search(r"level1 +\d", end)
-    for name in ("episode_64", "best_match.jsonl", f"tensorboard --logdir {run}"):
+    for name in ("episode_64", "best_match.jsonl", f" -m tensorboard.main --logdir {run}"):
         assert name in end
-    assert f"eval --home {run} --away level2" in end
+    assert f"{sys.executable} -m marl eval --home {run} --away level2".removeprefix(f"{ROOT}/") in end
 
 
 def test_eval_plays_the_trained_team(smoke) -> None:

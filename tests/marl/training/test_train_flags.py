@@ -8,9 +8,12 @@ import yaml
 from helpers.command import assert_one_line
 from helpers.training import TINY, here, the_run
 
+from marl.config import reader
 from marl.config.help import help_of
 from marl.config.options import Schema
-from marl.config.train_config import TrainConfig
+from marl.config.train_config import TrainConfig, read_config
+from marl.errors import UserError
+from marl.training.resume_plan import plan_resume
 from opponents.scheduler import STRATEGIES
 
 
@@ -121,3 +124,10 @@ def test_help_names_every_flag() -> None:
     rule = "such a flag means the section of --algo: ddpg for ddpg; ppo for ppo, ppo_lstm."
     assert rule in done.stdout.replace("\n", " ")
     assert not any(old in done.stdout for old in ("--even", "--memory", "--episode_length"))
+
+
+def test_a_resumed_run_reads_the_flags_of_its_own_learner(tmp_path) -> None:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(reader.to_dict(read_config(["--algo", "ppo"]))))
+    assert plan_resume(["--resume", str(tmp_path), "--lr", "0.5"]).config.ppo.lr == 0.5
+    with pytest.raises(UserError, match="--a_lr is an option of section ddpg, but --algo is ppo"):
+        plan_resume(["--resume", str(tmp_path), "--a_lr", "0.5"])

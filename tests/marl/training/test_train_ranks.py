@@ -31,6 +31,7 @@ from helpers.training import (
 )
 from safetensors.torch import load_file
 
+from marl.invocation import command
 from marl.ranks.exits import EXIT_TOGETHER
 
 RANKS = [*TINY, "--matches", "4"]  # two ranks x 4 are the matches of TINY
@@ -140,7 +141,7 @@ def test_term_to_the_launcher_saves_once_and_goes_on(tmp_path) -> None:
     assert done.stderr == "snakes: stopped by SIGTERM\n"
     run = the_run(tmp_path)
     assert done.stdout.count("stopped by a signal at episode") == 1
-    assert done.stdout.endswith(f"go on with: snakes train --resume {run}\n")
+    assert done.stdout.endswith(f"go on with: {command('train', '--resume', run)}\n")
     last = (run / "checkpoints" / "last").read_text().strip()
     assert f"at episode {int(last.removeprefix('episode_')):,};" in done.stdout
 

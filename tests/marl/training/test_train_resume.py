@@ -41,6 +41,7 @@ def test_resume_needs_no_other_flag_than_more_episodes(run) -> None:
     assert done.returncode == 0, done.stderr
     assert f"going on from   {run / 'checkpoints' / 'episode_16'} (episode 16)" in done.stdout
     assert "episode 20/32" in done.stdout
+    assert re.search(r"^time +.* of training\) since it was resumed; .* of training in all$", done.stdout, re.MULTILINE)
     assert_goes_on(run, 32)
     before, after = state_of(run, 16), state_of(run, 32)
     for name in ("turns", "updates", "env_steps", "next_match", "seconds"):
@@ -160,7 +161,7 @@ def test_term_saves_and_says_how_to_go_on(tmp_path) -> None:
     assert done.stderr == ""
     run = the_run(tmp_path)
     last = done.stdout.splitlines()[-1]
-    found = re.fullmatch(r"stopped by a signal at episode ([\d,]+); go on with: snakes (train --resume \S+)", last)
+    found = re.fullmatch(r"stopped by a signal at episode ([\d,]+); go on with: .* -m marl (train --resume \S+)", last)
     episode = int(found[1].replace(",", ""))
     assert (run / "checkpoints" / "last").read_text() == f"episode_{episode}\n"
     again = here(*found[2].split(), "--max_episodes", str(episode + 8))

@@ -1,0 +1,45 @@
+"""How the program was started, and commands in messages that can be pasted into the same shell."""
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+# The ranks of a launch are started by other words than the launcher; they inherit its words by this variable.
+VARIABLE = "SNAKES_PROGRAM"
+
+
+def program() -> str:
+    """The words before the name of a command: `snakes`, `python -m marl` or `.venv/bin/python -m marl`."""
+    return os.environ.get(VARIABLE) or _started_as()
+
+
+def command(*words: str | Path) -> str:
+    """A command of this program as it is typed here."""
+    return f"{program()} {shlex.join(map(str, words))}"
+
+
+def interpreter() -> str:
+    """The Python that runs, as it is typed here: its name if the shell finds it by that, else its path."""
+    typed = sys.orig_argv[0]
+    found = None if os.path.dirname(typed) else shutil.which(typed)
+    if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):
+        return shlex.quote(typed)
+    return _near(sys.executable)
+
+
+def _started_as() -> str:
+    script = sys.argv[0]
+    if Path(script).stem != "snakes":
+        return f"{interpreter()} -m marl"
+    found = shutil.which("snakes")
+    return "snakes" if found is not None and os.path.abspath(found) == os.path.abspath(script) else _near(script)
+
+
+def _near(path: str) -> str:
+    """The path for a shell, relative if it lies below the current folder."""
+    relative = os.path.relpath(path)
+    if relative.startswith(os.pardir):
+        return shlex.quote(os.path.abspath(path))
+    return shlex.quote(relative if os.path.dirname(relative) else os.path.join(os.curdir, relative))
