@@ -50,7 +50,8 @@ def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: 
     """The configuration with every `auto` replaced by a value. `sharing`: ranks that share the device's memory."""
     auto = _defaults(config, "cuda" if device.type == "cuda" else "cpu")
     if _splits(config):
-        auto |= {name: share(name, auto[name], world) for name in SPLIT if name in auto}
+        split = SPLIT if config.matches is None else SPLIT[1:]  # too many ranks are an error only for automatic matches
+        auto |= {name: share(name, auto[name], world) for name in split if name in auto}
     _check_precision(config.precision, device)
     network = _filled(config.network, auto)
     auto["uniform_kl"] = 0.0 if encoder_named(network.encoder).orientation_at is None else UNIFORM_KL
