@@ -1,10 +1,11 @@
 """Facts about this machine: processor, memory, GPUs, and the versions of packages."""
 
+import math
 import os
 import platform
 import subprocess
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 PACKAGES = ("torch", "numba", "numba-cuda", "numpy", "pettingzoo")  # their versions change speed or results
@@ -24,8 +25,48 @@ def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str | None]:
 
 def processor() -> dict[str, Any]:
     """Model and usable cores of the CPU, and the memory of the machine."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return {"model": _model(), "cores": usable, "memory_gib": _memory_gib()}
+    return {"model": _model(), "cores": usable_cores(), "memory_gib": _memory_gib()}
+
+
+def usable_cores(root: str | os.PathLike = "/") -> int:
+    """Cores that this process may use. root: folder of /proc and /sys.
+
+    Only CPUs of the process's affinity count (taskset, SLURM), the hyper-threads of a core count once, and a control
+    group's limit on CPU time (containers) is a limit on cores, rounded down.
+    """
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    folder = Path(root, "sys/devices/system/cpu")
+    # CPUs of one core have the same list of siblings. Without a list a CPU counts as a core.
+    cores = {_text(folder / f"cpu{cpu}" / "topology/thread_siblings_list").strip() or f"cpu{cpu}" for cpu in cpus}
+    return int(max(1, min(len(cores), _cpu_quota(Path(root)))))
+
+
+def _cpu_quota(root: Path) -> float:
+    """CPU seconds per second that the control groups of this process allow; infinite without a limit."""
+    quota = math.inf
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        # Version 2 has no list of controllers. "unified" is its folder beside version 1.
+        mounts = ("cpu", controllers) if controllers else ("", "unified")
+        group = PurePosixPath(path.lstrip("/"))
+        for mount in mounts:
+            # In a container the path may be that of the host, with only the root of it mounted.
+            for folder in {root / "sys/fs/cgroup" / mount / part for part in (group, *group.parents)}:
+                quota = min(quota, _quota_of(folder))
+    return quota
+
+
+def _quota_of(folder: Path) -> float:
+    """The limit of one control group: `cpu.max` in version 2, two files in version 1."""
+    words = _text(folder / "cpu.max").split()
+    words = words or [*_text(folder / "cpu.cfs_quota_us").split(), *_text(folder / "cpu.cfs_period_us").split()]
+    try:
+        quota, period = map(float, words)
+    except ValueError:  # no such files, or `max`
+        return math.inf
+    return quota / period if quota > 0 and period > 0 else math.inf
 
 
 def gpus() -> list[dict[str, Any]]:
@@ -62,8 +103,8 @@ def _memory_gib() -> float | None:
         return None
 
 
-def _text(path: str) -> str:
+def _text(path: str | Path) -> str:
     try:
         return Path(path).read_text()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return ""

@@ -1,7 +1,10 @@
 """Shared by all tests: the repository on the path, the order of the files, and the machine's reasons to skip."""
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 # Programs that tests start find the same packages, and their helpers.
+# Measured choices of threads and oneDNN: tests neither read nor write those of the user.
+CACHE = tempfile.mkdtemp(prefix="snakes-cache-")
+os.environ["XDG_CACHE_HOME"] = CACHE
+atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 PLACES = (str(ROOT), str(ROOT / "tests"))
 os.environ["PYTHONPATH"] = os.pathsep.join((*PLACES, *filter(None, [os.environ.get("PYTHONPATH")])))
 

@@ -16,13 +16,13 @@ import torch
 from arena.rules import TEAM
 from marl.bench.timing import WINDOWS, best_rate
 from marl.compute.cuda_graphs import WARM_UPS, Captured
-from marl.compute.onednn import choose_onednn
 from marl.config import autoscale, reader
 from marl.config.train_config import read_config
 from marl.errors import UserError
 from marl.ranks.placement import place, set_nccl_defaults
 from marl.ranks.process_group import Solo
 from marl.rollout.turn_kernels import NONE
+from marl.training.cpu_setup import CpuSetup, set_up_cpu
 from marl.training.outputs import RunOutputs
 from marl.training.trainer import Trainer
 from marl.training.training_state import TrainingState
@@ -54,10 +54,11 @@ class TrainBench:
         self._config = config = autoscale.resolve(config, device)
         self._seconds, self._device = seconds, device
         self._mix = _mix(against or AGAINST, Scheduler(config.schedule).reachable())
+        self._cpu: CpuSetup | None = None
         if device.type == "cuda":
             torch.cuda.set_device(device)  # graphs and events belong to the current one
         else:
-            choose_onednn(config)
+            self._cpu = set_up_cpu(config, Solo(device))
         self._state = TrainingState(config, Solo(device))
         self._trainer = Trainer(self._state, RunOutputs(Path()))
         # A buffer on the host, and work that is not to be recorded, are timed call by call.
@@ -77,8 +78,8 @@ class TrainBench:
         state, on_gpu = self._state, self._device.type == "cuda"
         return {
             "device": torch.cuda.get_device_name(self._device) if on_gpu else "cpu",
-            "threads": None if on_gpu else torch.get_num_threads(),
-            "onednn": None if on_gpu else torch.backends.mkldnn.enabled,
+            "threads": self._cpu and self._cpu.threads,
+            "onednn": self._cpu and self._cpu.onednn,
             "cuda_graphs": self._graphs,
             "opponents": self._mix,
             "turns": state.learner.turns,

@@ -9,7 +9,7 @@ from marl.invocation import VARIABLE, command, program
 from marl.training.resume_plan import ResumePlan
 
 HELP = """Ranks (or by torchrun -m marl train ..., which needs none of these):
-  --distributed               start one rank per GPU, else one per two cores; NPROC=N fixes the number
+  --distributed               start one rank per GPU, else one per two cores, up to 8; NPROC=N fixes the number
   --num_gpus N                start N ranks on N GPUs
   --nnodes N --node_rank K    several machines, or 1:4 if they may come and go; also NNODES and NODE_RANK
   --master_addr A             address of machine 0; also MASTER_ADDR

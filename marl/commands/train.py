@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
@@ -19,6 +20,7 @@ from marl.training.resume_plan import ResumePlan, plan_resume
 if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo
     from marl.storage.checkpoint import Checkpoint
+    from marl.training.cpu_setup import CpuSetup
 
 HELP = f"""usage: {{program}} train [--config FILE] [flags]
 
@@ -69,7 +71,7 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
     plan = plan.with_relaunch(group).with_resolved_config(group)
     _check_opponents(plan.config)
     checkpoint = plan.load_checkpoint(group)
-    onednn = _choose_onednn(plan.config, group, checkpoint)
+    plan, cpu = _set_up_cpu(plan, group, checkpoint)
     state = build_state(plan.config, group, checkpoint)
     message = plan.check_unfinished(checkpoint, state) if checkpoint else ""
     if message:
@@ -77,10 +79,10 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
             print(message)
         return 0
     # Nothing is written up to here: if anything does not fit, the run to resume stays as it is.
-    outputs = open_outputs(plan, state)
+    outputs = open_outputs(plan, state, cpu)
     trainer = Trainer(state, outputs)
     with outputs.console:
-        outputs.console.banner(banner(trainer, checkpoint, onednn, nccl_settings))
+        outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
         with stop_on_signals(trainer.request_stop):
             began, trained_before = time.perf_counter(), state.progress.seconds
             ended = trainer.run()
@@ -99,16 +101,14 @@ def _check_opponents(config: TrainConfig) -> None:
         find(name, load_player).close()
 
 
-def _choose_onednn(config: TrainConfig, group: "Solo | Ranks", checkpoint: "Checkpoint | None") -> bool | None:
-    """Switch oneDNN on or off, the same on all ranks; None on a GPU. A resumed run keeps it: it rounds differently."""
+def _set_up_cpu(
+    plan: ResumePlan, group: "Solo | Ranks", checkpoint: "Checkpoint | None"
+) -> tuple[ResumePlan, "CpuSetup | None"]:
+    """Set threads and oneDNN; the plan with oneDNN's choice in its configuration. A collective; nothing on a GPU."""
     if group.device.type != "cpu":
-        return None
-    import torch
+        return plan, None
+    from marl.training.cpu_setup import set_up_cpu
 
-    from marl.compute.onednn import choose_onednn
-    from marl.ranks.process_group import on_main
-
-    before = checkpoint.part("state").get("onednn") if checkpoint else None
-    enabled = on_main(group, lambda: choose_onednn(config, before))
-    torch.backends.mkldnn.enabled = enabled  # type: ignore[assignment]  # torch's types have its descriptor
-    return enabled
+    saved = checkpoint.part("state").get("onednn") if checkpoint else None
+    cpu = set_up_cpu(plan.config, group, saved, plan.saved_start().get("cpu"))
+    return replace(plan, config=replace(plan.config, onednn=cpu.onednn)), cpu

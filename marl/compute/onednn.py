@@ -2,45 +2,45 @@
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
-
-from arena.encoders import encoder_named
-from marl.config.train_config import TrainConfig
 
 _mkldnn: Any = torch.backends.mkldnn  # torch's types have a descriptor for the bool `enabled`
 
-TRIALS = 12
-CLEARLY = 1.5  # a smaller gain is not worth different rounding from one start to the next
+ROUNDS, TRIALS = 3, 4  # oneDNN must be clearly faster in every round of at most so many trials
+SECONDS = 1.0  # of all rounds, about
+CLEARLY = 1.5  # a smaller gain is not worth different rounding from one machine to the next
 
 
-def choose_onednn(config: TrainConfig, before: bool | None = None) -> bool:
-    """Switch oneDNN off on ARM, where it is mostly slower, unless this network trains clearly faster with it.
+def needs_measurement() -> bool:
+    """Whether oneDNN may be slower than without: on ARM it mostly is, on x86 never."""
+    return platform.machine() in ("aarch64", "arm64") and _mkldnn.is_available()
 
-    On x86 it is never slower, so nothing is measured there. What was chosen `before` stays. Says if it is on.
+
+def measure_onednn(step: Callable[[], None]) -> bool:
+    """Whether a training step is clearly faster with oneDNN. Leaves oneDNN switched as it was.
+
+    Something else that runs on the machine may slow down single trials: with and without take turns, the fastest of
+    each counts, and one round without a clear gain is enough for off.
     """
-    inputs, body = encoder_named(config.network.encoder).width, config.network.body
-    rows = getattr(config, config.learner_section).batch_size
-    if before is not None:
+    before = _mkldnn.enabled
+    try:
+        return all(_is_clearly_faster(step) for _ in range(ROUNDS))
+    finally:
         _mkldnn.enabled = before
-    elif platform.machine() in ("aarch64", "arm64") and _mkldnn.is_available():
-        train = _one_step(inputs, body, rows)
-        best = {True: float("inf"), False: float("inf")}
-        for _ in range(TRIALS):  # by turns, so that whatever else goes on here disturbs both
-            for enabled in best:
-                _mkldnn.enabled = enabled
-                begin = time.perf_counter()
-                train()
-                best[enabled] = min(best[enabled], time.perf_counter() - begin)
-        _mkldnn.enabled = CLEARLY * best[True] < best[False]
-    return _mkldnn.enabled
 
 
-def _one_step(inputs: int, body: Sequence[int], rows: int) -> Callable[[], None]:
-    widths = [inputs, *body]
-    layers = [layer for a, b in zip(widths, body, strict=False) for layer in (nn.Linear(a, b), nn.ReLU())]
-    net, batch = nn.Sequential(*layers), torch.zeros(rows, inputs)
-    return lambda: net(batch).sum().backward()
+def _is_clearly_faster(step: Callable[[], None]) -> bool:
+    best = {True: float("inf"), False: float("inf")}
+    end = time.perf_counter() + SECONDS / ROUNDS
+    for _ in range(TRIALS):
+        for enabled in best:
+            _mkldnn.enabled = enabled
+            begin = time.perf_counter()
+            step()
+            best[enabled] = min(best[enabled], time.perf_counter() - begin)
+        if time.perf_counter() > end:
+            break
+    return CLEARLY * best[True] < best[False]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numba
 import torch
 
 
@@ -18,8 +19,10 @@ class Overlap:
         on_gpu = device.type == "cuda"
         self._device = device
         self._stream = torch.cuda.Stream(device) if enabled and on_gpu else None
-        self._worker = ThreadPoolExecutor(1, "overlap") if enabled and not on_gpu and _halve_threads() else None
-        if self._worker is not None:
+        self._worker = None
+        if enabled and not on_gpu and _halve_threads():
+            # Numba's number of threads belongs to a thread; a new thread would begin with all cores.
+            self._worker = ThreadPoolExecutor(1, "overlap", numba.set_num_threads, (numba.get_num_threads(),))
             weakref.finalize(self, _restore_threads)
 
     @property

@@ -1,5 +1,11 @@
-"""Replaces every `auto` of a configuration by a value for the device of the run."""
+"""Replaces every `auto` of a configuration by a value for the device of the run.
 
+With `ddp.scaling strong` the sizes in SPLIT are chosen for the whole run and divided by the number of ranks: matches,
+batch and updates per episode are those of one rank, so that more ranks train the same team sooner. Per rank (weak), 8
+ranks made 1,392 updates in 20,000 episodes instead of 11,700, and won 75 % instead of 86 % against level2.
+"""
+
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,12 +43,18 @@ LARGEST = {
 PPO_TURNS = 16  # of each match in a rollout
 UNIFORM_KL = 0.02  # with an encoder that rotates the board
 BUFFER_SHARE = 0.5  # of the free memory, for a replay buffer of automatic size
+SPLIT = ("matches", "batch_size", "buffer_size")  # plain names of the sizes that the ranks share
+# Snake transitions: 8 turns of 3 snakes. DDPG rounds batches up to it, which would add up to 24 per rank.
+BATCH_STEP = 24
 SMALL_FEWEST_TURNS = 16  # turns in the smallest replay buffer of automatic size, in addition to those of one target
 
 
 def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: int = 1) -> TrainConfig:
     """The configuration with every `auto` replaced by a value. `sharing`: ranks that share the device's memory."""
     auto = _defaults(config, "cuda" if device.type == "cuda" else "cpu")
+    if _splits(config):
+        split = SPLIT if config.matches is None else SPLIT[1:]  # too many ranks are an error only for automatic matches
+        auto |= {name: share(name, auto[name], world) for name in split if name in auto}
     _check_precision(config.precision, device)
     network = _filled(config.network, auto)
     auto["uniform_kl"] = 0.0 if encoder_named(network.encoder).orientation_at is None else UNIFORM_KL
@@ -50,6 +62,70 @@ def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: 
     if config.learner_section == "ddpg":
         return replace(config, ddpg=_ddpg(config, auto, device, sharing))
     return replace(config, ppo=_ppo(config, auto, world))
+
+
+def whole_run_sizes(config: TrainConfig, device: torch.device) -> dict[str, int]:
+    """Path -> size for the whole run, for each option of this learner that `resolve` splits over the ranks."""
+    if not _splits(config):
+        return {}
+    auto = _defaults(config, "cuda" if device.type == "cuda" else "cpu")
+    return automatic(config, {path: auto[name] for name, path in _split_paths(config).items() if name in auto})
+
+
+def automatic(config: TrainConfig, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Those of the sizes, by path, whose option is `auto` in the configuration."""
+    return {path: sizes[path] for path in _split_paths(config).values() if path in sizes and _get(config, path) is None}
+
+
+def split_again(config: TrainConfig, sizes: Mapping[str, int], world: int) -> TrainConfig:
+    """The configuration with these sizes of a whole run (whole_run_sizes) divided by another number of ranks.
+
+    The buffer's size becomes `auto`: it depends on the memory of the machine as well.
+    """
+    for name, path in _split_paths(config).items():
+        if path in sizes:
+            config = _set(config, path, None if name == "buffer_size" else share(name, sizes[path], world))
+    return config
+
+
+def share(name: str, size: int, world: int) -> int:
+    """One rank's share of a size of the whole run. Matches are even and at least 2, a batch is whole BATCH_STEPs."""
+    if world == 1:
+        return size
+    if name == "buffer_size":
+        return max(1, size // world)
+    if name == "batch_size":
+        return BATCH_STEP * max(1, round(size / world / BATCH_STEP))
+    if size < 2 * world:
+        raise UserError(
+            f"{count(world, 'rank')} cannot share {size} matches, at least 2 each; allowed: up to {size // 2} ranks "
+            "(or give --matches, or --scaling weak)"
+        )
+    return 2 * round(size / 2 / world)
+
+
+def _splits(config: TrainConfig) -> bool:
+    # --max_utilization fills each device, so its sizes are per rank.
+    return config.ddp.scaling == "strong" and not config.max_utilization
+
+
+def _split_paths(config: TrainConfig) -> dict[str, str]:
+    """Plain name -> path of the sizes that the ranks share."""
+    section = config.learner_section
+    sizes = {name: f"{section}.{name}" for name in SPLIT if hasattr(getattr(config, section), name)}
+    return {"matches": "matches", **sizes}
+
+
+def _get(config: TrainConfig, path: str) -> Any:
+    section, _, name = path.rpartition(".")
+    return getattr(getattr(config, section) if section else config, name)
+
+
+def _set(config: TrainConfig, path: str, value: Any) -> TrainConfig:
+    section, _, name = path.rpartition(".")
+    if not section:
+        return replace(config, **{name: value})
+    return replace(config, **{section: replace(getattr(config, section), **{name: value})})
 
 
 def _defaults(config: TrainConfig, device: str) -> dict[str, Any]:

@@ -12,6 +12,10 @@ class DistributedConfig:
 
     backend: Literal["nccl", "gloo"] | None = None
     """Backend of torch.distributed (auto: nccl with GPUs on Linux, else gloo)."""
+    scaling: Literal["strong", "weak"] = "strong"
+    """Meaning of automatic sizes (matches, batch_size, buffer_size) with several ranks. strong: for the whole run,
+    split over the ranks; every number of ranks trains the same team. weak: per rank; the batch grows with the ranks and
+    the updates per episode fall, which pays only with a higher learning rate (lr_scaling) and more episodes."""
     timeout: float = 300.0
     """Seconds without an answer from a rank after which the run ends."""
     sync_freq: int = 1

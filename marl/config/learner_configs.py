@@ -12,9 +12,10 @@ class DdpgConfig:
 
     batch_size: int | None = None
     """Transitions in a minibatch, per rank; one transition is one turn of one snake. Rounded up to whole turns of three
-    snakes (auto: 1024, GPU 8192)."""
+    snakes (auto: 1024 for the whole run, split over the ranks; GPU 8192)."""
     buffer_size: int | None = None
-    """Transitions in the replay buffer, per rank (auto: 1 million, GPU 2 million, less if memory is short)."""
+    """Transitions in the replay buffer, per rank (auto: 1 million for the whole run, split over the ranks; GPU 2
+    million; less if memory is short)."""
     turns: int | None = None
     """Turns played between two rounds of updates (auto: 4)."""
     updates: int | None = None
@@ -86,8 +87,8 @@ class PpoConfig:
     update_interval: int | None = None
     """Env steps of a rollout, over all ranks; one env step is one turn of one match (auto: 16 turns of each match)."""
     batch_size: int | None = None
-    """Snake turns in a minibatch, per rank; a rollout is split into equal minibatches of about this size (auto: 3072,
-    GPU 65536). ppo_lstm splits by teams, each with all its turns."""
+    """Snake turns in a minibatch, per rank; a rollout is split into equal minibatches of about this size (auto: 3072
+    for the whole run, split over the ranks; GPU 65536). ppo_lstm splits by teams, each with all its turns."""
     epochs: int = 1
     """Passes over each rollout."""
     gamma: float = 0.97

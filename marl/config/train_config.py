@@ -71,19 +71,26 @@ class TrainConfig:
     precision: Literal["fp32", "bf16", "fp16"] | None = None
     """Number format of the matrix products (auto: bf16 on a GPU that supports it, else fp32)."""
     matches: int | None = None
-    """Matches played in parallel, per rank; half as red, half as blue (auto: 256, with ppo 512; GPU 4096, with ppo
-    8192)."""
+    """Matches played in parallel, per rank; half as red, half as blue (auto: 256 for the whole run, split over the
+    ranks; with ppo 512; GPU 4096, with ppo 8192)."""
     mask_reversal: bool = True
     """Never choose the reversal of the snake's direction, which the game replaces by a random move."""
     max_minutes: float = 0.0
     """Stop after this many minutes of training; 0: no time limit."""
     max_utilization: bool = False
-    """`auto` chooses the largest sizes that the device can hold, not those that learn best per second."""
+    """`auto` chooses the largest sizes that the device can hold, not those that learn best per second.
+    These sizes are per rank."""
     fused: bool = True
     """Compiled loops for PPO's loss, for advantages and for n-step returns. Off: the same in plain torch, slower and
     easy to change (ppo_loss.py and returns.py in marl/learners)."""
     graphs: bool = True
     """On a GPU, run turns and updates as CUDA graphs."""
+    threads: int | None = None
+    """Threads of torch and Numba per rank on a CPU (auto: OMP_NUM_THREADS if set, else the fastest number in a
+    measurement of about a second, which is kept per machine and configuration in ~/.cache/snakes_3v3)."""
+    onednn: bool | None = None
+    """Matrix products by oneDNN on a CPU; it rounds differently (auto: on; on ARM only if clearly faster in a
+    measurement, which is kept like that of `threads`)."""
     log_interval: int = 1_000
     """Episodes between two log lines."""
     save_interval: int = 1_000
@@ -124,6 +131,7 @@ class TrainConfig:
             self,
             seed=between(0, MAX_SEED),
             max_minutes=at_least(0),
+            threads=at_least(1),
             log_interval=at_least(1),
             save_interval=at_least(1),
             keep_last=at_least(0),

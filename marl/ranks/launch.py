@@ -26,6 +26,7 @@ from types import FrameType
 from typing import Any
 
 from marl.errors import UserError
+from marl.ranks import environment
 from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, EXIT_TOGETHER, GO_ON
 from marl.ranks.network import bind_error, interface_of, own_address
 from marl.ranks.nodes import ONE_NODE, Nodes
@@ -136,9 +137,11 @@ def _check_not_loopback(master_addr: str, own: str | None, environment: Mapping[
 
 def _set_environment(ranks: int, interface: str | None) -> None:
     """Variables that the ranks inherit; variables set by the user stay. interface: towards the other nodes."""
-    from marl.machine import processor
+    from marl.machine import usable_cores
 
-    threads = str(max(1, processor()["cores"] // ranks))
+    threads = str(max(1, usable_cores() // ranks))
+    if not os.environ.get("OMP_NUM_THREADS"):
+        environment.let_ranks_choose_threads()
     defaults = {
         # With a shared store a restart over gloo finds addresses of the earlier ranks, and often fails.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",

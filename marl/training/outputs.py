@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marl.config import reader
 from marl.ranks.process_group import on_main
@@ -10,6 +11,9 @@ from marl.training.console import Console, Quiet
 from marl.training.metrics import Metrics, Silent
 from marl.training.resume_plan import ResumePlan
 from marl.training.training_state import TrainingState
+
+if TYPE_CHECKING:
+    from marl.training.cpu_setup import CpuSetup
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class RunOutputs:
     console: Console | Quiet = field(default_factory=Quiet)
 
 
-def open_outputs(plan: ResumePlan, state: TrainingState) -> RunOutputs:
+def open_outputs(plan: ResumePlan, state: TrainingState, cpu: "CpuSetup | None" = None) -> RunOutputs:
     """Choose or make the run folder, describe the run in it, and open metrics and console on rank 0. A collective."""
     config, episodes = state.config, state.progress.episodes
     outputs: RunOutputs | None = None
@@ -29,6 +33,7 @@ def open_outputs(plan: ResumePlan, state: TrainingState) -> RunOutputs:
     def open_on_main() -> Path:
         nonlocal outputs
         start = run_folder.about_start(["snakes", "train", *plan.words], state.group.world)
+        start |= {"whole_run": dict(plan.whole_run), "cpu": cpu and cpu._asdict()}
         folder = plan.choose_folder()
         # At once: a relaunch finds the folder by the launchers that its run.json names.
         start["launch"] = relaunch.describe(folder, plan.source, plan.earlier, plan.launchers)

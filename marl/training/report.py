@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from marl.networks.spec import NetworkSpec
     from marl.rollout.assignment import MatchAssignment
     from marl.storage.checkpoint import Checkpoint
+    from marl.training.cpu_setup import CpuSetup
     from marl.training.trainer import Trainer
 
 CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
 
 
 def banner(
-    trainer: "Trainer", resumed: "Checkpoint | None", onednn: bool | None, settings: dict[str, str]
+    trainer: "Trainer", resumed: "Checkpoint | None", cpu: "CpuSetup | None", settings: dict[str, str]
 ) -> list[tuple[str, str]]:
     """Rows (name, value) about the run that is about to start."""
     import torch
@@ -25,18 +26,18 @@ def banner(
     config, group, buffer, learner = state.config, state.group, state.buffer, state.learner
     ddp = config.ddp
     device = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU"
-    threads = f", {torch.get_num_threads()} threads, oneDNN {'on' if onednn else 'off'}" if onednn is not None else ""
     rows = 3 * learner.batch_turns
     effective = rows * group.world * ddp.sync_freq
     weights = sum(p.numel() for p in learner.actor.parameters())
     evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
     evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
     body = " -> ".join(_layers(learner.spec))
-    size = f"{3 * buffer.turns * buffer.teams:,} transitions, {buffer.bytes / 2**20:,.0f} MiB"
+    held = 3 * buffer.turns * buffer.teams
+    size = f"{held:,} transitions, {buffer.bytes / 2**20:,.0f} MiB on {buffer.storage} per rank"
     schedule = f"{config.schedule.strategy} over {config.schedule.max_episodes:,} episodes"
     lines = [
         ("run", str(trainer.outputs.folder)),
-        ("device", f"{device} ({group.device}), {config.precision}{threads}"),
+        ("device", f"{device} ({group.device}), {config.precision}" + (f", {cpu}" if cpu else "")),
         ("ranks", f"{group.world}" + (f" over {group.backend}" if group.backend else ", one process")),
         ("learner", config.algo),
         ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
@@ -44,7 +45,7 @@ def banner(
         ("batch", f"{rows:,} x {group.world} ranks x sync_freq {ddp.sync_freq} = {effective:,} snake transitions"),
         ("cycle", f"{learner.turns} turns, {learner.updates} updates"),
         ("learning rates", f"{learner.lr_text()}; scaling {ddp.lr_scaling}, warm-up {ddp.lr_warmup} updates"),
-        ("buffer", f"{size} on {buffer.storage} per rank"),
+        ("buffer", f"{size}, {held * group.world:,} transitions in all"),
         ("opponents", schedule + (evasion if evades else "") + _others(state.rollout.assignment)),
     ]
     if settings and group.backend == "nccl":

@@ -8,8 +8,8 @@ when everything fits, does `choose_folder` make the folder of a new run.
 No torch at import: mistakes must be reported at once.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ class ResumePlan:
     source: Path | None  # folder of a run or of a checkpoint to resume; None: a new run
     earlier: "LaunchRecord | None" = None  # an earlier start of the same launch
     launchers: tuple[str | None, ...] = ()  # launcher processes of all ranks; known on rank 0
+    # Path -> size for the whole run, of the automatic sizes that are split over the ranks. A resumed run keeps them.
+    whole_run: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def resumes_by_path(self) -> bool:
@@ -73,13 +75,40 @@ class ResumePlan:
         return ResumePlan(self.words, config, source, earlier, launchers)
 
     def with_resolved_config(self, group: "Solo | Ranks") -> "ResumePlan":
-        """The same plan with every `auto` replaced by a value for the device. A collective: rank 0 chooses."""
+        """The same plan with every `auto` replaced by a value for the device. A collective: rank 0 chooses.
+
+        Sizes of a resumed run that were automatic are split again if the number of ranks is another one.
+        """
         from marl.config import autoscale
         from marl.ranks.process_group import on_main
 
         ranks_on_node = environment.ranks_on_this_node()
-        config = on_main(group, lambda: autoscale.resolve(self.config, group.device, ranks_on_node, group.world))
-        return replace(self, config=config)
+
+        def choose() -> tuple[TrainConfig, dict[str, int]]:
+            config, saved = self.config, self.saved_start()
+            kept = self._kept_sizes(saved)
+            if saved.get("world_size") != group.world:
+                config = autoscale.split_again(config, kept, group.world)
+            sizes = kept | autoscale.whole_run_sizes(self.config, group.device)
+            return autoscale.resolve(config, group.device, ranks_on_node, group.world), sizes
+
+        config, whole_run = on_main(group, choose)
+        return replace(self, config=config, whole_run=whole_run)
+
+    def saved_start(self) -> dict[str, Any]:
+        """What run.json says about the last start of the run that is resumed; empty for a new run."""
+        run = _run_of(self.source)
+        return run_folder.read_run(run) if run else {}
+
+    def _kept_sizes(self, saved: Mapping[str, Any]) -> dict[str, int]:
+        """Sizes of the whole run that an earlier start chose and that neither a flag nor a --config file replaces."""
+        from marl.config import autoscale
+
+        sizes = saved.get("whole_run")
+        if not isinstance(sizes, dict) or self.config.ddp.scaling != "strong":
+            return {}
+        given = read_config(["--algo", self.config.algo, *self.words])  # a plain --batch_size is that of the learner
+        return autoscale.automatic(given, sizes)
 
     def load_checkpoint(self, group: "Solo | Ranks") -> "Checkpoint | None":
         """The checkpoint to resume, if any. A collective: rank 0 finds and verifies it, the others read the same."""

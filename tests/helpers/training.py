@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numba
 import pytest
 import torch
 
@@ -19,6 +20,7 @@ from helpers import train_as_ranks
 from helpers.command import ROOT
 from helpers.forking import Forked, snakes
 from marl import cli
+from marl.compute import overlap
 
 SMOKE = str(ROOT / "configs" / "smoke.yaml")
 # 16 episodes; a log line every 4, a checkpoint every 8. Of any learner, and of DDPG.
@@ -37,9 +39,10 @@ def without_ranks() -> dict[str, str]:
 
 
 def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command line in this process, which has torch loaded; environment and oneDNN are restored afterwards."""
+    """Run the command line in this process, which has torch loaded; environment, oneDNN and threads are restored."""
     out, err = io.StringIO(), io.StringIO()
     environment, onednn = dict(os.environ), torch.backends.mkldnn.enabled
+    torch_threads, numba_threads = torch.get_num_threads(), numba.get_num_threads()
     try:
         with redirect_stdout(out), redirect_stderr(err):
             code = cli.main([str(word) for word in words])
@@ -47,6 +50,9 @@ def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
         os.environ.clear()
         os.environ.update(environment)
         torch.backends.mkldnn.enabled = onednn
+        if not overlap._users:  # a learner that is still alive gives its threads back itself
+            torch.set_num_threads(torch_threads)
+        numba.set_num_threads(numba_threads)
     return subprocess.CompletedProcess(list(words), code, out.getvalue(), err.getvalue())
 
 

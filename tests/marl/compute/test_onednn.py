@@ -1,64 +1,51 @@
-"""The choice between torch's two matrix products: measured on ARM alone; an earlier choice stays."""
+"""The choice between torch's two matrix products: measured on ARM alone, and on only if clearly faster all the time."""
 
 import pytest
 import torch
 
-from arena.encoders import encoder_named
-from marl import registry
 from marl.compute import onednn
-from marl.compute.onednn import choose_onednn
-from marl.config.autoscale import resolve
-from marl.config.train_config import read_config
-
-CPU = torch.device("cpu")
+from marl.compute.onednn import ROUNDS, TRIALS, measure_onednn, needs_measurement
 
 
 class Clock:
-    """A machine on which a training step takes `seconds[whether oneDNN is on]`; `sizes` are the networks measured."""
+    """A machine on which a training step takes `seconds(whether oneDNN is on, number of the step)`."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, machine: str, seconds: dict[bool, float]) -> None:
-        self.now, self.sizes, self._seconds = 0.0, [], seconds
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds) -> None:
+        self.now, self.steps, self._seconds = 0.0, 0, seconds
         monkeypatch.setattr(torch.backends.mkldnn, "enabled", True)
-        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
-        monkeypatch.setattr(onednn.platform, "machine", lambda: machine)
         monkeypatch.setattr(onednn.time, "perf_counter", lambda: self.now)
-        monkeypatch.setattr(onednn, "_one_step", self._one_step)
 
-    def _one_step(self, inputs, body, rows):
-        self.sizes.append((inputs, body, rows))
-        return self._train
-
-    def _train(self) -> None:
-        self.now += self._seconds[torch.backends.mkldnn.enabled]
+    def step(self) -> None:
+        self.now += self._seconds(torch.backends.mkldnn.enabled, self.steps)
+        self.steps += 1
 
 
-def a_config(*words: str):
-    return resolve(read_config(["--device", "cpu", "--body", "16,8", *words]), CPU)
-
-
+@pytest.mark.parametrize("unit", [1e-3, 1.0])
 @pytest.mark.parametrize(("with_it", "without", "chosen"), [(1.0, 2.0, True), (1.0, 1.4, False), (2.0, 1.0, False)])
-def test_on_arm_it_is_used_where_it_is_clearly_faster(with_it, without, chosen, monkeypatch) -> None:
-    Clock(monkeypatch, "aarch64", {True: with_it, False: without})
-    assert choose_onednn(a_config()) is chosen
-    assert torch.backends.mkldnn.enabled is chosen
+def test_it_is_used_where_it_is_clearly_faster(with_it, without, chosen, unit, monkeypatch) -> None:
+    clock = Clock(monkeypatch, lambda enabled, _: unit * (with_it if enabled else without))
+    assert measure_onednn(clock.step) is chosen
+    assert torch.backends.mkldnn.enabled, "the caller switches"
 
 
-def test_elsewhere_nothing_is_measured(monkeypatch) -> None:
-    clock = Clock(monkeypatch, "x86_64", {})
-    assert choose_onednn(a_config())
-    assert not clock.sizes
+def test_a_disturbance_in_one_round_does_not_switch_it_on(monkeypatch) -> None:
+    """Something else runs while most steps without oneDNN are measured, but not all the time."""
+    quiet = 2 * TRIALS * (ROUNDS - 1) + 1
+    clock = Clock(monkeypatch, lambda enabled, step: 1e-3 if enabled or step >= quiet else 5e-3)
+    assert not measure_onednn(clock.step)
 
 
-@pytest.mark.parametrize("before", [True, False])
-def test_an_earlier_choice_stays(before, monkeypatch) -> None:
-    clock = Clock(monkeypatch, "aarch64", {})
-    assert choose_onednn(a_config(), before) is before
-    assert not clock.sizes
+def test_slow_steps_are_few(monkeypatch) -> None:
+    clock = Clock(monkeypatch, lambda enabled, _: 5.0 if enabled else 10.0)
+    assert measure_onednn(clock.step)
+    assert clock.steps == 2 * ROUNDS
 
 
-@pytest.mark.parametrize("algo", ["ddpg", "ddpg_mine", "ppo", "ppo_lstm"])
-def test_the_network_and_the_batches_of_the_learner_are_measured(algo, monkeypatch) -> None:
-    monkeypatch.setitem(registry.LEARNERS, "ddpg_mine", "marl.learners.ddpg:Ddpg")
-    clock = Clock(monkeypatch, "aarch64", {True: 1.0, False: 1.0})
-    choose_onednn(a_config("--algo", algo, "--batch_size", "96"))
-    assert clock.sizes == [(encoder_named("canonical").width, (16, 8), 96)]
+@pytest.mark.parametrize(
+    ("machine", "available", "expected"),
+    [("aarch64", True, True), ("arm64", True, True), ("aarch64", False, False), ("x86_64", True, False)],
+)
+def test_only_arm_measures(machine, available, expected, monkeypatch) -> None:
+    monkeypatch.setattr(onednn.platform, "machine", lambda: machine)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: available)
+    assert needs_measurement() is expected

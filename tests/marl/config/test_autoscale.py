@@ -60,9 +60,9 @@ def test_what_auto_means(device, expected) -> None:
     ("device", "world", "expected"),
     [
         (CPU, 1, {"matches": 512, "update_interval": 16 * 512, "batch_size": 3072, "lr": 3e-3}),
-        (CPU, 3, {"matches": 512, "update_interval": 16 * 512 * 3, "batch_size": 3072, "lr": 3e-3}),
+        (CPU, 3, {"matches": 170, "update_interval": 16 * 170 * 3, "batch_size": 1032, "lr": 3e-3}),
         (GPU, 1, {"matches": 8192, "update_interval": 16 * 8192, "batch_size": 65536, "lr": 2e-3}),
-        (GPU, 8, {"matches": 8192, "update_interval": 16 * 8192 * 8, "batch_size": 65536, "lr": 2e-3}),
+        (GPU, 8, {"matches": 1024, "update_interval": 16 * 8192, "batch_size": 8184, "lr": 2e-3}),
     ],
 )
 def test_what_auto_means_for_ppo(device, world, expected, algo) -> None:
@@ -172,6 +172,90 @@ def test_a_precision_that_a_cpu_does_not_have_is_refused_in_a_line(precision, bf
 
 def test_a_cpu_with_bf16_may_be_asked_for_it() -> None:
     assert resolve(TrainConfig(precision="bf16"), CPU).precision == "bf16"
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------------
+
+SPLIT = [  # learner, device, ranks -> matches, batch and buffer of a rank
+    ("ddpg", CPU, 1, 256, 1024, 1_000_000),
+    ("ddpg", CPU, 2, 128, 504, 500_000),
+    ("ddpg", CPU, 3, 86, 336, 333_333),
+    ("ddpg", CPU, 4, 64, 264, 250_000),
+    ("ddpg", CPU, 8, 32, 120, 125_000),
+    ("ddpg", CPU, 128, 2, 24, 7_812),
+    ("ddpg", GPU, 8, 512, 1032, 250_000),
+    ("ppo", CPU, 1, 512, 3072, None),
+    ("ppo", CPU, 2, 256, 1536, None),
+    ("ppo", CPU, 3, 170, 1032, None),
+    ("ppo", CPU, 4, 128, 768, None),
+    ("ppo", CPU, 8, 64, 384, None),
+    ("ppo", GPU, 8, 1024, 8184, None),
+]
+
+
+@pytest.mark.parametrize(("algo", "device", "world", "matches", "batch", "buffer"), SPLIT)
+def test_automatic_sizes_are_split_over_the_ranks(algo, device, world, matches, batch, buffer) -> None:
+    config = resolve(TrainConfig(algo=algo), device, world=world)
+    assert (config.matches, getattr(config, algo).batch_size, config.ddpg.buffer_size) == (matches, batch, buffer)
+    alone = resolve(TrainConfig(algo=algo), device)
+    assert config.matches * world == pytest.approx(alone.matches, rel=0.01)
+    if world <= 8:
+        assert batch * world == pytest.approx(getattr(alone, algo).batch_size, rel=0.07)
+    assert (config.ddpg.turns, config.ddpg.updates) == (alone.ddpg.turns, alone.ddpg.updates)
+    if algo == "ppo":
+        minibatches = {
+            round(3 * c.ppo.update_interval / w / c.ppo.batch_size) for c, w in ((config, world), (alone, 1))
+        }
+        assert len(minibatches) == 1, "the same updates per rollout"
+        assert config.ppo.update_interval == pytest.approx(alone.ppo.update_interval, rel=0.01)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("algo", ["ddpg", "ppo"])
+def test_weak_scaling_gives_each_rank_the_sizes_of_one(algo, world) -> None:
+    config = TrainConfig(algo=algo, ddp=DistributedConfig(scaling="weak"))
+    found, alone = resolve(config, CPU, world=world), resolve(config, CPU)
+    assert replace(found, ppo=alone.ppo) == alone
+    assert found.ppo.batch_size == alone.ppo.batch_size
+    assert autoscale.whole_run_sizes(config, CPU) == {}
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("algo", ["ddpg", "ppo"])
+def test_sizes_that_a_user_gives_are_per_rank(algo, world) -> None:
+    words = ["--algo", algo, "--matches", "6", "--batch_size", "100"]
+    found = resolve(read_config([*words, *(["--buffer_size", "9000"] if algo == "ddpg" else [])]), CPU, world=world)
+    assert (found.matches, getattr(found, algo).batch_size) == (6, 100)
+    assert found.ddpg.buffer_size == (9000 if algo == "ddpg" else None)
+
+
+def test_max_utilization_fills_the_device_of_every_rank() -> None:
+    assert resolve(TrainConfig(max_utilization=True), GPU, world=8).matches == 16384
+
+
+def test_more_ranks_than_pairs_of_matches_are_refused_in_a_line() -> None:
+    assert resolve(TrainConfig(), CPU, world=128).matches == 2
+    with pytest.raises(UserError) as error:
+        resolve(TrainConfig(), CPU, world=129)
+    assert str(error.value) == (
+        "129 ranks cannot share 256 matches, at least 2 each; allowed: up to 128 ranks "
+        "(or give --matches, or --scaling weak)"
+    )
+    assert resolve(TrainConfig(matches=2), CPU, world=129).matches == 2
+
+
+def test_the_buffer_of_a_rank_is_its_share_of_the_memory_too(memory) -> None:
+    memory(400_000 * 86)  # 200,000 transitions in half of it
+    assert resolve(TrainConfig(), CPU, sharing=4, world=4).ddpg.buffer_size == 50_000
+
+
+def test_sizes_of_a_whole_run_are_split_again_over_other_ranks() -> None:
+    config = TrainConfig(ddpg=DdpgConfig(batch_size=96))
+    sizes = autoscale.whole_run_sizes(config, CPU)
+    assert sizes == {"matches": 256, "ddpg.buffer_size": 1_000_000}
+    for_three = resolve(config, CPU, world=3)
+    for_one = resolve(autoscale.split_again(for_three, sizes, 1), CPU)
+    assert (for_one.matches, for_one.ddpg.batch_size, for_one.ddpg.buffer_size) == (256, 96, 1_000_000)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,9 @@ from marl.ranks.nodes import choose_ranks_per_node, read_nodes
     [
         ({}, 8, 0, None, 4),
         ({}, 1, 0, None, 1),
+        ({}, 16, 0, None, 8),
+        ({}, 128, 0, None, 8),
+        ({"NPROC": "20"}, 128, 0, None, 20),
         ({}, 64, 2, None, 2),
         ({"NPROC": "3"}, 8, 0, None, 3),
         ({"NPROC": "4"}, 8, 2, None, 4),

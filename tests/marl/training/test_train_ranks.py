@@ -212,6 +212,39 @@ def test_two_ranks_play_the_matches_of_one_with_twice_as_many(results, tmp_path)
             assert one[name] == pytest.approx(two[name], rel=1e-5, abs=1e-6), name
 
 
+AUTOMATIC = [
+    "train", "--config", SMOKE, "--device", "cpu", "--matches", "auto", "--batch_size", "auto", "--buffer_size", "auto",
+    "--eval_matches", "1", "--eval_opponents", "level0", "--max_episodes", "256", "--log_interval", "64",
+    "--save_interval", "1000", "--turns", "50", "--updates", "1",
+]  # fmt: skip
+
+
+def test_two_ranks_share_the_automatic_sizes_of_one(tmp_path) -> None:
+    alone = here(*AUTOMATIC, "--runs_dir", tmp_path / "1")
+    assert alone.returncode == 0, alone.stderr
+    (code, out, err), _ = as_ranks(tmp_path, {"2": [*AUTOMATIC, "--runs_dir", str(tmp_path / "2")]})["2"]
+    assert code == 0, err
+    assert "matches         256 per rank, 256 in all\n" in alone.stdout
+    assert "matches         128 per rank, 256 in all\n" in out
+    assert "504 x 2 ranks x sync_freq 1 = 1,008 snake transitions" in out
+    assert re.search(r"buffer +499,\d+ transitions, .* per rank, 99\d,\d+ transitions in all\n", out)
+    one, two = (logged(the_run(tmp_path / ranks)) for ranks in "12")
+    for name in ("step", "train/env_steps", "train/updates"):
+        assert [line[name] for line in one] == [line[name] for line in two], name
+    assert one[-1]["train/updates"] > 0
+
+    # The run goes on in one process: its sizes are those of the whole run again, but for a size that is given.
+    run = the_run(tmp_path / "2")
+    assert json.loads((run / "run.json").read_text())["whole_run"] == {
+        "matches": 256, "ddpg.batch_size": 1024, "ddpg.buffer_size": 1_000_000,
+    }  # fmt: skip
+    again = here("train", "--resume", run, "--max_episodes", "257", "--batch_size", "96")
+    assert again.returncode == 0, again.stderr
+    assert "matches         256 per rank, 256 in all\n" in again.stdout
+    assert "96 x 1 ranks x sync_freq 1 = 96 snake transitions" in again.stdout
+    assert json.loads((run / "run.json").read_text())["whole_run"] == {"matches": 256, "ddpg.buffer_size": 1_000_000}
+
+
 def test_sync_freq_4_exchanges_a_quarter_as_often(results) -> None:
     folder, done = results
     counts = {
