@@ -9,6 +9,7 @@
   const look = data.look, board = makeBoard(look), $ = (selector) => document.querySelector(selector);
   const total = (state, team) => state.snakes.slice(3 * team, 3 * team + 3).reduce((sum, body) => sum + body.length, 0);
   const score = (state, team) => total(state, team) - 3 * look.startLength;
+  const signed = (gain) => (gain < 0 ? String(gain) : `+${gain}`);
   const copy = (value) => JSON.parse(JSON.stringify(value));
 
   // --- the matches
@@ -120,7 +121,9 @@
     $(".turn b").textContent = `${state.turn} / ${timeline.states[end()].turn}`;
     $("#share i").style.width = `${(100 * lengths[0]) / Math.max(1, lengths[0] + lengths[1])}%`;
     document.querySelectorAll(".chip").forEach((chip, snake) => {
-      chip.lastChild.textContent = state.snakes[snake].length;
+      const length = state.snakes[snake].length;
+      chip.lastChild.textContent = signed(length - look.startLength); // the gains of a team add up to its score
+      chip.title = `Snake ${snake}, ${length} cells long: follow it`;
       chip.setAttribute("aria-pressed", String(follow === snake));
     });
     $("#play path").setAttribute("d", playing ? PAUSE : PLAY);
@@ -298,16 +301,15 @@
 
   function makeChips() {
     look.snakes.forEach((_, snake) => {
-      const chip = document.createElement("button"), canvas = document.createElement("canvas"), length = document.createElement("span");
+      const chip = document.createElement("button"), canvas = document.createElement("canvas"), gain = document.createElement("span");
       chip.className = "chip";
-      chip.title = `Follow snake ${snake}`;
-      chip.setAttribute("aria-label", chip.title);
-      length.className = "length";
+      chip.setAttribute("aria-label", `Follow snake ${snake}`);
+      gain.className = "gain";
       canvas.width = 144; canvas.height = 72;
       const context = canvas.getContext("2d");
       context.translate(0, 12);
       board.sample(context, 48, snake); // the snake itself: colour, mark and number
-      chip.append(canvas, length);
+      chip.append(canvas, gain);
       chip.addEventListener("click", () => setFollow(snake));
       $(`.team.${TEAMS[snake < 3 ? 0 : 1]} .chips`).append(chip);
     });

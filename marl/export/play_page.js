@@ -125,10 +125,11 @@
     });
     const lengths = state.snakes.map((body) => body.length), total = lengths.reduce((a, b) => a + b);
     document.querySelectorAll(".chip").forEach((chip, snake) => {
-      chip.querySelector(".length").textContent = lengths[snake];
+      const gain = lengths[snake] - look.startLength; // the gains of a team add up to its score
+      chip.querySelector(".gain").textContent = gain < 0 ? gain : `+${gain}`;
       chip.setAttribute("aria-pressed", String(seat === snake));
       const thought = thoughts[turn][snake];
-      chip.title = (seat === snake ? "Your snake" : `Take the seat of snake ${snake}`)
+      chip.title = (seat === snake ? "Your snake" : `Take the seat of snake ${snake}`) + `, ${lengths[snake]} cells long`
         + (thought && thought.value !== null ? `; the policy expects ${thought.value.toFixed(2)}` : "");
     });
     $("#share i").style.width = `${(100 * (lengths[0] + lengths[1] + lengths[2])) / Math.max(1, total)}%`;
@@ -216,7 +217,7 @@
     for (let snake = 0; snake < rules.SNAKES; snake++) {
       const chip = document.createElement("button");
       chip.className = "chip";
-      const parts = [["span", "length"], ["span", "you"]].map(([tag, name]) => Object.assign(document.createElement(tag), { className: name }));
+      const parts = [["span", "gain"], ["span", "you"]].map(([tag, name]) => Object.assign(document.createElement(tag), { className: name }));
       parts[1].textContent = "you";
       chip.append(document.createElement("canvas"), ...parts);
       chip.addEventListener("click", () => takeSeat(seat === snake ? null : snake));

@@ -101,7 +101,8 @@ def test_the_scrub_bar_goes_to_a_turn(k, shown, states):
     state = states[LONG][k]
     lengths = [len(body) for body in state["snakes"]]
     shown.wait(f"document.querySelector('.turn b').textContent === '{k} / 200'")
-    assert shown.value("[...document.querySelectorAll('.chip .length')].map(e => Number(e.textContent))") == lengths
+    gains = [length - 3 for length in lengths]
+    assert shown.value("[...document.querySelectorAll('.chip .gain')].map(e => Number(e.textContent))") == gains
     assert shown.value("document.querySelector('.result').textContent") == (
         f"{sum(lengths[:3]) - 9}:{sum(lengths[3:]) - 9}"
     )

@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,9 @@ import pytest
 from helpers.command import ROOT, assert_one_line
 from PIL import Image
 
+from arena.match_dict import gains, team_scores
 from arena.render.frame import ansi
+from arena.render.timeline import recorded_timeline
 from arena.replay import Replay, read, write
 from marl.cli import main
 
@@ -68,6 +71,23 @@ def test_boards_as_text(short, replay):
     names, *boards = result.stdout.rstrip("\n").split("\n\n")
     assert names == "level1 (red) against <b>evil?[2J?name (blue)"
     assert boards == [ansi(state) for state in read(short).states()]
+
+
+def test_text_picture_window_page_and_demo_show_the_score_of_the_result(capsys):
+    """The score is the length gained; the numbers beside it are the gains of the snakes."""
+    match = read(LONG)
+    last, result = match.states()[-1], match.result
+    scores = (result["red_score"], result["blue_score"])
+    assert team_scores(last) == recorded_timeline(match).team_scores(200) == scores
+    assert (sum(gains(last)[:3]), sum(gains(last)[3:])) == scores
+    header = re.fullmatch(r"turn 200/200  red (-?\d+): (.*)  blue (-?\d+): (.*)", ansi(last).split("\n")[0])
+    assert (int(header[1]), int(header[3])) == scores
+    for team in (2, 4):
+        assert sum(int(gain) for gain in re.findall(r"[+-]\d+", header[team])) == int(header[team - 1])
+    assert main(["demo", "--red", "level1", "--blue", "level0", "--every", "200"]) == 0
+    board, told = capsys.readouterr().out.rstrip("\n").rsplit("\n\n", 1)
+    red, blue = re.match(r"(?:red wins|blue wins|draw) (-?\d+) : (-?\d+):", told).groups()
+    assert re.search(rf"turn 200/200  red {red}: .*  blue {blue}: ", board)
 
 
 def test_one_turn_as_text(short, replay):

@@ -339,6 +339,8 @@ def test_the_end_is_told_and_space_goes_on(page) -> None:
     red, blue = sum(lengths[:3]) - 9, sum(lengths[3:]) - 9
     page.wait(f"document.querySelector('.result .red').textContent === '{red}'")
     assert text(page, ".result .blue") == str(blue)
+    chips = "[...document.querySelectorAll('.chip .gain')].map(chip => Number(chip.textContent))"
+    assert page.value(chips) == [length - 3 for length in lengths], "they add up to the score"
     winner = "A draw" if red == blue else f"{'red' if red > blue else 'blue'} wins"
     assert text(page, "#banner").startswith(winner)
     page.press(" ")
