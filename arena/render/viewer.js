@@ -9,7 +9,6 @@
   const look = data.look, board = makeBoard(look), $ = (selector) => document.querySelector(selector);
   const total = (state, team) => state.snakes.slice(3 * team, 3 * team + 3).reduce((sum, body) => sum + body.length, 0);
   const score = (state, team) => total(state, team) - 3 * look.startLength;
-  const signed = (gain) => (gain < 0 ? String(gain) : `+${gain}`);
   const copy = (value) => JSON.parse(JSON.stringify(value));
 
   // --- the matches
@@ -121,8 +120,9 @@
     $(".turn b").textContent = `${state.turn} / ${timeline.states[end()].turn}`;
     $("#share i").style.width = `${(100 * lengths[0]) / Math.max(1, lengths[0] + lengths[1])}%`;
     document.querySelectorAll(".chip").forEach((chip, snake) => {
-      const length = state.snakes[snake].length;
-      chip.lastChild.textContent = signed(length - look.startLength); // the gains of a team add up to its score
+      const length = state.snakes[snake].length, gain = length - look.startLength;
+      chip.lastChild.textContent = gain; // the gains of a team add up to its score
+      chip.lastChild.classList.toggle("up", gain >= 0);
       chip.title = `Snake ${snake}, ${length} cells long: follow it`;
       chip.setAttribute("aria-pressed", String(follow === snake));
     });
@@ -253,7 +253,7 @@
     "next-death": () => jump("died", 1), "back-death": () => jump("died", -1), "next-bean": () => jump("ate", 1),
     slower: () => setSpeed(SPEEDS.indexOf(speed) - 1), faster: () => setSpeed(SPEEDS.indexOf(speed) + 1),
     follow: () => setFollow(follow === null ? 0 : follow === 5 ? 5 : follow + 1),
-    screenshot, ask: () => $("#help").showModal(),
+    screenshot, ask: () => { if ($("#help").open) $("#help").close(); else $("#help").showModal(); },
   };
   for (const [id, act] of Object.entries(actions)) {
     const button = document.getElementById(id);
@@ -271,9 +271,9 @@
   };
   for (let snake = 0; snake < 6; snake++) keys[snake] = () => setFollow(snake);
   addEventListener("keydown", (event) => {
-    if (!timeline || event.ctrlKey || event.metaKey || event.altKey || $("#help").open) return;
+    if (!timeline || event.ctrlKey || event.metaKey || event.altKey) return;
     const act = keys[event.key];
-    if (!act) return;
+    if (!act || ($("#help").open && act !== actions.ask)) return;
     event.preventDefault();
     act();
   });

@@ -24,7 +24,7 @@ HELP = (
     ("o", "what policies think: moves and value"),
     ("n p", "next match, previous match"),
     ("c  or  F12", "picture of the window as PNG file"),
-    ("?  or  F1", "this help; esc closes it, and stops following"),
+    ("?  or  F1", "this help, which pauses; esc closes it, and stops following"),
     ("q", "end"),
 )
 HUMAN_HELP = ("arrows, WASD", "steer your snake; of two, WASD is for the second")

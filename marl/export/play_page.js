@@ -125,8 +125,9 @@
     });
     const lengths = state.snakes.map((body) => body.length), total = lengths.reduce((a, b) => a + b);
     document.querySelectorAll(".chip").forEach((chip, snake) => {
-      const gain = lengths[snake] - look.startLength; // the gains of a team add up to its score
-      chip.querySelector(".gain").textContent = gain < 0 ? gain : `+${gain}`;
+      const gain = chip.querySelector(".gain");
+      gain.textContent = lengths[snake] - look.startLength; // the gains of a team add up to its score
+      gain.classList.toggle("up", lengths[snake] >= look.startLength);
       chip.setAttribute("aria-pressed", String(seat === snake));
       const thought = thoughts[turn][snake];
       chip.title = (seat === snake ? "Your snake" : `Take the seat of snake ${snake}`) + `, ${lengths[snake]} cells long`
@@ -233,17 +234,22 @@
     faster: () => setSpeed(1),
     watch: () => takeSeat(null),
     thoughts: () => { showThoughts = !showThoughts; wake(); },
-    ask: () => { if (playing) play(false); $("#help").showModal(); },
+    ask: () => {
+      if ($("#help").open) return $("#help").close();
+      if (playing) play(false);
+      $("#help").showModal();
+    },
   };
-  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", 0: "watch", t: "thoughts", "?": "ask" };
+  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", v: "watch", t: "thoughts", "?": "ask" };
 
   function pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT" || $("#help").open) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT") return;
     const move = KEYS[event.code], action = HOTKEYS[event.key.toLowerCase()];
+    if ($("#help").open && action !== "ask") return;
     const onButton = event.target.tagName === "BUTTON" && (event.key === " " || event.key === "Enter");
-    if (onButton || (move === undefined && !action && !/^[1-6]$/.test(event.key))) return;
+    if (onButton || (move === undefined && !action && !/^[0-5]$/.test(event.key))) return;
     event.preventDefault();
-    if (move !== undefined) { if (!event.repeat) steer(move); } else if (action) ACTIONS[action](); else takeSeat(Number(event.key) - 1);
+    if (move !== undefined) { if (!event.repeat) steer(move); } else if (action) ACTIONS[action](); else takeSeat(Number(event.key));
   }
 
   let touch = null; // the start of a touch, and whether it has steered

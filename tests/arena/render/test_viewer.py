@@ -269,10 +269,15 @@ def test_several_matches_are_a_list(shown):
     shown.press(" ")
 
 
-def test_help_opens_and_closes(shown):
+@pytest.mark.parametrize("key", ["Escape", "?"])
+def test_help_opens_and_closes(key, shown):
     shown.press("?")
     assert shown.value("document.querySelector('#help').open")
-    shown.press("Escape")
+    before = turn(shown)
+    shown.press("ArrowRight")  # other keys do nothing meanwhile
+    assert shown.value("document.querySelector('#help').open")
+    assert turn(shown) == before
+    shown.press(key)
     shown.wait("!document.querySelector('#help').open")
 
 

@@ -1,11 +1,13 @@
 """The command `replay`, called like a user calls it."""
 
+import errno
 import io
 import os
 import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,7 +111,10 @@ def test_a_terminal_shows_the_match_in_place(short):
     states = read(short).states()
     assert len(screens) == len(states)
     for screen, state in zip(screens, states, strict=True):
-        assert ansi(state, colour=True) in screen
+        assert ansi(state, colour=True) in screen.replace("\x1b[K", "")
+        shown = screen.split("\x1b[J")[0].split("\n")[:-1]
+        assert len(shown) == 13, "names, an empty line, the header and ten rows"
+        assert all(line.endswith("\x1b[K") for line in shown), "nothing is left of a longer line before"
     assert "evil\x1b" not in text
     assert text.index("\x1b[?25l") < text.index("\x1b[?25h")  # the cursor comes back
 
@@ -119,6 +124,29 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, 65536)
     except OSError:  # on Linux: the other end is closed
         return b""
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--mp4", "m.mp4"], ["MP4 files need imageio-ffmpeg"]),
+        (["--html", "closed/m.html"], ["closed/m.html", "cannot be written"]),
+        (["--turn", "6", "--html", "m.html"], ["turn is 6", "0 to 5"]),
+    ],
+    ids=["no package", "no right to write", "no such turn"],
+)
+def test_nothing_is_written_if_one_of_the_outputs_cannot_be(words, parts, short, replay, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    (tmp_path / "closed").mkdir()
+    touch = Path.touch
+    monkeypatch.setattr(Path, "touch", lambda self: refuse() if "closed" in self.parts else touch(self))
+    assert_one_line(replay(short, "--gif", "m.gif", "--png", "m.png", *words), *parts)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["closed", "short.jsonl"]
+
+
+def refuse() -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")
 
 
 @pytest.mark.parametrize(

@@ -318,8 +318,14 @@ def test_pause_speed_restart_next_match_and_seats(page) -> None:
     page.value("document.querySelector('#which').dispatchEvent(new Event('change'))")
     assert page.value("snakes.state(0)") == page.value("rules.dictionary(rules.start('9007199254740993', '1'))")
 
-    page.press("5")
-    assert shown(page)["seat"] == 4
+    for snake in (5, 0, 3):
+        page.press(str(snake))  # the keys are the numbers that the snakes carry
+        assert shown(page)["seat"] == snake
+        page.wait(f"document.querySelector('#banner').textContent.startsWith('You are snake {snake}')")
+    page.press("v")
+    assert shown(page)["seat"] is None
+    page.press("6")
+    assert shown(page)["seat"] is None
     page.click(".team.red .chip:nth-child(2)")
     now = shown(page)
     assert (now["seat"], now["waiting"], now["playing"]) == (1, True, False)
@@ -345,6 +351,17 @@ def test_the_end_is_told_and_space_goes_on(page) -> None:
     assert text(page, "#banner").startswith(winner)
     page.press(" ")
     assert (shown(page)["number"], shown(page)["over"]) == ("1", False)
+
+
+def test_help_pauses_and_goes_away_by_the_same_key(page) -> None:
+    page.value("snakes.takeSeat(null), snakes.play(true)")
+    page.press("?")
+    assert page.value("document.querySelector('#help').open")
+    assert not shown(page)["playing"]
+    page.press("4")
+    assert shown(page)["seat"] is None
+    page.press("?")
+    assert not page.value("document.querySelector('#help').open")
 
 
 def test_a_phone_steers_by_swiping_and_by_buttons(chrome, exported) -> None:
