@@ -11,9 +11,10 @@ from arena.encoders.features import CANONICAL, FEATURES
 from arena.encoders.planes import PLANES_ENCODER
 from arena.errors import ArenaError
 
-__all__ = ["ENCODERS", "Encoder", "board_encoder", "encoder_named"]
+__all__ = ["BUILT_IN", "ENCODERS", "FORMER_NAMES", "Encoder", "board_encoder", "encoder_named"]
 
 ENCODERS = {encoder.name: encoder for encoder in (FEATURES, CANONICAL, PLANES_ENCODER)}
+BUILT_IN = (FEATURES, CANONICAL, PLANES_ENCODER)  # all others are run on a few matches before their first use
 FORMER_NAMES = {"turned": "canonical"}  # snapshots and configurations may still hold them
 
 
@@ -23,6 +24,7 @@ def encoder_named(name: str) -> Encoder:
         name = FORMER_NAMES.get(name, name)
     if not isinstance(name, str) or name not in ENCODERS:
         raise ArenaError(f"unknown encoder {name!r}; known: {', '.join(sorted(ENCODERS))}")
+    ENCODERS[name].check()
     return ENCODERS[name]
 
 
@@ -30,6 +32,7 @@ def board_encoder(name: str) -> Encoder:
     """An encoder for policies that know nothing of orientations: their actions are those of the board."""
     allowed = {each: encoder for each, encoder in ENCODERS.items() if encoder.orientation_at is None}
     if isinstance(name, str) and name in allowed:
+        allowed[name].check()
         return allowed[name]
     oriented = isinstance(name, str) and FORMER_NAMES.get(name, name) in ENCODERS
     why = "counts actions in the snake's own orientation" if oriented else "is unknown"

@@ -27,8 +27,11 @@ from helpers.exporting import (
 from helpers.training import here
 
 from arena import BatchArena
+from arena.encoders import FORMER_NAMES
 from arena.match_dict import to_dict
 from arena.rules import SNAKES, TURNS
+from marl.export import jidi
+from marl.export import play_page as page_export
 from marl.export.dense_layers import dense_layers
 from marl.export.play_page import play_page
 from marl.storage.saved_player import load_player
@@ -90,6 +93,11 @@ def page(chrome, exported):
     assert page.errors == []
     assert page.requests == [file.as_uri()], "nothing is fetched"
     page.close()
+
+
+def test_the_page_computes_all_encoders_that_the_export_accepts(rules_page) -> None:
+    known = rules_page.value("Object.keys(encoders)")
+    assert page_export.ENCODERS == jidi.ENCODERS == set(ENCODERS) == {*known} - FORMER_NAMES.keys()
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
