@@ -18,6 +18,7 @@ from arena import match_dict
 from arena.backends import cpu
 from arena.backends.tensors import BatchState, Events
 from arena.checks import whole_number
+from arena.encoder_check import check_encoder
 from arena.encoders import encoder_named
 from arena.errors import ArenaError
 from arena.jit import announced
@@ -112,6 +113,7 @@ class BatchArena:
             self._backend.encode(self._checked_out[4], self._all_seats, out)
             return self._checked_out[3]
         description = encoder_named(encoder)
+        check_encoder(description)
         dtype = torch.int8 if description.dtype is np.int8 else torch.uint8
         rows = self._all_seats if seats is None else self._checked_seats(seats)
         shape = (len(rows), description.width)

@@ -23,6 +23,7 @@ from arena.backends import cpu
 from arena.backends.encode import cpu_loop
 from arena.backends.loops import specialise
 from arena.checks import whole_number
+from arena.encoder_check import check_encoder
 from arena.encoders import ENCODERS, board_encoder
 from arena.errors import ArenaError
 from arena.jit import announced, njit
@@ -109,6 +110,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
         whole_matches = f"a whole number from 1 ({TURNS} = whole matches)"
         self.max_cycles = whole_number(max_cycles, "max_cycles", 1, None, whole_matches)
         encoder = board_encoder(observation)
+        check_encoder(encoder)
         self.render_mode = render_mode
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []

@@ -17,7 +17,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     removed and `path` stays as it was.
     """
     path = Path(path)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")  # same folder: a rename cannot cross file systems
+    draft = _draft(path)
     try:
         yield draft
         with open(draft, "r+b") as file:
@@ -27,6 +27,11 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def _draft(path: Path) -> Path:
+    """The hidden path beside a file. In the same folder, because a rename cannot cross file systems."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 def write_atomically(path: str | os.PathLike, data: bytes) -> None:
@@ -40,6 +45,16 @@ def write_user_file(path: str | os.PathLike, content: str | bytes) -> None:
     try:
         write_atomically(path, content.encode() if isinstance(content, str) else content)
     except (OSError, ValueError) as error:  # ValueError: no file name, a zero byte in it, or text that is not Unicode
+        raise cannot_write(path, error) from None
+
+
+def check_writable(path: str | os.PathLike) -> None:
+    """ArenaError, in one line, if a file that the user has named cannot be written: tries with an empty draft."""
+    try:
+        draft = _draft(Path(path))
+        draft.touch()
+        draft.unlink()
+    except (OSError, ValueError) as error:
         raise cannot_write(path, error) from None
 
 

@@ -16,7 +16,7 @@ from arena.errors import ArenaError
 from arena.files import write_user_file
 from arena.jidi import DIRECTION_NAMES, FIRST_SNAKE_KEY
 from arena.replay import Replay
-from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, START_LENGTH, TURNS, UP
+from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, TURNS, UP
 
 # Letters of a Python literal in a log. A literal holds one state; a longer one is refused to save the parser's time.
 LITERAL_MAX = 100_000
@@ -60,12 +60,12 @@ def write_log(path: str | os.PathLike, match: Replay) -> None:
         one_hot = [[[int(action == move) for move in range(4)]] for action in turn["actions"]]
         info_after = _positions(after) | {
             "hit": [int(snake in turn.get("died", ())) for snake in range(SNAKES)],
-            "score": _scores(after),
+            "score": match_dict.gains(after),
         }
         # A replay has no time stamps; the competition's viewers only need a number.
         step = {"time": "0", "joint_action": str(one_hot), "info_before": {"directions": _named(before)}}
         steps.append(step | {"info_after": info_after})
-    first, scores = states[0], _scores(states[-1])
+    first, scores = states[0], match_dict.gains(states[-1])
     document = {
         "game_name": "snakes_3v3",
         "n_player": SNAKES,
@@ -79,7 +79,7 @@ def write_log(path: str | os.PathLike, match: Replay) -> None:
         "winner": scores.index(max(scores)) + FIRST_SNAKE_KEY,
         "winner_information": "",
         # The sum of rewards: a snake without room to respawn has lost all length above its first three cells.
-        "n_return": [max(score, 0) - begun for score, begun in zip(scores, _scores(first), strict=True)],
+        "n_return": [max(score, 0) - begun for score, begun in zip(scores, match_dict.gains(first), strict=True)],
     }
     write_user_file(path, json.dumps(document, separators=(",", ":")) + "\n")
 
@@ -90,10 +90,6 @@ def _positions(state: dict[str, Any]) -> dict[str, Any]:
 
 def _named(state: dict[str, Any]) -> list[str]:
     return [DIRECTION_NAMES[direction] for direction in state["directions"]]
-
-
-def _scores(state: dict[str, Any]) -> list[int]:
-    return [len(body) - START_LENGTH for body in state["snakes"]]
 
 
 def _log(data: bytes) -> JidiLog:

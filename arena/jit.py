@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -23,7 +22,7 @@ import numba
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("arena", "opponents", "marl")
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|.+)|import[ \t]+(.+))$", re.MULTILINE)
-_ANNOUNCE_AFTER = 2.0  # seconds: loading from the cache takes less, compiling more
+_announcements: list[Callable[[], None]] = []  # called before a function is compiled
 
 
 @cache
@@ -94,9 +93,31 @@ def cached(compile: Callable[[Callable], Any], function: Callable, *callees: Cal
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _folder_of(tuple(dict.fromkeys(Path(source).resolve() for source in sources)))
     try:
-        return compile(function)
+        compiled = compile(function)
     finally:
         numba.config.CACHE_DIR = before
+    _watch_cache(compiled)
+    return compiled
+
+
+def _watch_cache(compiled: Any) -> None:
+    """Call all announcements when the cache of a compiled function holds no code for a call, which is then compiled.
+
+    Numba's event `numba:compile` says the same for a CPU, but nothing for CUDA kernels. Plain Python has no cache.
+    """
+    cache = getattr(compiled, "_cache", None)
+    if cache is None:
+        return
+    load = cache.load_overload
+
+    def load_or_announce(*arguments: Any) -> Any:
+        code = load(*arguments)
+        if code is None:
+            for announce in _announcements:
+                announce()
+        return code
+
+    cache.load_overload = load_or_announce
 
 
 # Without reference counting of array views (_nrt) the batch step is 2.5 times faster: nothing here allocates.
@@ -122,12 +143,21 @@ def njit_parallel(function: Callable, *callees: Callable) -> Any:
 
 @contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Say what is going on if this takes longer than a load from the cache would: the first run compiles."""
+    """Print one line if anything has to be compiled within this block, and nothing if all is in the cache.
+
+    Of several ranks on a node only the first prints it; LOCAL_RANK is set by every launcher of ranks.
+    """
     line = f"snakes: compiling {what} (once; kept in {cache_folder()}) ..."
-    timer = threading.Timer(_ANNOUNCE_AFTER, lambda: print(line, file=sys.stderr, flush=True))
-    timer.daemon = True
-    timer.start()
+    silent = os.environ.get("LOCAL_RANK", "0") != "0"
+
+    def announce() -> None:
+        nonlocal silent
+        if not silent:
+            print(line, file=sys.stderr, flush=True)
+        silent = True
+
+    _announcements.append(announce)
     try:
         yield
     finally:
-        timer.cancel()
+        _announcements.remove(announce)

@@ -31,11 +31,23 @@ from arena.rules import (
     SPARE,
     START_LENGTH,
     TAIL,
+    TEAM,
     TURN,
     TURNS,
     is_over,
     neighbour,
 )
+
+
+def gains(match: dict[str, Any]) -> list[int]:
+    """The score of each snake: its length minus the length at the start."""
+    return [len(body) - START_LENGTH for body in match["snakes"]]
+
+
+def team_scores(match: dict[str, Any]) -> tuple[int, int]:
+    """The scores of red and blue: the sums of their snakes' gains."""
+    of_snakes = gains(match)
+    return sum(of_snakes[:TEAM]), sum(of_snakes[TEAM:])
 
 
 def to_dict(match: np.ndarray) -> dict[str, Any]:

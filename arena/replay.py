@@ -25,7 +25,8 @@ from arena.batch import BatchArena
 from arena.checks import whole_number
 from arena.errors import ArenaError
 from arena.files import write_user_file
-from arena.rules import OVER, RULES_VERSION, SNAKES, START_LENGTH, TEAM
+from arena.match_dict import team_scores
+from arena.rules import OVER, RULES_VERSION, SNAKES
 
 FORMAT = 1
 # Far above the size of any match; a wrong path cannot fill the memory.
@@ -302,9 +303,9 @@ def _play_turn(arena: BatchArena, before: dict[str, Any], actions: list[int]) ->
 
 
 def _result(state: dict[str, Any]) -> dict[str, Any]:
-    """The result line of a match: the team with the larger total length wins."""
+    """The result line of a match: the team with the larger score wins."""
     lengths = [len(body) for body in state["snakes"]]
-    red, blue = (sum(lengths[first : first + TEAM]) - TEAM * START_LENGTH for first in (0, TEAM))
+    red, blue = team_scores(state)
     winner = "draw" if red == blue else "red" if red > blue else "blue"
     return {"turns": state["turn"], "lengths": lengths, "red_score": red, "blue_score": blue, "winner": winner}
 

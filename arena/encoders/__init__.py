@@ -11,9 +11,10 @@ from arena.encoders.features import CANONICAL, FEATURES
 from arena.encoders.planes import PLANES_ENCODER
 from arena.errors import ArenaError
 
-__all__ = ["ENCODERS", "Encoder", "board_encoder", "encoder_named"]
+__all__ = ["BUILT_IN", "ENCODERS", "FORMER_NAMES", "Encoder", "board_encoder", "encoder_named"]
 
 ENCODERS = {encoder.name: encoder for encoder in (FEATURES, CANONICAL, PLANES_ENCODER)}
+BUILT_IN = (FEATURES, CANONICAL, PLANES_ENCODER)  # all others are run on a few matches before their first use
 FORMER_NAMES = {"turned": "canonical"}  # snapshots and configurations may still hold them
 
 
@@ -23,14 +24,21 @@ def encoder_named(name: str) -> Encoder:
         name = FORMER_NAMES.get(name, name)
     if not isinstance(name, str) or name not in ENCODERS:
         raise ArenaError(f"unknown encoder {name!r}; known: {', '.join(sorted(ENCODERS))}")
-    return ENCODERS[name]
+    return _checked(ENCODERS[name])
 
 
 def board_encoder(name: str) -> Encoder:
     """An encoder for policies that know nothing of orientations: their actions are those of the board."""
     allowed = {each: encoder for each, encoder in ENCODERS.items() if encoder.orientation_at is None}
     if isinstance(name, str) and name in allowed:
-        return allowed[name]
+        return _checked(allowed[name])
     oriented = isinstance(name, str) and FORMER_NAMES.get(name, name) in ENCODERS
     why = "counts actions in the snake's own orientation" if oriented else "is unknown"
     raise ArenaError(f"observation {name!r} {why}; allowed: {', '.join(sorted(allowed))}")
+
+
+def _checked(encoder: Encoder) -> Encoder:
+    """The encoder itself, if its description is sound. Tests check the built-in ones, once and for all."""
+    if not any(encoder is each for each in BUILT_IN):
+        encoder.check()
+    return encoder

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+import numba
 import numpy as np
 
+from arena.errors import ArenaError
 from arena.jit import njit
 
 if TYPE_CHECKING:
@@ -43,6 +45,24 @@ class Encoder(NamedTuple):
     def width(self) -> int:
         """W."""
         return len(self.low)
+
+    def check(self) -> None:
+        """ArenaError, in one line, if networks, buffers or loops cannot work with this description."""
+        wrong = ""
+        if self.dtype not in (np.int8, np.uint8):
+            wrong = f"dtype is {getattr(self.dtype, '__name__', self.dtype)}; allowed: numpy's int8 and uint8"
+        elif self.width == 0 or self.width % 8:
+            wrong = f"width is {self.width}; need a multiple of 8, because buffers copy whole words"
+        elif not self.low.shape == self.high.shape == self.scale.shape == (self.width,):
+            wrong = f"low, high and scale have the shapes {self.low.shape}, {self.high.shape} and {self.scale.shape}"
+        elif not 0 <= self.direction_at <= self.width - 4:
+            wrong = f"direction_at is {self.direction_at}; allowed: 0 to {self.width - 4}"
+        elif self.orientation_at is not None and not 0 <= self.orientation_at < self.width:
+            wrong = f"orientation_at is {self.orientation_at}; allowed: 0 to {self.width - 1}"
+        elif not ((hasattr(self.encode, "py_func") and hasattr(self.share, "py_func")) or numba.config.DISABLE_JIT):
+            wrong = "encode and share must be compiled: write @njit of arena.jit above them"
+        if wrong:
+            raise ArenaError(f"encoder {self.name!r}: {wrong}")
 
     def orientations(self, obs: "torch.Tensor") -> "torch.Tensor":
         """Orientations [N] of observations [N, W]: a view where they are part of the observation, else zeros."""

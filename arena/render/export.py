@@ -67,10 +67,9 @@ def gif_bytes(match: Match, fps: float = FPS, cells: Sequence[int] = GIF_CELLS) 
 def mp4(path: str | os.PathLike, match: Match, fps: float = FPS) -> None:
     """The whole match as an MP4 file (H.264), which phones and browsers play."""
     _check_fps(fps)
-    try:
-        import imageio_ffmpeg
-    except ImportError:
-        raise ArenaError(f"MP4 files need imageio-ffmpeg (or make a GIF); {install_hint('video')}") from None
+    check_video()
+    import imageio_ffmpeg
+
     states = match.states()
     height, width, _ = _picture(states[0], match, MP4_CELL).shape
     rate = round(8 * MP4_BYTES_MAX * fps / len(states))  # bits per second, where constant quality would need more
@@ -89,6 +88,14 @@ def mp4(path: str | os.PathLike, match: Match, fps: float = FPS) -> None:
                 raise OSError("ffmpeg wrote nothing")
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+def check_video() -> None:
+    """ArenaError if the package that MP4 files need is not installed."""
+    try:
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError:
+        raise ArenaError(f"MP4 files need imageio-ffmpeg (or make a GIF); {install_hint('video')}") from None
 
 
 def html(path: str | os.PathLike, matches: Sequence[Match], turn: int = 0) -> None:

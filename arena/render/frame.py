@@ -12,6 +12,7 @@ import numpy as np
 
 from arena.encoders.orientation import STEPS
 from arena.errors import ArenaError
+from arena.match_dict import gains, team_scores
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, TEAM, TURNS, UP
 
 CELL_MIN, CELL_MAX = 12, 96  # pixels; in smaller pictures the numbers on top do not fit
@@ -56,6 +57,7 @@ GLYPHS = {
     "R": (30, 17, 17, 30, 20, 18, 17),
     "T": (31, 4, 4, 4, 4, 4, 4),
     "U": (17, 17, 17, 17, 17, 17, 14),
+    "-": (0, 0, 0, 14, 0, 0, 0),
     " ": (0, 0, 0, 0, 0, 0, 0),
 }
 
@@ -66,7 +68,7 @@ def frame(match: dict[str, Any], cell: int = 24) -> np.ndarray:
         raise ArenaError(f"cell is {cell!r} pixels; allowed: {CELL_MIN} to {CELL_MAX}")
     strip = cell * 3 // 4 * 2  # even, like all sides of the picture: video files need even sides
     picture = np.empty((strip + ROWS * cell, COLUMNS * cell, 3), np.float32)
-    _draw_strip(picture[:strip], match, cell // 12)
+    _draw_strip(picture[:strip], match, cell)
     board = picture[strip:]  # shapes are cut off at its edges
     chequer = np.add.outer(np.arange(ROWS), np.arange(COLUMNS)) % 2
     board[:] = np.array(BOARD_COLOURS)[chequer].repeat(cell, 0).repeat(cell, 1)
@@ -86,7 +88,10 @@ def frame(match: dict[str, Any], cell: int = 24) -> np.ndarray:
 
 
 def ansi(match: dict[str, Any], colour: bool = False) -> str:
-    """A match as text: heads A-F, bodies a-f, beans *; the line on top shows turn, lengths and directions."""
+    """A match as text: heads A-F, bodies a-f, beans *; the line on top shows turn, scores and directions.
+
+    The score of a team is the sum of its snakes' gains: `red 3: A+2> B+1> C+0^`.
+    """
 
     def painted(text: str, snake: int) -> str:
         return f"\x1b[38;5;{ANSI_COLOURS[snake]}m{text}\x1b[0m" if colour else text
@@ -95,14 +100,14 @@ def ansi(match: dict[str, Any], colour: bool = False) -> str:
     for row, column in match["beans"]:
         board[row][column] = "*"
     entries = []
-    for snake, body in enumerate(match["snakes"]):
+    for snake, (body, gain) in enumerate(zip(match["snakes"], gains(match), strict=True)):
         for row, column in body:
             board[row][column] = painted(LETTERS[snake].lower(), snake)
         if body:
             row, column = body[0]
             board[row][column] = painted(LETTERS[snake], snake)
-        entries.append(painted(f"{LETTERS[snake]}{len(body)}{ARROWS[match['directions'][snake]]}", snake))
-    red, blue = _team_lengths(match)
+        entries.append(painted(f"{LETTERS[snake]}{gain:+d}{ARROWS[match['directions'][snake]]}", snake))
+    red, blue = team_scores(match)
     header = (
         f"turn {match['turn']}/{TURNS}  red {red}: {' '.join(entries[:TEAM])}  blue {blue}: {' '.join(entries[TEAM:])}"
     )
@@ -115,35 +120,35 @@ def blend(a: Sequence[int], b: Sequence[int], share: float) -> tuple[int, int, i
     return red, green, blue
 
 
-def _team_lengths(match: dict[str, Any]) -> tuple[int, int]:
-    lengths = [len(body) for body in match["snakes"]]
-    return sum(lengths[:TEAM]), sum(lengths[TEAM:])
+def _draw_strip(strip: np.ndarray, match: dict[str, Any], cell: int) -> None:
+    """Scores of the teams and of their snakes left and right, the turn in the middle, and a bar.
 
-
-def _draw_strip(strip: np.ndarray, match: dict[str, Any], scale: int) -> None:
-    """Lengths of the teams left and right, the turn in the middle, and a bar with the teams' shares of the length."""
+    The parts of the bar are the teams' shares of the total length.
+    """
     strip[:] = STRIP_COLOUR
     height, width, _ = strip.shape
+    scale = cell // 12
     bar = 2 * scale
     top = (height - bar - GLYPH_ROWS * scale) // 2
-    gap = 3 * scale
-    lengths = [str(len(body)) for body in match["snakes"]]
-    red, blue = _team_lengths(match)
+    gap = cell // 4
+    numbers = [str(gain) for gain in gains(match)]
+    red, blue = team_scores(match)
 
     x = _write(strip, top, gap, f"RED {red}", TEXT_COLOUR, scale) + 2 * gap
     for snake in range(TEAM):
-        x = _write(strip, top, x, lengths[snake], SNAKE_COLOURS[snake], scale) + gap
+        x = _write(strip, top, x, numbers[snake], SNAKE_COLOURS[snake], scale) + gap
     title = f"BLUE {blue}"
     x = width - gap - _text_width(title, scale)
     _write(strip, top, x, title, TEXT_COLOUR, scale)
     x -= gap
     for snake in reversed(range(TEAM, SNAKES)):
-        x -= gap + _text_width(lengths[snake], scale)
-        _write(strip, top, x, lengths[snake], SNAKE_COLOURS[snake], scale)
+        x -= gap + _text_width(numbers[snake], scale)
+        _write(strip, top, x, numbers[snake], SNAKE_COLOURS[snake], scale)
     turn = f"TURN {match['turn']}"
     _write(strip, top, (width - _text_width(turn, scale)) // 2, turn, TEXT_COLOUR, scale)
 
-    share = round(width * red / max(1, red + blue))
+    lengths = [len(body) for body in match["snakes"]]
+    share = round(width * sum(lengths[:TEAM]) / max(1, sum(lengths)))
     strip[-bar:, :share] = TEAM_COLOURS[0]
     strip[-bar:, share:] = TEAM_COLOURS[1]
     strip[-bar:, width // 2 - scale // 2 : width // 2 + (scale + 1) // 2] = TEXT_COLOUR

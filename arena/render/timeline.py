@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arena.match_dict import gains, team_scores
 from arena.printable import printable
-from arena.rules import SNAKES, TEAM
+from arena.rules import SNAKES
 
 if TYPE_CHECKING:  # both import torch, which a viewer does not need
     from arena.jidi_log import JidiLog
@@ -59,10 +60,13 @@ class Timeline:
         """Lengths of the six snakes at a turn."""
         return [len(body) for body in self.turns[index].state["snakes"]]
 
-    def team_lengths(self, index: int) -> tuple[int, int]:
-        """Total lengths of red and blue at a turn."""
-        lengths = self.lengths(index)
-        return sum(lengths[:TEAM]), sum(lengths[TEAM:])
+    def gains(self, index: int) -> list[int]:
+        """Scores of the six snakes at a turn."""
+        return gains(self.turns[index].state)
+
+    def team_scores(self, index: int) -> tuple[int, int]:
+        """Scores of red and blue at a turn: the sums of their snakes' gains."""
+        return team_scores(self.turns[index].state)
 
 
 class Playlist:

@@ -120,7 +120,10 @@
     $(".turn b").textContent = `${state.turn} / ${timeline.states[end()].turn}`;
     $("#share i").style.width = `${(100 * lengths[0]) / Math.max(1, lengths[0] + lengths[1])}%`;
     document.querySelectorAll(".chip").forEach((chip, snake) => {
-      chip.lastChild.textContent = state.snakes[snake].length;
+      const length = state.snakes[snake].length, gain = length - look.startLength;
+      chip.lastChild.textContent = gain; // the gains of a team add up to its score
+      chip.lastChild.classList.toggle("up", gain >= 0);
+      chip.title = `Snake ${snake}, ${length} cells long: follow it`;
       chip.setAttribute("aria-pressed", String(follow === snake));
     });
     $("#play path").setAttribute("d", playing ? PAUSE : PLAY);
@@ -250,7 +253,7 @@
     "next-death": () => jump("died", 1), "back-death": () => jump("died", -1), "next-bean": () => jump("ate", 1),
     slower: () => setSpeed(SPEEDS.indexOf(speed) - 1), faster: () => setSpeed(SPEEDS.indexOf(speed) + 1),
     follow: () => setFollow(follow === null ? 0 : follow === 5 ? 5 : follow + 1),
-    screenshot, ask: () => $("#help").showModal(),
+    screenshot, ask: () => { if ($("#help").open) $("#help").close(); else $("#help").showModal(); },
   };
   for (const [id, act] of Object.entries(actions)) {
     const button = document.getElementById(id);
@@ -268,9 +271,9 @@
   };
   for (let snake = 0; snake < 6; snake++) keys[snake] = () => setFollow(snake);
   addEventListener("keydown", (event) => {
-    if (!timeline || event.ctrlKey || event.metaKey || event.altKey || $("#help").open) return;
+    if (!timeline || event.ctrlKey || event.metaKey || event.altKey) return;
     const act = keys[event.key];
-    if (!act) return;
+    if (!act || ($("#help").open && act !== actions.ask)) return;
     event.preventDefault();
     act();
   });
@@ -298,16 +301,15 @@
 
   function makeChips() {
     look.snakes.forEach((_, snake) => {
-      const chip = document.createElement("button"), canvas = document.createElement("canvas"), length = document.createElement("span");
+      const chip = document.createElement("button"), canvas = document.createElement("canvas"), gain = document.createElement("span");
       chip.className = "chip";
-      chip.title = `Follow snake ${snake}`;
-      chip.setAttribute("aria-label", chip.title);
-      length.className = "length";
+      chip.setAttribute("aria-label", `Follow snake ${snake}`);
+      gain.className = "gain";
       canvas.width = 144; canvas.height = 72;
       const context = canvas.getContext("2d");
       context.translate(0, 12);
       board.sample(context, 48, snake); // the snake itself: colour, mark and number
-      chip.append(canvas, length);
+      chip.append(canvas, gain);
       chip.addEventListener("click", () => setFollow(snake));
       $(`.team.${TEAMS[snake < 3 ? 0 : 1]} .chips`).append(chip);
     });

@@ -40,6 +40,7 @@ REST_SECONDS = 3.0  # pause before the next match starts by itself
 ARROWS = {pygame.K_UP: UP, pygame.K_DOWN: DOWN, pygame.K_LEFT: LEFT, pygame.K_RIGHT: RIGHT}
 # By position on the keyboard, not by letter: these four keys are neighbours on every keyboard layout.
 WASD = {pygame.KSCAN_W: UP, pygame.KSCAN_S: DOWN, pygame.KSCAN_A: LEFT, pygame.KSCAN_D: RIGHT}
+HELP_KEYS = ("?", "q", pygame.K_F1, pygame.K_ESCAPE)  # the only keys that act while the help covers the board
 
 
 def watch(matches: "list[Replay | JidiLog]", speed: float = 1.0, fps: int = FPS) -> None:
@@ -68,6 +69,7 @@ class Window:
         self._camera = Camera()
         self._followed: int | None = None
         self._thoughts = self._help = self._scrubbing = False
+        self._resume = False  # whether the match goes on when the help is closed
         self._message, self._message_until = "", 0.0
         self._ended_at: float | None = None
         self._title = ""
@@ -162,9 +164,11 @@ class Window:
         if event.type == pygame.QUIT:
             self._close()
         elif event.type == pygame.KEYDOWN:
-            action = self._keys.get(event.unicode) or self._keys.get(event.key)
-            if not self._steer(event) and action:
-                action()
+            key = event.unicode if event.unicode in self._keys else event.key
+            if self._help and key not in HELP_KEYS:
+                return
+            if not self._steer(event) and key in self._keys:
+                self._keys[key]()
         elif event.type == pygame.MOUSEBUTTONDOWN and event.button == 1:
             self._on_click(event.pos)
         elif event.type == pygame.MOUSEMOTION and self._scrubbing:
@@ -198,10 +202,21 @@ class Window:
         self._open = False
 
     def _escape(self) -> None:
-        self._help, self._followed = False, None
+        self._close_help()
+        self._followed = None
 
     def _toggle_help(self) -> None:
-        self._help = not self._help
+        """Show or hide the help. The match is paused while the help covers the board."""
+        if self._help:
+            self._close_help()
+            return
+        self._help, self._resume = True, not self._playback.paused
+        self._playback.paused = True
+
+    def _close_help(self) -> None:
+        if self._help and self._resume:
+            self._playback.paused = False
+        self._help = False
 
     def _on_click(self, place: tuple[int, int]) -> None:
         if pygame.Rect(self._layout.scrub).inflate(0, self._layout.cell // 3).collidepoint(place):

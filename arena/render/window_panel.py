@@ -1,4 +1,4 @@
-"""The parts around the board: players, score and lengths above it, scrub bar and speed below it, and the help."""
+"""The parts around the board: players and scores above it, scrub bar and speed below it, and the help."""
 
 import pygame
 
@@ -7,7 +7,7 @@ from arena.render.layout import Layout
 from arena.render.playback import Playback
 from arena.render.window_board import Board
 from arena.render.window_sprites import text
-from arena.rules import LEFT, RIGHT, SNAKES, START_LENGTH, TEAM
+from arena.rules import LEFT, RIGHT, SNAKES, TEAM
 
 FAINT = (128, 135, 152)
 TRACK, PLAYED = (40, 45, 58), (76, 84, 104)
@@ -24,7 +24,7 @@ HELP = (
     ("o", "what policies think: moves and value"),
     ("n p", "next match, previous match"),
     ("c  or  F12", "picture of the window as PNG file"),
-    ("?  or  F1", "this help; esc closes it, and stops following"),
+    ("?  or  F1", "this help, which pauses; esc closes it, and stops following"),
     ("q", "end"),
 )
 HUMAN_HELP = ("arrows, WASD", "steer your snake; of two, WASD is for the second")
@@ -38,10 +38,10 @@ class Panel:
         self.chips: list[pygame.Rect] = []  # the field of each snake above the board
 
     def draw_head(self, target: pygame.Surface, playback: Playback, place: str, followed: int | None) -> None:
-        """Names, score, turn and the length of every snake."""
+        """Names, scores, turn and the gain of every snake: the gains of a team add up to its score."""
         layout, timeline, index = self._layout, playback.timeline, playback.index
         cell, box = layout.cell, pygame.Rect(layout.head)
-        lengths, teams = timeline.lengths(index), timeline.team_lengths(index)
+        lengths, scores = timeline.lengths(index), timeline.team_scores(index)
         edge, middle = round(0.4 * cell), box.top + round(0.62 * cell)
         turn = text(f"turn {timeline.turns[index].state['turn']}", layout.text(0.62), TEXT_COLOUR)
         area = turn.get_rect(center=(box.centerx, middle))
@@ -50,7 +50,7 @@ class Panel:
             below = text(place, layout.text(0.36), FAINT)
             target.blit(below, below.get_rect(center=(box.centerx, box.top + round(1.55 * cell))))
         for team, name in enumerate((timeline.red, timeline.blue)):
-            score = text(str(teams[team] - TEAM * START_LENGTH), layout.text(0.85), TEAM_COLOURS[team])
+            score = text(str(scores[team]), layout.text(0.85), TEAM_COLOURS[team])
             words = _fitted(name, layout.text(0.5), area.left - box.left - 3 * edge - score.get_width())
             if team == 0:
                 spot = score.get_rect(midleft=(box.left + edge, middle))
@@ -59,17 +59,17 @@ class Panel:
                 spot = score.get_rect(midright=(box.right - edge, middle))
                 target.blit(words, words.get_rect(midright=(spot.left - edge, middle)))
             target.blit(score, spot)
-        self._draw_chips(target, lengths, timeline.humans, followed)
+        self._draw_chips(target, timeline.gains(index), timeline.humans, followed)
         bar = pygame.Rect(box.left, box.bottom - max(3, cell // 7), box.width, max(3, cell // 7))
-        share = round(bar.width * teams[0] / max(1, sum(teams)))
+        share = round(bar.width * sum(lengths[:TEAM]) / max(1, sum(lengths)))
         target.fill(TEAM_COLOURS[1], bar)
         target.fill(TEAM_COLOURS[0], (bar.left, bar.top, share, bar.height))
         target.fill(TEXT_COLOUR, (bar.centerx - 1, bar.top, 2, bar.height))
 
     def _draw_chips(
-        self, target: pygame.Surface, lengths: list[int], humans: tuple[int, ...], followed: int | None
+        self, target: pygame.Surface, gains: list[int], humans: tuple[int, ...], followed: int | None
     ) -> None:
-        """One field per snake: head, length, and whether a human steers it or the camera follows it."""
+        """One field per snake: head, gain, and whether a human steers it or the camera follows it."""
         box, cell = pygame.Rect(self._layout.head), self._layout.cell
         width, height = round(2.5 * cell), round(1.05 * cell)
         top = box.top + round(1.15 * cell)
@@ -86,9 +86,9 @@ class Panel:
             head = self._board.head(snake, RIGHT if snake < TEAM else LEFT)
             spot = head.get_rect(midleft=(chip.left + round(0.15 * cell), chip.centery))
             target.blit(head, spot)
-            length = text(str(lengths[snake]), self._layout.text(0.5), SNAKE_COLOURS[snake])
-            spot = length.get_rect(midleft=(spot.right + round(0.15 * cell), chip.centery))
-            target.blit(length, spot)
+            gain = text(f"{gains[snake]:+d}", self._layout.text(0.5), SNAKE_COLOURS[snake])
+            spot = gain.get_rect(midleft=(spot.right + round(0.15 * cell), chip.centery))
+            target.blit(gain, spot)
             if snake in humans:
                 you = text("you", self._layout.text(0.34), TEXT_COLOUR)
                 target.blit(you, you.get_rect(midleft=(spot.right + round(0.12 * cell), chip.centery)))
@@ -148,7 +148,7 @@ class Panel:
     def draw_result(self, target: pygame.Surface, playback: Playback) -> None:
         """The winner, on top of the board."""
         layout, timeline = self._layout, playback.timeline
-        red, blue = (length - TEAM * START_LENGTH for length in timeline.team_lengths(playback.index))
+        red, blue = timeline.team_scores(playback.index)
         winner = "a draw" if red == blue else f"{'red' if red > blue else 'blue'} wins"
         colour = TEXT_COLOUR if red == blue else TEAM_COLOURS[red < blue]
         words = text(f"{winner}  {red} : {blue}", layout.text(0.9), colour)

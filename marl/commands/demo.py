@@ -21,6 +21,6 @@ def run(args: argparse.Namespace) -> int:
     states = replay.states()
     for state in [*states[: -1 : args.every], states[-1]]:
         print(ansi(state), end="\n\n")
-    winner = replay.result["winner"]
-    print(f"{'draw' if winner == 'draw' else winner + ' wins'}: {args.red} (red) against {args.blue} (blue)")
+    winner, score = replay.result["winner"], f"{replay.result['red_score']} : {replay.result['blue_score']}"
+    print(f"{'draw' if winner == 'draw' else winner + ' wins'} {score}: {args.red} (red) against {args.blue} (blue)")
     return 0

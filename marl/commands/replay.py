@@ -6,6 +6,7 @@ The file format is in arena/replay.py.
 import argparse
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marl.arguments import new_file
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from arena.render.export import Match
 
 OUTPUTS = ("gif", "mp4", "png", "html")
-HOME_AND_CLEAR, CLEAR_BELOW = "\x1b[H\x1b[2J", "\x1b[J"
+HOME_AND_CLEAR, CLEAR_TO_END_OF_LINE, CLEAR_BELOW = "\x1b[H\x1b[2J", "\x1b[K", "\x1b[J"
 HOME, HIDE_CURSOR, SHOW_CURSOR = "\x1b[H", "\x1b[?25l", "\x1b[?25h"
 
 
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from arena.render import export
 
     matches = [open_match(path) for path in args.files]
+    _check_outputs(matches, args.turn, outputs)
     make = {
         "gif": lambda path: export.gif(path, matches[0], args.fps),
         "mp4": lambda path: export.mp4(path, matches[0], args.fps),
@@ -62,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace, outputs: dict) -> None:
+def _check(args: argparse.Namespace, outputs: dict[str, Path]) -> None:
     """Report wrong combinations of flags before any slow import."""
     for kind in ("gif", "mp4", "png"):
         if kind in outputs and len(args.files) > 1:
@@ -71,6 +73,20 @@ def _check(args: argparse.Namespace, outputs: dict) -> None:
         raise UserError("--turn goes with --png, --html or --ansi")
     if not 0.25 <= args.fps <= 50:
         raise UserError(f"--fps {args.fps:g}: allowed are 0.25 to 50 turns per second")
+
+
+def _check_outputs(matches: list["Match"], turn: int | None, outputs: dict[str, Path]) -> None:
+    """Report what would stop any of the outputs before the first one is made: a long GIF takes a minute."""
+    from arena.files import check_writable
+    from arena.render import export
+
+    if "mp4" in outputs:
+        export.check_video()
+    if turn is not None:
+        for match in matches:
+            export.state_at(match.states(), turn)
+    for path in outputs.values():
+        check_writable(path)
 
 
 def _watch(matches: list["Match"]) -> None:
@@ -101,8 +117,9 @@ def _print_match(match: "Match", turn: int | None, fps: float) -> None:
     try:
         due = time.monotonic()
         for state in states:
-            # New lines overwrite the old ones: clearing the screen every time would flicker.
-            print(f"{HOME}{names}\n\n{ansi(state, colour=True)}\n{CLEAR_BELOW}", end="", flush=True)
+            # New lines overwrite the old ones, to the end of the line: clearing the whole screen would flicker.
+            screen = f"{names}\n\n{ansi(state, colour=True)}\n".replace("\n", f"{CLEAR_TO_END_OF_LINE}\n")
+            print(f"{HOME}{screen}{CLEAR_BELOW}", end="", flush=True)
             due += 1 / fps
             time.sleep(max(0.0, due - time.monotonic()))
     finally:

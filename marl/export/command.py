@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
     player = load_player(args.player)
     encoder, name = player.encoder, Path(player.name).name
+    _check_encoder(args, encoder.name)
     layers = dense_layers(player) if args.jidi or args.onnx or args.html else []
     if args.jidi:
         from marl.export.jidi import submission_source
@@ -64,6 +65,18 @@ def run(args: argparse.Namespace) -> int:
 
         _write(args.html, play_page(layers, encoder, name).encode())
     return 0
+
+
+def _check_encoder(args: argparse.Namespace, encoder: str) -> None:
+    """Refuse outputs that have to compute the observation themselves and do not know how."""
+    from marl.export import jidi, play_page
+
+    for flag, wanted, known in (("--jidi", args.jidi, jidi.ENCODERS), ("--html", args.html, play_page.ENCODERS)):
+        if wanted and encoder not in known:
+            raise UserError(
+                f"{flag}: {args.player} was trained with the encoder {encoder!r}, which {flag} cannot compute; "
+                f"known: {', '.join(sorted(known))}; --onnx and --safetensors write any policy"
+            )
 
 
 def _folder(text: str) -> Path:

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from arena.encoders import Encoder
+from arena.encoders import FORMER_NAMES, Encoder
 from arena.rules import RULES_VERSION
+from marl.export import submission_template
 from marl.export.dense_layers import DenseLayer, packed, widths
 from marl.networks.spec import ACTIONS
 
-TEMPLATE = Path(__file__).with_name("submission_template.py")
+TEMPLATE = Path(submission_template.__file__)
+ENCODERS = submission_template.ENCODERS.keys() - FORMER_NAMES.keys()  # those that a submission can compute
 _MARK = "# --- the trained policy: "
 _LINE = 116  # characters of base64 per line, a multiple of four
 

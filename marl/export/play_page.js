@@ -125,10 +125,12 @@
     });
     const lengths = state.snakes.map((body) => body.length), total = lengths.reduce((a, b) => a + b);
     document.querySelectorAll(".chip").forEach((chip, snake) => {
-      chip.querySelector(".length").textContent = lengths[snake];
+      const gain = chip.querySelector(".gain");
+      gain.textContent = lengths[snake] - look.startLength; // the gains of a team add up to its score
+      gain.classList.toggle("up", lengths[snake] >= look.startLength);
       chip.setAttribute("aria-pressed", String(seat === snake));
       const thought = thoughts[turn][snake];
-      chip.title = (seat === snake ? "Your snake" : `Take the seat of snake ${snake}`)
+      chip.title = (seat === snake ? "Your snake" : `Take the seat of snake ${snake}`) + `, ${lengths[snake]} cells long`
         + (thought && thought.value !== null ? `; the policy expects ${thought.value.toFixed(2)}` : "");
     });
     $("#share i").style.width = `${(100 * (lengths[0] + lengths[1] + lengths[2])) / Math.max(1, total)}%`;
@@ -216,7 +218,7 @@
     for (let snake = 0; snake < rules.SNAKES; snake++) {
       const chip = document.createElement("button");
       chip.className = "chip";
-      const parts = [["span", "length"], ["span", "you"]].map(([tag, name]) => Object.assign(document.createElement(tag), { className: name }));
+      const parts = [["span", "gain"], ["span", "you"]].map(([tag, name]) => Object.assign(document.createElement(tag), { className: name }));
       parts[1].textContent = "you";
       chip.append(document.createElement("canvas"), ...parts);
       chip.addEventListener("click", () => takeSeat(seat === snake ? null : snake));
@@ -232,17 +234,22 @@
     faster: () => setSpeed(1),
     watch: () => takeSeat(null),
     thoughts: () => { showThoughts = !showThoughts; wake(); },
-    ask: () => { if (playing) play(false); $("#help").showModal(); },
+    ask: () => {
+      if ($("#help").open) return $("#help").close();
+      if (playing) play(false);
+      $("#help").showModal();
+    },
   };
-  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", 0: "watch", t: "thoughts", "?": "ask" };
+  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", v: "watch", t: "thoughts", "?": "ask" };
 
   function pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT" || $("#help").open) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT") return;
     const move = KEYS[event.code], action = HOTKEYS[event.key.toLowerCase()];
+    if ($("#help").open && action !== "ask") return;
     const onButton = event.target.tagName === "BUTTON" && (event.key === " " || event.key === "Enter");
-    if (onButton || (move === undefined && !action && !/^[1-6]$/.test(event.key))) return;
+    if (onButton || (move === undefined && !action && !/^[0-5]$/.test(event.key))) return;
     event.preventDefault();
-    if (move !== undefined) { if (!event.repeat) steer(move); } else if (action) ACTIONS[action](); else takeSeat(Number(event.key) - 1);
+    if (move !== undefined) { if (!event.repeat) steer(move); } else if (action) ACTIONS[action](); else takeSeat(Number(event.key));
   }
 
   let touch = null; // the start of a touch, and whether it has steered

@@ -11,6 +11,7 @@ from arena.render import page
 from marl.export.dense_layers import DenseLayer, packed, widths
 
 FOLDER = Path(__file__).parent
+ENCODERS = {"features", "canonical", "planes"}  # those that policy.js can compute
 SEAT = 0  # of the human at the start
 SCRIPTS = (page.FOLDER / "board.js", page.FOLDER / "rules.js", FOLDER / "policy.js", FOLDER / "play_page.js")
 

@@ -142,3 +142,29 @@ def test_compiled_code_follows_a_constant_of_another_file(tmp_path) -> None:
         assert done.returncode == 0, done.stderr
         found.append(done.stdout.split())
     assert found == [["10", "0"], ["11", "0"], ["11", "1"]], "value, and whether it was loaded from the cache"
+
+
+def test_compiling_is_announced_and_loading_is_not(tmp_path) -> None:
+    """Each time in a new process; the second call is slow, and yet it loads only."""
+    (tmp_path / "arena").mkdir()
+    shutil.copy(jit.__file__, tmp_path / "arena/jit.py")
+    (tmp_path / "arena/__init__.py").touch()
+    (tmp_path / "arena/loop.py").write_text(
+        "from arena.jit import njit\n\n\n@njit\ndef one():\n    return 1\n\n\n@njit\ndef two():\n    return one() + 1\n"
+    )
+    code = (
+        "import time; from arena.jit import announced; from arena.loop import two\n"
+        "with announced('two'):\n    two(); time.sleep(2.2)\n"
+        "with announced('two again'):\n    two()"
+    )
+    settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    settings["PYTHONPATH"] = str(tmp_path)
+    for rank, lines in (("0", 1), ("0", 0), ("1", 0)):
+        if rank == "1":
+            shutil.rmtree(tmp_path / "arena/__pycache__")  # it compiles, but is not the first rank of its node
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=settings | {"LOCAL_RANK": rank}, cwd=tmp_path, capture_output=True,
+            text=True, timeout=120,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.count("snakes: compiling two (once; kept in ")) == (0, lines), done.stderr
+        assert done.stderr.count("\n") == lines

@@ -53,6 +53,7 @@ def test_policies_of_the_plain_board_get_the_others(name) -> None:
 @pytest.mark.parametrize("name", ENCODERS)
 def test_low_high_and_scale_have_the_width_and_the_type(name) -> None:
     encoder = ENCODERS[name]
+    encoder.check()
     assert encoder.low.shape == encoder.high.shape == encoder.scale.shape == (encoder.width,)
     assert encoder.low.dtype == encoder.high.dtype == encoder.dtype
     assert (encoder.low <= encoder.high).all()

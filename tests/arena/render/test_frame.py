@@ -8,7 +8,8 @@ import torch
 
 from arena.batch import BatchArena
 from arena.errors import ArenaError
-from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, SNAKE_COLOURS, ansi, frame
+from arena.match_dict import gains, team_scores
+from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, GLYPHS, SNAKE_COLOURS, STRIP_COLOUR, ansi, frame
 
 MATCH = {
     "turn": 57,
@@ -111,6 +112,54 @@ def test_eyes_look_where_the_snake_goes(direction):
     assert (rows.mean() - middle) * ahead[0] + (columns.mean() - middle) * ahead[1] > 1
 
 
+def words_of(strip: np.ndarray) -> list[str]:
+    """The texts of a strip of scale 1, left to right: letters that stand together are one text."""
+    inked = (strip[:-2] != STRIP_COLOUR).any(-1)
+    top = int(inked.any(1).argmax())
+    patterns = {
+        letter: np.array([[row >> bit & 1 for bit in (4, 3, 2, 1, 0)] for row in rows], bool)
+        for letter, rows in GLYPHS.items()
+        if letter != " "
+    }
+    found: list[tuple[int, str]] = []
+    x = 0
+    while x < inked.shape[1] - 5:
+        letter = next(
+            (name for name, dots in patterns.items() if (inked[top : top + 7, x : x + 5] == dots).all()), None
+        )
+        if letter is None:
+            x += 1
+        else:
+            found.append((x, letter))
+            x += 6
+    words, end = [], None
+    for x, letter in found:
+        if x == end:
+            words[-1] += letter
+        else:
+            words.append(letter)
+        end = x + 6
+    return words
+
+
+@pytest.mark.parametrize("cell", [12, 16, 20])
+@pytest.mark.parametrize("blue", [-3, 5])
+def test_the_strip_shows_the_scores_that_the_gains_add_up_to(cell, blue):
+    match = copy.deepcopy(MATCH)
+    match["snakes"][5] = [[9, 2 + i] for i in range(blue + 3)]
+    assert (gains(match), team_scores(match)) == ([2, 1, 0, 0, 0, blue], (3, blue))
+    picture = frame(match, cell)
+    strip = picture[: picture.shape[0] - 10 * cell]
+    assert words_of(strip) == ["RED", "3", "2", "1", "0", "TURN", "57", "0", "0", str(blue), "BLUE", str(blue)]
+
+
+def test_the_longest_scores_fit_into_the_smallest_strip():
+    match = copy.deepcopy(MATCH) | {"turn": 200, "beans": []}
+    match["snakes"][:3] = [[[0, 0]] * 103, [[0, 0]] * 43, [[0, 0]] * 40]
+    strip = frame(match, 12)[:18]
+    assert "".join(words_of(strip)).startswith("RED1771004037TURN200"), "no letter covers another"
+
+
 def test_the_strip_shows_the_turn_and_the_lengths():
     def strip(match):
         picture = frame(match)
@@ -167,7 +216,7 @@ def test_the_text_shows_heads_bodies_and_beans_in_their_places():
         for age, (row, column) in enumerate(body):
             expected[row][column] = ("ABCDEF" if age == 0 else "abcdef")[snake]
     assert board == expected
-    assert header == "turn 57/200  red 12: A5> B4> C3^  blue 6: D3< E3> F0^"
+    assert header == "turn 57/200  red 3: A+2> B+1> C+0^  blue -3: D+0< E+0> F-3^"
 
 
 def test_the_text_has_colours_only_if_asked():

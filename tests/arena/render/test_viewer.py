@@ -101,7 +101,8 @@ def test_the_scrub_bar_goes_to_a_turn(k, shown, states):
     state = states[LONG][k]
     lengths = [len(body) for body in state["snakes"]]
     shown.wait(f"document.querySelector('.turn b').textContent === '{k} / 200'")
-    assert shown.value("[...document.querySelectorAll('.chip .length')].map(e => Number(e.textContent))") == lengths
+    gains = [length - 3 for length in lengths]
+    assert shown.value("[...document.querySelectorAll('.chip .gain')].map(e => Number(e.textContent))") == gains
     assert shown.value("document.querySelector('.result').textContent") == (
         f"{sum(lengths[:3]) - 9}:{sum(lengths[3:]) - 9}"
     )
@@ -268,10 +269,15 @@ def test_several_matches_are_a_list(shown):
     shown.press(" ")
 
 
-def test_help_opens_and_closes(shown):
+@pytest.mark.parametrize("key", ["Escape", "?"])
+def test_help_opens_and_closes(key, shown):
     shown.press("?")
     assert shown.value("document.querySelector('#help').open")
-    shown.press("Escape")
+    before = turn(shown)
+    shown.press("ArrowRight")  # other keys do nothing meanwhile
+    assert shown.value("document.querySelector('#help').open")
+    assert turn(shown) == before
+    shown.press(key)
     shown.wait("!document.querySelector('#help').open")
 
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +232,25 @@ def test_help_covers_the_board_and_goes_away(shown):
         shown.screen.until(lambda: unlike(shown.board(), before) > 0.05)
         shown.press(off)
         shown.screen.until(lambda: unlike(shown.board(), before) < 0.001)
+
+
+def test_help_pauses_the_match_and_it_goes_on_afterwards(shown):
+    shown.stand_at_start()
+    shown.press("space")
+    shown.wait_for("playing")
+    shown.press("question")
+    shown.screen.until(lambda: "playing" not in shown.title())
+    turn = shown.turn()
+    shown.press("space", "x", "n", "Right")  # hidden behind the help: without effect
+    time.sleep(1)
+    assert f"turn {turn}, " in shown.title()
+    assert "playing" not in shown.title()
+    shown.press("Escape")
+    shown.wait_for("playing", "match 1 of 2")
+    shown.stand_at_start()
+    shown.press("question", "question")
+    time.sleep(0.5)
+    shown.wait_for("turn 0, paused")  # it was paused before
 
 
 def test_the_window_can_have_any_size(shown):

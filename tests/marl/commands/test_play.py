@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,9 @@ def test_a_human_against_a_team_in_training(tmp_path):
                         lambda: f"{parts} in {screen.title(window)!r}",
                     )
 
+                def turn() -> int:
+                    return int(re.search(r"turn (\d+)", screen.title(window))[1])
+
                 wait_for("turn 0, paused", "run5 episode_8 + human against level1 + human")
                 screen.press("period")
                 wait_for("turn 1, paused")
@@ -111,7 +115,15 @@ def test_a_human_against_a_team_in_training(tmp_path):
                 wait_for("turn 0, paused", "match 2", "run5 episode_16 + human")
                 screen.press(KEYS[turned_left(SEED, 1, 1)])
                 wait_for("playing")
-                screen.until(lambda: int(re.search(r"turn (\d+)", screen.title(window))[1]) >= 2)
+                screen.until(lambda: turn() >= 2)
+                screen.press("question")
+                screen.until(lambda: "playing" not in screen.title(window), "the help does not pause the match")
+                stopped = turn()
+                screen.press(KEYS[turned_left(SEED, 1, 1)], "space")  # the help covers the board: nothing happens
+                time.sleep(1)
+                assert turn() == stopped
+                screen.press("question")
+                screen.until(lambda: turn() > stopped)
                 screen.close(window)
                 out, errors = process.communicate(timeout=display.PATIENCE)
             finally:

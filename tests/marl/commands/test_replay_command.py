@@ -1,17 +1,22 @@
 """The command `replay`, called like a user calls it."""
 
+import errno
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.command import ROOT, assert_one_line
 from PIL import Image
 
+from arena.match_dict import gains, team_scores
 from arena.render.frame import ansi
+from arena.render.timeline import recorded_timeline
 from arena.replay import Replay, read, write
 from marl.cli import main
 
@@ -70,6 +75,23 @@ def test_boards_as_text(short, replay):
     assert boards == [ansi(state) for state in read(short).states()]
 
 
+def test_text_picture_window_page_and_demo_show_the_score_of_the_result(capsys):
+    """The score is the length gained; the numbers beside it are the gains of the snakes."""
+    match = read(LONG)
+    last, result = match.states()[-1], match.result
+    scores = (result["red_score"], result["blue_score"])
+    assert team_scores(last) == recorded_timeline(match).team_scores(200) == scores
+    assert (sum(gains(last)[:3]), sum(gains(last)[3:])) == scores
+    header = re.fullmatch(r"turn 200/200  red (-?\d+): (.*)  blue (-?\d+): (.*)", ansi(last).split("\n")[0])
+    assert (int(header[1]), int(header[3])) == scores
+    for team in (2, 4):
+        assert sum(int(gain) for gain in re.findall(r"[+-]\d+", header[team])) == int(header[team - 1])
+    assert main(["demo", "--red", "level1", "--blue", "level0", "--every", "200"]) == 0
+    board, told = capsys.readouterr().out.rstrip("\n").rsplit("\n\n", 1)
+    red, blue = re.match(r"(?:red wins|blue wins|draw) (-?\d+) : (-?\d+):", told).groups()
+    assert re.search(rf"turn 200/200  red {red}: .*  blue {blue}: ", board)
+
+
 def test_one_turn_as_text(short, replay):
     assert replay(short, "--ansi", "--turn", "3").stdout.split("\n\n")[1:] == [ansi(read(short).states()[3]), ""]
 
@@ -89,7 +111,10 @@ def test_a_terminal_shows_the_match_in_place(short):
     states = read(short).states()
     assert len(screens) == len(states)
     for screen, state in zip(screens, states, strict=True):
-        assert ansi(state, colour=True) in screen
+        assert ansi(state, colour=True) in screen.replace("\x1b[K", "")
+        shown = screen.split("\x1b[J")[0].split("\n")[:-1]
+        assert len(shown) == 13, "names, an empty line, the header and ten rows"
+        assert all(line.endswith("\x1b[K") for line in shown), "nothing is left of a longer line before"
     assert "evil\x1b" not in text
     assert text.index("\x1b[?25l") < text.index("\x1b[?25h")  # the cursor comes back
 
@@ -99,6 +124,29 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, 65536)
     except OSError:  # on Linux: the other end is closed
         return b""
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--mp4", "m.mp4"], ["MP4 files need imageio-ffmpeg"]),
+        (["--html", "closed/m.html"], ["closed/m.html", "cannot be written"]),
+        (["--turn", "6", "--html", "m.html"], ["turn is 6", "0 to 5"]),
+    ],
+    ids=["no package", "no right to write", "no such turn"],
+)
+def test_nothing_is_written_if_one_of_the_outputs_cannot_be(words, parts, short, replay, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    (tmp_path / "closed").mkdir()
+    touch = Path.touch
+    monkeypatch.setattr(Path, "touch", lambda self: refuse() if "closed" in self.parts else touch(self))
+    assert_one_line(replay(short, "--gif", "m.gif", "--png", "m.png", *words), *parts)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["closed", "short.jsonl"]
+
+
+def refuse() -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")
 
 
 @pytest.mark.parametrize(

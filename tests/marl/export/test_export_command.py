@@ -10,6 +10,7 @@ from helpers.command import assert_one_line, snakes
 from helpers.exporting import BODIES, ENCODERS, actor, games, player, rows, saved_run
 from helpers.training import here
 
+from arena import encoders
 from arena.encoders import encoder_named
 from arena.encoders.orientation import BOARD_ACTIONS
 from arena.extras import install_hint
@@ -163,6 +164,20 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path) -> None:
     run = saved_run(tmp_path, "features")
     (tmp_path / "sent" / "submission.py").mkdir(parents=True)
     assert_one_line(here("export", run, "--jidi", tmp_path / "sent"), "cannot write", "submission.py")
+
+
+@pytest.mark.parametrize("flag", ["--jidi", "--html"])
+def test_an_encoder_that_the_output_cannot_compute_is_refused_before_anything_is_written(
+    flag, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setitem(encoders.ENCODERS, "mini", encoder_named("features")._replace(name="mini"))
+    monkeypatch.setitem(BODIES, "mini", BODIES["features"])
+    run = saved_run(tmp_path, "mini")
+    result = here("export", run, "--safetensors", tmp_path / "it.safetensors", flag, tmp_path / "out")
+    assert_one_line(result, flag, "'mini'", "known: canonical, features, planes", "--safetensors")
+    assert list(tmp_path.iterdir()) == [run]
+    result = here("export", run, "--safetensors", tmp_path / "it.safetensors")
+    assert result.returncode == 0, result.stderr
 
 
 def test_help_comes_without_torch() -> None:

@@ -27,8 +27,11 @@ from helpers.exporting import (
 from helpers.training import here
 
 from arena import BatchArena
+from arena.encoders import FORMER_NAMES
 from arena.match_dict import to_dict
 from arena.rules import SNAKES, TURNS
+from marl.export import jidi
+from marl.export import play_page as page_export
 from marl.export.dense_layers import dense_layers
 from marl.export.play_page import play_page
 from marl.storage.saved_player import load_player
@@ -90,6 +93,11 @@ def page(chrome, exported):
     assert page.errors == []
     assert page.requests == [file.as_uri()], "nothing is fetched"
     page.close()
+
+
+def test_the_page_computes_all_encoders_that_the_export_accepts(rules_page) -> None:
+    known = rules_page.value("Object.keys(encoders)")
+    assert page_export.ENCODERS == jidi.ENCODERS == set(ENCODERS) == {*known} - FORMER_NAMES.keys()
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -318,8 +326,14 @@ def test_pause_speed_restart_next_match_and_seats(page) -> None:
     page.value("document.querySelector('#which').dispatchEvent(new Event('change'))")
     assert page.value("snakes.state(0)") == page.value("rules.dictionary(rules.start('9007199254740993', '1'))")
 
-    page.press("5")
-    assert shown(page)["seat"] == 4
+    for snake in (5, 0, 3):
+        page.press(str(snake))  # the keys are the numbers that the snakes carry
+        assert shown(page)["seat"] == snake
+        page.wait(f"document.querySelector('#banner').textContent.startsWith('You are snake {snake}')")
+    page.press("v")
+    assert shown(page)["seat"] is None
+    page.press("6")
+    assert shown(page)["seat"] is None
     page.click(".team.red .chip:nth-child(2)")
     now = shown(page)
     assert (now["seat"], now["waiting"], now["playing"]) == (1, True, False)
@@ -339,10 +353,23 @@ def test_the_end_is_told_and_space_goes_on(page) -> None:
     red, blue = sum(lengths[:3]) - 9, sum(lengths[3:]) - 9
     page.wait(f"document.querySelector('.result .red').textContent === '{red}'")
     assert text(page, ".result .blue") == str(blue)
+    chips = "[...document.querySelectorAll('.chip .gain')].map(chip => Number(chip.textContent))"
+    assert page.value(chips) == [length - 3 for length in lengths], "they add up to the score"
     winner = "A draw" if red == blue else f"{'red' if red > blue else 'blue'} wins"
     assert text(page, "#banner").startswith(winner)
     page.press(" ")
     assert (shown(page)["number"], shown(page)["over"]) == ("1", False)
+
+
+def test_help_pauses_and_goes_away_by_the_same_key(page) -> None:
+    page.value("snakes.takeSeat(null), snakes.play(true)")
+    page.press("?")
+    assert page.value("document.querySelector('#help').open")
+    assert not shown(page)["playing"]
+    page.press("4")
+    assert shown(page)["seat"] is None
+    page.press("?")
+    assert not page.value("document.querySelector('#help').open")
 
 
 def test_a_phone_steers_by_swiping_and_by_buttons(chrome, exported) -> None:
