@@ -8,13 +8,13 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from arena.files import write_atomically
 
 FOLDER, FILE = "snakes_3v3", "threads.json"
 
-T = TypeVar("T", int, bool)
+T = TypeVar("T", bound=int)
 
 
 def remember(key: str, measure: Callable[[], T], allowed: Callable[[T], bool]) -> T:
@@ -22,7 +22,7 @@ def remember(key: str, measure: Callable[[], T], allowed: Callable[[T], bool]) -
 
     A file that cannot be read or written is no error: the choice is measured at every start.
     """
-    found = _read().get(key)
+    found: Any = _read().get(key)
     if found is not None and allowed(found):
         return found
     choice = measure()

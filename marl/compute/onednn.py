@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-_mkldnn: Any = torch.backends.mkldnn  # torch's types have a descriptor for the bool `enabled`
+mkldnn: Any = torch.backends.mkldnn  # torch's types have a descriptor for the bool `enabled`
 
 ROUNDS, TRIALS = 3, 4  # oneDNN must be clearly faster in every round of at most so many trials
 SECONDS = 1.0  # of all rounds, about
@@ -16,7 +16,7 @@ CLEARLY = 1.5  # a smaller gain is not worth different rounding from one machine
 
 def needs_measurement() -> bool:
     """Whether oneDNN may be slower than without: on ARM it mostly is, on x86 never."""
-    return platform.machine() in ("aarch64", "arm64") and _mkldnn.is_available()
+    return platform.machine() in ("aarch64", "arm64") and mkldnn.is_available()
 
 
 def measure_onednn(step: Callable[[], None]) -> bool:
@@ -25,11 +25,11 @@ def measure_onednn(step: Callable[[], None]) -> bool:
     Something else that runs on the machine may slow down single trials: with and without take turns, the fastest of
     each counts, and one round without a clear gain is enough for off.
     """
-    before = _mkldnn.enabled
+    before = mkldnn.enabled
     try:
         return all(_is_clearly_faster(step) for _ in range(ROUNDS))
     finally:
-        _mkldnn.enabled = before
+        mkldnn.enabled = before
 
 
 def _is_clearly_faster(step: Callable[[], None]) -> bool:
@@ -37,7 +37,7 @@ def _is_clearly_faster(step: Callable[[], None]) -> bool:
     end = time.perf_counter() + SECONDS / ROUNDS
     for _ in range(TRIALS):
         for enabled in best:
-            _mkldnn.enabled = enabled
+            mkldnn.enabled = enabled
             begin = time.perf_counter()
             step()
             best[enabled] = min(best[enabled], time.perf_counter() - begin)

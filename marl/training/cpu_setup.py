@@ -65,7 +65,7 @@ def set_up_cpu(
         threads.use_threads(number, numba_too=not environment.user_fixes_threads("NUMBA_NUM_THREADS"))
     fixed = saved_onednn if config.onednn is None else config.onednn
     enabled = on_main(group, lambda: _choose_onednn(make_step, rows, f"{number} threads, {key}", fixed))
-    torch.backends.mkldnn.enabled = enabled
+    onednn.mkldnn.enabled = enabled
     return CpuSetup(number, source, enabled, key)
 
 
@@ -107,13 +107,13 @@ def _choose_threads(
         return earlier["threads"], f"of {most}, as before"
 
     def measure() -> int:
-        before = torch.backends.mkldnn.enabled
+        before = onednn.mkldnn.enabled
         # Where oneDNN is in doubt it mostly stays off.
-        torch.backends.mkldnn.enabled = before and not onednn.needs_measurement()
+        onednn.mkldnn.enabled = before and not onednn.needs_measurement()
         try:
             return threads.measure_threads(make_step, rows, most, overlaps)
         finally:
-            torch.backends.mkldnn.enabled = before
+            onednn.mkldnn.enabled = before
 
     return remember(f"threads: {key}", measure, is_allowed), f"of {most}, measured"
 
@@ -122,7 +122,7 @@ def _choose_onednn(make_step: threads.MakeStep, rows: int, key: str, fixed: bool
     if fixed is not None:
         return fixed
     if not onednn.needs_measurement():
-        return torch.backends.mkldnn.enabled
+        return onednn.mkldnn.enabled
     return remember(f"oneDNN: {key}", lambda: onednn.measure_onednn(make_step(rows)), lambda on: type(on) is bool)
 
 
