@@ -44,7 +44,7 @@ class Trainer:
         self._stopwatch = Stopwatch(state.progress.seconds)
         self.saver = Saver(config.keep_last, config.milestones, remove_unneeded)
         self.save_seconds = 0.0  # that training has waited for checkpoints
-        self.evaluation: Evaluation | None = None  # the last one
+        self.evaluation: Evaluation | None = None  # the last one; on rank 0 only
         self.stop_signal = 0  # number of the signal that asks the run to save and end
 
     def request_stop(self, signal: int) -> None:
@@ -239,27 +239,27 @@ class Trainer:
     # --- evaluate
 
     def _evaluate(self, record: bool = False) -> bool:
-        """Rank 0 plays and shares the points; returns whether they are the best so far."""
+        """All ranks play, rank 0 logs and shares the points; returns whether they are the best so far."""
+        state = self.state
         with self._pause("an evaluation"):
-            points = on_main(self.state.group, lambda: self._play_evaluation(record))
-        progress = self.state.progress
+            self.evaluation = evaluate(
+                state.learner.actor, state.encoder, state.config.evaluation, state.group, state.config.seed, record
+            )
+            points = on_main(state.group, self._report_evaluation)
+        progress = state.progress
         best = points > progress.best
         progress.best = max(points, progress.best)
         return best
 
-    def _play_evaluation(self, record: bool) -> float:
-        """Play, log and print an evaluation; returns its points."""
-        state, metrics = self.state, self.outputs.metrics
-        config, episode = state.config, state.progress.episodes
-        self.evaluation = evaluate(
-            state.learner.actor, state.encoder, config.evaluation, state.device, config.seed, record
-        )
-        metrics.log(episode, self.evaluation.metrics())
-        if config.evaluation.eval_gif and (gif := self.evaluation.best_gif()):
+    def _report_evaluation(self) -> float:
+        """Log and print the evaluation; returns its points."""
+        metrics, episode, evaluation = self.outputs.metrics, self.state.progress.episodes, self.evaluation
+        metrics.log(episode, evaluation.metrics())
+        if self.state.config.evaluation.eval_gif and (gif := evaluation.best_gif()):
             metrics.animation("eval/best_match", gif, episode)
-        rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in self.evaluation.results.items())
+        rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in evaluation.results.items())
         self.outputs.console.note(f"evaluation at episode {episode}: wins against {rates}")
-        return self.evaluation.points
+        return evaluation.points
 
     # --- save
 

@@ -5,12 +5,14 @@ RANK:kill:N     the rank is killed before its cycle N
 RANK:STAGE:N    the rank is killed in this stage of its save N: begin, middle, rename, point
 RANK:late:N     the rank's clock is a week ahead from cycle N on
 RANK:nan:N-M    the batches N to M of the rank contain a NaN
+RANK:slow:S     every evaluation of the rank takes S seconds longer
 RANK:patience:S the rank waits S seconds for the other ranks to answer a roll call
 0:elastic:S     a launcher waits S seconds for more nodes, and three times S for a sign of life of another node
 """
 
 import os
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ def plant(fault: str) -> None:
         _kill_in_save(what, int(when))
     elif what == "nan":
         _spoil_batches(*map(int, when.split("-")))
+    elif what == "slow":
+        _slow_evaluation(float(when))
     elif what == "patience":
         _shorten_patience(float(when))
     elif what == "elastic":
@@ -87,6 +91,18 @@ def _spoil_batches(first: int, last: int) -> None:
         return batch
 
     _replace(Sampler, "draw", spoilt)
+
+
+def _slow_evaluation(seconds: float) -> None:
+    from marl.training import evaluation
+
+    play = evaluation._play_share
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(seconds)
+        return play(*arguments)
+
+    _replace(evaluation, "_play_share", slow)
 
 
 def _shorten_patience(seconds: float) -> None:
