@@ -10,6 +10,8 @@ same results with every batch size and on every device.
 
 import math
 import time
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -90,6 +92,21 @@ def wilson(wins: int, matches: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+@dataclass(frozen=True)
+class PlayedMatches:
+    """The outcome of some consecutive matches between two players; `summarise` makes Results of it."""
+
+    home: str
+    away: str
+    scores: np.ndarray  # [B, 2], home first, like the next two
+    deaths: np.ndarray
+    forfeits: np.ndarray
+    turns: int  # of all these matches together
+    seconds: float
+    picks: dict[str, tuple[int, int, torch.Tensor]]  # name of the replay -> rank in its order, match number, actions
+    problems: tuple[Counter[str], Counter[str]]  # of home and away, if they are submissions
+
+
 def play(
     home: str | Player,
     away: str | Player,
@@ -104,6 +121,24 @@ def play(
 
     `loader` loads players from paths other than submissions; see `players.find`.
     """
+    return summarise([play_some(home, away, matches, range(matches), device, seed, record, batch, loader)], seed)
+
+
+def play_some(
+    home: str | Player,
+    away: str | Player,
+    matches: int,
+    numbers: range,
+    device: str | torch.device = "cpu",
+    seed: int = 0,
+    record: bool = False,
+    batch: int | None = None,
+    loader: Loader | None = None,
+) -> PlayedMatches:
+    """Play those of the matches 0 .. matches - 1 whose numbers are in a range (at least one), as `play` would.
+
+    Several processes can share the matches of one `play`: `summarise` joins their outcomes.
+    """
     for what, number in (("matches", matches), ("batch", batch)):
         if number is not None and number < 1:
             raise ArenaError(f"{what} is {number}; allowed: a whole number from 1")
@@ -113,7 +148,41 @@ def play(
         home, away = (open_player(player, opened, loader) for player in (home, away))
         if batch is None:
             batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in (home, away)) else BATCH
-        return _play(home, away, matches, device, seed, record, batch)
+        return _play(home, away, matches, numbers, device, seed, record, batch)
+
+
+def summarise(played: Sequence[PlayedMatches], seed: int) -> Results:
+    """The results of all matches of a `play`: from the outcomes of its parts, in the order of the match numbers."""
+    home, away = played[0].home, played[0].away
+    score = np.concatenate([part.scores for part in played])
+    deaths = np.concatenate([part.deaths for part in played])
+    forfeit = np.concatenate([part.forfeits for part in played])
+    matches, turns = len(score), sum(part.turns for part in played)
+    lead = _lead(score, forfeit)
+    sides = {"score": score.mean(0), "deaths": deaths.mean(0)}
+    sides["length"] = sides["score"] / TEAM + START_LENGTH
+    picks: dict[str, tuple[int, int, torch.Tensor]] = {}
+    for part in played:
+        _keep_first(picks, part.picks)
+    kept = {number: actions for _, number, actions in picks.values()}  # one match may be picked twice
+    replays = {number: _replay(home, away, matches, seed, number, actions) for number, actions in kept.items()}
+    problems = [sum((part.problems[side] for part in played), Counter()) for side in (0, 1)]
+    return Results(
+        home=home,
+        away=away,
+        matches=matches,
+        wins=int((lead > 0).sum()),
+        draws=int((lead == 0).sum()),
+        losses=int((lead < 0).sum()),
+        **{f"home_{what}": float(of_sides[0]) for what, of_sides in sides.items()},
+        **{f"away_{what}": float(of_sides[1]) for what, of_sides in sides.items()},
+        home_forfeits=int(forfeit[:, 0].sum()),
+        away_forfeits=int(forfeit[:, 1].sum()),
+        problems=tuple(f"{text} ({count} x)" for counts in problems for text, count in counts.items()),
+        turns=turns,
+        turns_per_second=(turns - matches) / max(part.seconds for part in played),  # parts are played side by side
+        replays={name: replays[number] for name, (_, number, _) in picks.items()},
+    )
 
 
 def open_player(player: str | Player, opened: ExitStack, loader: Loader | None = None) -> Player:
@@ -125,12 +194,14 @@ def open_player(player: str | Player, opened: ExitStack, loader: Loader | None =
     return found
 
 
-def _play(home: Player, away: Player, matches: int, device: Any, seed: int, record: bool, batch: int) -> Results:
+def _play(
+    home: Player, away: Player, matches: int, wanted: range, device: Any, seed: int, record: bool, batch: int
+) -> PlayedMatches:
     scores, deaths, forfeits = [], [], []  # [B, 2] each, home first
     turns, seconds = 0, 0.0
     picks: dict[str, tuple[int, int, torch.Tensor]] = {}
-    for first in range(0, matches, batch):
-        numbers = np.arange(first, min(first + batch, matches))
+    for first in range(wanted.start, wanted.stop, batch):
+        numbers = np.arange(first, min(first + batch, wanted.stop))
         side = _home_side(numbers, matches)
         arena = BatchArena(len(numbers), device, seed, first_match=first)
         died, actions, taken = _play_batch(home, away, arena, side, record)
@@ -141,28 +212,17 @@ def _play(home: Player, away: Player, matches: int, device: Any, seed: int, reco
         turns += int(arena.state[:, TURN].sum())
         seconds += taken
         if actions is not None:
-            _pick(picks, numbers, _lead(scores[-1], forfeits[-1]), actions)
-    score, forfeit = np.concatenate(scores), np.concatenate(forfeits)
-    lead = _lead(score, forfeit)
-    sides = {"score": score.mean(0), "deaths": np.concatenate(deaths).mean(0)}
-    sides["length"] = sides["score"] / TEAM + START_LENGTH
-    kept = {number: actions for _, number, actions in picks.values()}  # one match may be picked twice
-    replays = {number: _replay(home, away, matches, seed, number, actions) for number, actions in kept.items()}
-    return Results(
-        home=home.name,
-        away=away.name,
-        matches=matches,
-        wins=int((lead > 0).sum()),
-        draws=int((lead == 0).sum()),
-        losses=int((lead < 0).sum()),
-        **{f"home_{what}": float(of_sides[0]) for what, of_sides in sides.items()},
-        **{f"away_{what}": float(of_sides[1]) for what, of_sides in sides.items()},
-        home_forfeits=int(forfeit[:, 0].sum()),
-        away_forfeits=int(forfeit[:, 1].sum()),
-        problems=tuple(line for player in (home, away) if isinstance(player, Submission) for line in player.problems),
-        turns=turns,
-        turns_per_second=(turns - matches) / seconds,
-        replays={name: replays[number] for name, (_, number, _) in picks.items()},
+            _keep_first(picks, _pick(numbers, _lead(scores[-1], forfeits[-1]), actions))
+    return PlayedMatches(
+        home.name,
+        away.name,
+        np.concatenate(scores),
+        np.concatenate(deaths),
+        np.concatenate(forfeits),
+        turns,
+        seconds,
+        picks,
+        (_problems(home), _problems(away)),
     )
 
 
@@ -221,17 +281,31 @@ def _lead(score: np.ndarray, forfeit: np.ndarray) -> np.ndarray:
     return np.where(forfeit.any(1), FORFEIT * decided, lead)
 
 
-def _pick(picks: dict, numbers: np.ndarray, lead: np.ndarray, actions: torch.Tensor) -> None:
-    """Keep the actions of the first, closest, worst and best match for home so far; of equals, the first match."""
+def _problems(player: Player) -> Counter[str]:
+    return player.problem_counts if isinstance(player, Submission) else Counter()
+
+
+def _pick(numbers: np.ndarray, lead: np.ndarray, actions: torch.Tensor) -> dict[str, tuple[int, int, torch.Tensor]]:
+    """The actions of the first, closest, worst and best match for home; of equals, the first match."""
+    picks = {}
     for name, order in (("first", numbers), ("closest", abs(lead)), ("worst", lead), ("best", -lead)):
         i = int(order.argmin())
-        if name not in picks or order[i] < picks[name][0]:
-            picks[name] = int(order[i]), int(numbers[i]), actions[:, i].cpu()
+        picks[name] = int(order[i]), int(numbers[i]), actions[:, i].cpu()
+    return picks
 
 
-def _replay(home: Player, away: Player, matches: int, seed: int, number: int, actions: torch.Tensor) -> Replay:
+def _keep_first(
+    picks: dict[str, tuple[int, int, torch.Tensor]], later: dict[str, tuple[int, int, torch.Tensor]]
+) -> None:
+    """Take over picks from later matches where they come first in their order."""
+    for name, pick in later.items():
+        if name not in picks or pick[0] < picks[name][0]:
+            picks[name] = pick
+
+
+def _replay(home: str, away: str, matches: int, seed: int, number: int, actions: torch.Tensor) -> Replay:
     red, blue = (away, home) if _home_side(np.array([number]), matches)[0] else (home, away)
-    return Replay.from_actions(seed, number, None, actions, red=red.name, blue=blue.name)
+    return Replay.from_actions(seed, number, None, actions, red=red, blue=blue)
 
 
 def _clock(device: torch.device) -> float:

@@ -89,7 +89,12 @@ class Submission:
     @property
     def problems(self) -> list[str]:
         """The problems so far: one line for each kind, with its count."""
-        return [f"{self.name}: {text} ({count} x)" for text, count in self._problems.items()]
+        return [f"{text} ({count} x)" for text, count in self.problem_counts.items()]
+
+    @property
+    def problem_counts(self) -> Counter[str]:
+        """How often each kind of problem has occurred so far; a kind begins with the name of the submission."""
+        return Counter({f"{self.name}: {text}": count for text, count in self._problems.items()})
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Forget the matches of these seats: new ones have started. ArenaError if the file is no submission."""

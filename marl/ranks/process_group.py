@@ -20,7 +20,8 @@ from arena.errors import ArenaError
 from marl.compute.cuda_graphs import side_stream
 from marl.errors import UserError
 from marl.ranks.exits import GO_ON
-from marl.ranks.lost_rank import explain
+from marl.ranks.keep_alive import meetings
+from marl.ranks.lost_rank import explain, leave
 from marl.ranks.roll_call import RollCall
 from marl.ranks.store import RendezvousStore
 from marl.ranks.sync_check import OutOfSync, digests_of, first_difference, summary_of
@@ -62,6 +63,9 @@ class Solo:
     def barrier(self, what: str) -> None:
         pass
 
+    def keep_alive(self) -> contextlib.AbstractContextManager:
+        return contextlib.nullcontext()
+
     def share(self, value: Any) -> Any:
         return value
 
@@ -94,6 +98,7 @@ class Ranks:
             torch.cuda.set_device(device)
         store = rendezvous.open()
         timeout = rendezvous.timeout
+        self._meeting_interval = min(1.0, timeout / 4)  # seconds, in keep_alive
         dist.init_process_group(
             backend,
             store=dist.PrefixStore("group", store),
@@ -157,6 +162,13 @@ class Ranks:
             # Not monitored_barrier: it prints lines of its own, informs rank 0 alone, and knows less than roll_call.
             dist.all_reduce(torch.zeros(1), group=self._hosts_group)
 
+    def keep_alive(self) -> contextlib.AbstractContextManager:
+        """A block of work that may take longer on some ranks than the time limit; it ends when all ranks are done.
+
+        No collective may run in the block.
+        """
+        return meetings(self._count, self.world, self._meeting_interval, lambda lost: leave(lost, self))
+
     def share(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
         with self._collective():
@@ -182,6 +194,12 @@ class Ranks:
             digests: list[Any] = [None] * self.world
             dist.all_gather_object(digests, mine, group=self._hosts_group)
         raise OutOfSync(f"{where}: {first_difference(digests)}; {GO_ON}")
+
+    def _count(self, number: int) -> int:
+        total = torch.tensor([number], dtype=torch.int32)
+        with self._collective():
+            dist.all_reduce(total, group=self._hosts_group)
+        return int(total.item())
 
     def close(self) -> None:
         """Leave the group. It waits a few seconds at most, since it also runs when this rank has failed."""

@@ -1,11 +1,17 @@
-"""Writing a run's checkpoints: each folder is replaced as a whole, and old ones are removed."""
+"""Writing a run's checkpoints: each folder is replaced as a whole, and old ones are removed.
+
+A checkpoint of several ranks is written by all of them at once, into one hidden folder that they share. Rank 0
+completes it when the parts of all other ranks are there. Each part is followed by a stamp file: its size and hash.
+"""
 
 import hashlib
 import json
 import os
 import shutil
+import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,6 +37,8 @@ from marl.storage.checkpoint import (
 from marl.storage.checkpoint_finder import count_saves, episode_of, list_complete, raise_missing, read_pointer
 
 _SAVING, _TRASH = ".saving-", ".trash-"  # prefixes of folders that are being written, or removed
+_STAMP = ".stamp"
+_POLL = 0.02  # seconds between two looks for the parts of other ranks
 # Types that torch.load(weights_only=True) accepts. Compared by identity: it refuses np.float64, a subclass of float.
 _LOADABLE = (type(None), bool, int, float, str, bytes, torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype)
 
@@ -38,33 +46,66 @@ _LOADABLE = (type(None), bool, int, float, str, bytes, torch.Tensor, torch.nn.Pa
 def save(
     run: Path, episode: int, weights: dict[str, torch.Tensor], parts: dict[str, dict], about: dict[str, Any]
 ) -> Path:
+    """Write <run>/checkpoints/episode_<episode> in this process alone, point `last` to it and return it."""
+    _check_contents(weights, parts)
+    with _one_line_errors(run, Path(run) / FOLDER / f"episode_{episode}"):
+        _clear_up(run)
+    return save_with_others(run, episode, "", weights, parts, about, (), lambda: 0.0)
+
+
+def prepare(run: Path) -> None:
+    """Make the folder of the checkpoints, and remove what a killed save has left. Not while any rank writes."""
+    with _one_line_errors(run, Path(run) / FOLDER):
+        _clear_up(run)
+
+
+def save_with_others(
+    run: Path,
+    episode: int,
+    token: str,
+    weights: dict[str, torch.Tensor],
+    parts: dict[str, dict],
+    about: dict[str, Any],
+    others: Sequence[str],
+    patience: Callable[[], float],
+) -> Path:
     """Write <run>/checkpoints/episode_<episode>, point `last` to it and return it.
 
     `parts` are dictionaries of tensors and plain values by name, `state` among them; `about` goes into the manifest
-    (world_size, encoder, encoder_version). Whatever fails, one checkpoint that was good before stays good.
+    (world_size, encoder, encoder_version). `others` names parts that other ranks write, by `write_part` with the same
+    `token`. They are waited for, `patience()` seconds at most without any progress. Whatever fails, one checkpoint that
+    was good before stays good.
     """
-    for name in weights:
-        assert "module." not in name, f"{name}: weights are saved without the wrapper of DistributedDataParallel"
-    for name, part in parts.items():
-        _check_loadable(part, name)
+    _check_contents(weights, parts)
     checkpoints = Path(run) / FOLDER
     final = checkpoints / f"episode_{episode}"
-    draft = checkpoints / f"{_SAVING}{final.name}"
-    try:
-        checkpoints.mkdir(exist_ok=True)
-        _remove_leftovers(checkpoints)
-        manifest = {"format": FORMAT, "rules": RULES_VERSION, "episode": episode, "save": count_saves(run) + 1}
-        assert not {*manifest, "files", "sha256"} & about.keys(), "about names a field that the manifest has already"
-        draft.mkdir()
-        _write_folder(draft, manifest | about, weights, parts)
-        _replace_folder(draft, final)
-        write_atomically(checkpoints / LAST, f"{final.name}\n".encode())
-    except BaseException as error:
-        shutil.rmtree(draft, ignore_errors=True)
-        if not isinstance(error, OSError):
+    draft = _draft(run, episode, token)
+    with _one_line_errors(run, final):
+        try:
+            manifest = {"format": FORMAT, "rules": RULES_VERSION, "episode": episode, "save": count_saves(run) + 1}
+            assert not {*manifest, "files", "sha256"} & about.keys(), (
+                "about names a field that the manifest has already"
+            )
+            draft.mkdir(exist_ok=True)
+            _write_folder(draft, manifest | about, weights, parts, lambda: _wait_for_parts(draft, others, patience))
+            _replace_folder(draft, final)
+            write_atomically(checkpoints / LAST, f"{final.name}\n".encode())
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
             raise
-        raise CheckpointError(f"cannot save {final}: {error.strerror or error}; {_what_is_good(run)}") from None
     return final
+
+
+def write_part(run: Path, episode: int, token: str, name: str, part: dict[str, Any] | None) -> None:
+    """Write this rank's part of a checkpoint that rank 0 completes; None: the rank has no part."""
+    draft = _draft(run, episode, token)
+    if part is not None:
+        _check_loadable(part, name)
+    with _one_line_errors(run, Path(run) / FOLDER / f"episode_{episode}"):
+        draft.mkdir(exist_ok=True)
+        stamp = {} if part is None else {f"{name}.pt": _write_pt(draft, name, part)}
+        text = json.dumps(stamp) + "\n"
+        _write_file(draft / f"{name}{_STAMP}", lambda out: out.write(text.encode()))
 
 
 def mark_best(run: Path, checkpoint: Path) -> None:
@@ -120,19 +161,83 @@ class _HashingFile:
 
 
 def _write_folder(
-    draft: Path, manifest: dict[str, Any], weights: dict[str, torch.Tensor], parts: dict[str, dict]
+    draft: Path,
+    manifest: dict[str, Any],
+    weights: dict[str, torch.Tensor],
+    parts: dict[str, dict],
+    wait_for_others: Callable[[], dict[str, Any]] = dict,
 ) -> None:
+    """Write all files, the manifest last; wait_for_others returns sizes and hashes of files from other ranks."""
     # Copies: safetensors refuses tensors that share memory or have gaps.
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in weights.items()}
     data = safetensors.torch.save(copies)
     files = {WEIGHTS: _write_file(draft / WEIGHTS, lambda out: out.write(data))}
     for name, part in parts.items():
-        assert FILE_NAME.fullmatch(f"{name}.pt"), f"{name!r} is no name for a part"
-        files[f"{name}.pt"] = _write_file(draft / f"{name}.pt", partial(torch.save, part))
-    manifest = manifest | {"files": files}
+        files[f"{name}.pt"] = _write_pt(draft, name, part)
+    manifest = manifest | {"files": files | wait_for_others()}
     text = json.dumps(manifest | {"sha256": manifest_sha256(manifest)}, indent=2) + "\n"
     _write_file(draft / MANIFEST, lambda out: out.write(text.encode()))
     sync_folder(draft)
+
+
+def _write_pt(draft: Path, name: str, part: dict[str, Any]) -> dict[str, Any]:
+    """Write a part and return its size and hash."""
+    assert FILE_NAME.fullmatch(f"{name}.pt"), f"{name!r} is no name for a part"
+    return _write_file(draft / f"{name}.pt", partial(torch.save, part))
+
+
+def _wait_for_parts(draft: Path, names: Sequence[str], patience: Callable[[], float]) -> dict[str, Any]:
+    """Sizes and hashes of the files of these parts, once their ranks have written them; the stamps are removed."""
+    files: dict[str, Any] = {}
+    left, seen, since = list(names), -1, time.monotonic()
+    while left:
+        for name in list(left):
+            stamp = _read_stamp(draft / f"{name}{_STAMP}")
+            if stamp is not None:
+                files |= stamp
+                left.remove(name)
+        size = sum(path.stat().st_size for path in draft.iterdir())
+        if size != seen:
+            seen, since = size, time.monotonic()
+        elif left and time.monotonic() - since > patience():
+            raise OSError(None, f"the part {left[0]} has not come")
+        if left:
+            time.sleep(_POLL)
+    for name in names:
+        (draft / f"{name}{_STAMP}").unlink(missing_ok=True)
+    return files
+
+
+def _read_stamp(path: Path) -> dict[str, Any] | None:
+    """The files of a stamp; None if it is not written yet."""
+    # Made if it is not there: a client of NFS remembers for up to a minute that a file was missing.
+    with open(path, "a+b") as file:
+        file.seek(0)
+        text = file.read()
+    return json.loads(text) if text.endswith(b"\n") else None
+
+
+def _clear_up(run: Path) -> None:
+    checkpoints = Path(run) / FOLDER
+    checkpoints.mkdir(exist_ok=True)
+    _remove_leftovers(checkpoints)
+
+
+@contextmanager
+def _one_line_errors(run: Path, final: Path) -> Iterator[None]:
+    """Turn errors of the disk into a CheckpointError that names the checkpoint and the last good one."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"cannot save {final}: {error.strerror or error}; {_what_is_good(run)}") from None
+
+
+def _draft(run: Path, episode: int, token: str) -> Path:
+    """The folder in which a checkpoint is written.
+
+    `token` differs between saves, and between starts of a run: ranks of an earlier start may still write.
+    """
+    return Path(run) / FOLDER / f"{_SAVING}episode_{episode}{token and '-' + token}"
 
 
 def _write_file(path: Path, fill: Callable[[_HashingFile], Any]) -> dict[str, Any]:
@@ -179,6 +284,13 @@ def _remove_leftovers(checkpoints: Path) -> None:
                 os.replace(path, final)
         elif path.name.startswith((f".{LAST}.", f".{BEST}.")):
             path.unlink(missing_ok=True)
+
+
+def _check_contents(weights: dict[str, torch.Tensor], parts: dict[str, dict]) -> None:
+    for name in weights:
+        assert "module." not in name, f"{name}: weights are saved without the wrapper of DistributedDataParallel"
+    for name, part in parts.items():
+        _check_loadable(part, name)
 
 
 def _check_loadable(value: Any, where: str) -> None:

@@ -1,20 +1,21 @@
 """Evaluation inside a training run: the same matches each time, against fixed opponents (not `snakes eval`).
 
-The command `snakes eval`, for any two players, is marl/commands/eval.py. Both play by opponents.match.play.
+The command `snakes eval`, for any two players, is marl/commands/eval.py. Both play by opponents.match.
 """
 
 from dataclasses import dataclass
 
-import torch
-
 from arena.encoders import Encoder
+from arena.errors import ArenaError
 from arena.render.export import gif_bytes
 from arena.replay import Replay
 from marl.config.evaluation_config import EvalConfig
+from marl.errors import UserError
 from marl.networks.actors import AnyActor
 from marl.networks.policy import PolicyPlayer
 from marl.planning.planned_player import load_player
-from opponents.match import Results, play
+from marl.ranks.process_group import Ranks, Solo
+from opponents.match import PlayedMatches, Results, play_some, summarise
 
 GIF_CELL = 16  # pixels
 EVAL_SEED = 1_000_003  # added to the run's seed: these matches are never trained on
@@ -48,12 +49,47 @@ class Evaluation:
 
 
 def evaluate(
-    actor: AnyActor, encoder: Encoder, config: EvalConfig, device: torch.device, seed: int, record: bool = False
-) -> Evaluation:
-    """Play against all opponents; with `record`, keep replays of the matches against the last one."""
-    results = {}
-    for name in config.eval_opponents:
+    actor: AnyActor, encoder: Encoder, config: EvalConfig, group: Solo | Ranks, seed: int, record: bool = False
+) -> Evaluation | None:
+    """Play against all opponents, the matches shared out over the ranks. A collective; returns it on rank 0 only.
+
+    Ranks that are done wait for the others as long as these are alive. With `record`, replays of the matches against
+    the last opponent are kept.
+    """
+    mine: dict[str, PlayedMatches] = {}
+    problem = None
+    with group.keep_alive():
+        try:
+            mine = _play_share(actor, encoder, config, group, seed + EVAL_SEED, record)
+        except (UserError, ArenaError) as error:
+            problem = str(error)
+    shares = group.gather((mine, problem)) or []
+    problem = group.share(next((problem for _, problem in shares if problem is not None), None))
+    if problem is not None:  # of any rank: all ranks end
+        raise UserError(problem)
+    return _join_shares(config, [played for played, _ in shares if played], seed + EVAL_SEED) if shares else None
+
+
+def share_of_matches(matches: int, rank: int, world: int) -> range:
+    """The numbers of the matches that a rank plays: consecutive, and equally many on all ranks or one more."""
+    return range(matches * rank // world, matches * (rank + 1) // world)
+
+
+def _play_share(
+    actor: AnyActor, encoder: Encoder, config: EvalConfig, group: Solo | Ranks, seed: int, record: bool
+) -> dict[str, PlayedMatches]:
+    """Play this rank's matches on its device, by opponent; empty if it has none."""
+    numbers = share_of_matches(config.eval_matches, group.rank, group.world)
+    played = {}
+    for name in config.eval_opponents if numbers else ():
         player = PolicyPlayer(actor, encoder, "team")
         keep = record and name == config.eval_opponents[-1]
-        results[name] = play(player, name, config.eval_matches, device, seed + EVAL_SEED, keep, loader=load_player)
-    return Evaluation(results)
+        played[name] = play_some(
+            player, name, config.eval_matches, numbers, group.device, seed, keep, loader=load_player
+        )
+    return played
+
+
+def _join_shares(config: EvalConfig, shares: list[dict[str, PlayedMatches]], seed: int) -> Evaluation:
+    """The evaluation from the shares of the ranks, in their order."""
+    return Evaluation({name: summarise([share[name] for share in shares], seed) for name in config.eval_opponents})

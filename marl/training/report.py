@@ -91,7 +91,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
             ("episodes", f"{progress.episodes:,}"),
             ("env steps", f"{progress.env_steps:,} ({rate:,.0f} per second)"),
             ("updates", f"{progress.updates:,}"),
-            ("checkpoints", f"{trainer.saver.saved}; training waited {trainer.save_seconds:.1f} s for them"),
+            ("checkpoints", _checkpoints(trainer)),
             ("best", str(best)),
             ("last", str(resolve(folder))),
             ("best match", str(folder / BEST_MATCH)),
@@ -110,6 +110,14 @@ def _times(seconds: float, trained: float, trained_before: float) -> str:
     if not trained_before:
         return text
     return f"{text} since it was resumed; {duration(trained_before + trained)} of training in all"
+
+
+def _checkpoints(trainer: "Trainer") -> str:
+    """How many there are and what they have cost."""
+    saver = trainer.saver
+    left_out = f" ({saver.left_out} left out: the disk was busy)" if saver.left_out else ""
+    each = 1000 * trainer.save_seconds / max(1, saver.saved)
+    return f"{saver.saved}{left_out}; training waited {trainer.save_seconds:.1f} s for them, {each:.0f} ms each"
 
 
 def _others(assignment: "MatchAssignment") -> str:

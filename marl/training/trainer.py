@@ -8,11 +8,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import NoReturn
 
 import torch
 
 from marl.compute.cuda_graphs import DDP_WARM_UPS, WARM_UPS, Captured
+from marl.errors import UserError
 from marl.learners.lr_schedule import lr_factor, warmup
 from marl.ranks.process_group import on_main
 from marl.rollout.rollout import Wrap
@@ -44,9 +45,9 @@ class Trainer:
         )
         self._mix: dict[str, float] = {}
         self._stopwatch = Stopwatch(state.progress.seconds)
-        self.saver = Saver(config.keep_last, config.milestones, remove_unneeded)
+        self.saver = Saver(config.keep_last, config.milestones, remove_unneeded, group.rank, group.world)
         self.save_seconds = 0.0  # that training has waited for checkpoints
-        self.evaluation: Evaluation | None = None  # the last one
+        self.evaluation: Evaluation | None = None  # the last one; on rank 0 only
         self.stop_signal = 0  # number of the signal that asks the run to save and end
 
     def request_stop(self, signal: int) -> None:
@@ -149,7 +150,8 @@ class Trainer:
             self._log()
         best = due["eval"] and going_on and self._evaluate()  # the end has an evaluation of its own
         if due["save"] or best:
-            self._save(best)
+            is_milestone = config.milestones > 0 and state.progress.episodes % config.milestones == 0
+            self._save(best, skippable=going_on and not best and not is_milestone)
         self.outputs.console.progress(min(state.progress.episodes, config.schedule.max_episodes))
 
     def _end_reason(self) -> str:
@@ -241,53 +243,94 @@ class Trainer:
     # --- evaluate
 
     def _evaluate(self, record: bool = False) -> bool:
-        """Rank 0 plays and shares the points; returns whether they are the best so far."""
+        """All ranks play, rank 0 logs and shares the points; returns whether they are the best so far."""
+        state = self.state
         with self._pause("an evaluation"):
-            points = on_main(self.state.group, lambda: self._play_evaluation(record))
-        progress = self.state.progress
+            self.evaluation = evaluate(
+                state.learner.actor, state.encoder, state.config.evaluation, state.group, state.config.seed, record
+            )
+            points = on_main(state.group, self._report_evaluation)
+        progress = state.progress
         best = points > progress.best
         progress.best = max(points, progress.best)
         return best
 
-    def _play_evaluation(self, record: bool) -> float:
-        """Play, log and print an evaluation; returns its points."""
-        state, metrics = self.state, self.outputs.metrics
-        config, episode = state.config, state.progress.episodes
-        self.evaluation = evaluate(
-            state.learner.actor, state.encoder, config.evaluation, state.device, config.seed, record
-        )
-        metrics.log(episode, self.evaluation.metrics())
-        if config.evaluation.eval_gif and (gif := self.evaluation.best_gif()):
+    def _report_evaluation(self) -> float:
+        """Log and print the evaluation; returns its points."""
+        metrics, episode, evaluation = self.outputs.metrics, self.state.progress.episodes, self.evaluation
+        metrics.log(episode, evaluation.metrics())
+        if self.state.config.evaluation.eval_gif and (gif := evaluation.best_gif()):
             metrics.animation("eval/best_match", gif, episode)
-        rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in self.evaluation.results.items())
+        rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in evaluation.results.items())
         self.outputs.console.note(f"evaluation at episode {episode}: wins against {rates}")
-        return self.evaluation.points
+        return evaluation.points
 
     # --- save
 
-    def _save(self, best: bool = False, closed: bool = False) -> None:
-        """Gather the parts of all ranks on rank 0, which writes them while training goes on. closed: at the end."""
-        group = self.state.group
+    def _save(self, best: bool = False, closed: bool = False, skippable: bool = False) -> None:
+        """Copy the state on all ranks; they write it while training goes on. closed: at the end of the run.
+
+        skippable: leave this one out if an earlier checkpoint is still being written.
+        """
+        state, group, saver = self.state, self.state.group, self.saver
         begin = time.perf_counter()
         with self._pause("a checkpoint"):
-            group.barrier("a checkpoint")
-            weights = on_host(dict(self.state.learner.named_weights()))
-            if group.any(not all_finite(weights.values())):  # a run must be able to resume from its checkpoints
+            if saver.start is None:
+                self._prepare_saving()
+            weights = on_host(dict(state.learner.named_weights()))
+            mine = (saver.has_failed, not all_finite(weights.values()), saver.unfinished > 0, saver.unfinished > 1)
+            failed, not_finite, writing, queued = group.sum_(torch.tensor(mine, dtype=torch.int32)).tolist()
+            if failed:
+                self._raise_save_error()
+            if not_finite:  # a run must be able to resume from its checkpoints
                 raise self._not_finite("a weight")
-            ranks = group.gather(rank_part(self.state))
-            on_main(group, lambda: self._start_writing(weights, ranks, best, closed))
+            if not (writing and skippable):
+                if queued:  # two states in memory at most, beside the one in training
+                    with group.keep_alive():
+                        saver.wait(left=1)
+                    if closed:
+                        begin = time.perf_counter()  # training is over: it has not waited
+                self._start_writing(weights, best, closed)
+        if writing and skippable:
+            saver.left_out += 1
+            episodes = state.progress.episodes
+            self.outputs.console.note(f"no checkpoint at episode {episodes}: the last one is still being written")
         self.save_seconds += time.perf_counter() - begin
 
-    def _start_writing(
-        self, weights: dict[str, torch.Tensor], ranks: list[dict[str, Any] | None], best: bool, closed: bool
-    ) -> None:
-        state = self.state
-        parts = {"state": shared_part(state, closed)}
-        parts |= {f"rank{rank}": part for rank, part in enumerate(ranks) if part is not None}
-        folder = self.outputs.folder
-        state.past_selves.write(folder)  # a run begun with --load_model has its pool from another folder
-        self.saver.save(folder, state.progress.episodes, weights, parts, manifest_fields(state), best)
+    def _prepare_saving(self) -> None:
+        """Before the first checkpoint of this process: clear up, and see that all ranks write into one folder."""
+        group, folder, saver = self.state.group, self.outputs.folder, self.saver
+
+        def prepare() -> str:
+            self.state.past_selves.write(folder)  # a run begun with --load_model has its pool from another folder
+            return saver.prepare(folder)
+
+        saver.start = on_main(group, prepare)
+        if group.any(not saver.sees(folder)):
+            raise UserError(f"{folder} is not the same folder on all machines; choose a shared --runs_dir")
+
+    def _start_writing(self, weights: dict[str, torch.Tensor], best: bool, closed: bool) -> None:
+        state, folder, episode = self.state, self.outputs.folder, self.state.progress.episodes
+        mine = rank_part(state)
+        if not state.group.is_main:
+            self.saver.save_part(folder, episode, mine)
+            return
+        parts = {"state": shared_part(state, closed)} | ({} if mine is None else {"rank0": mine})
+        self.saver.save(folder, episode, weights, parts, manifest_fields(state), best)
 
     def _finish_saving(self) -> None:
-        self.state.group.doing = "a checkpoint"
-        on_main(self.state.group, self.saver.finish)
+        """Wait until all checkpoints are complete; an error of any rank is raised on all of them."""
+        group = self.state.group
+        group.doing = "a checkpoint"
+        for waiting in (not group.is_main, group.is_main):  # rank 0 completes what the others have written
+            with group.keep_alive():
+                if waiting:
+                    self.saver.wait()
+            if group.any(self.saver.has_failed):
+                self._raise_save_error()
+
+    def _raise_save_error(self) -> NoReturn:
+        """Raise the error of the first rank that could not write, on all ranks."""
+        self.saver.abandon()
+        problems = self.state.group.gather(self.saver.problem()) or []
+        raise UserError(self.state.group.share(next((problem for problem in problems if problem is not None), "")))

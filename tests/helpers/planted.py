@@ -2,15 +2,18 @@
 
 RANK:term:N     the rank gets TERM before its cycle N (from 1; cycles that fill the buffer count too)
 RANK:kill:N     the rank is killed before its cycle N
-RANK:STAGE:N    the rank is killed in this stage of its save N: begin, middle, rename, point
+RANK:STAGE:N    the rank is killed in this stage of its save N: begin, middle, rename, point; or part, stamp
 RANK:late:N     the rank's clock is a week ahead from cycle N on
 RANK:nan:N-M    the batches N to M of the rank contain a NaN
+RANK:slow:S     every evaluation of the rank takes S seconds longer
+RANK:disk:S     every file of a checkpoint takes the rank S seconds longer
 RANK:patience:S the rank waits S seconds for the other ranks to answer a roll call
 0:elastic:S     a launcher waits S seconds for more nodes, and three times S for a sign of life of another node
 """
 
 import os
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,11 @@ STAGES = {
     "rename": ("_replace_folder", ".saving-*"),
     "point": ("write_atomically", "last"),
 }
+# Stages of a rank that is not rank 0.
+STAGES_OF_A_PART = {
+    "part": ("_write_file", "rank1.pt"),
+    "stamp": ("_write_file", "rank1.stamp"),
+}
 
 
 def plant(fault: str) -> None:
@@ -30,10 +38,14 @@ def plant(fault: str) -> None:
     rank, what, when = fault.split(":")
     if rank != os.environ.get("RANK", "0"):
         return
-    if what in STAGES:
+    if what in STAGES | STAGES_OF_A_PART:
         _kill_in_save(what, int(when))
     elif what == "nan":
         _spoil_batches(*map(int, when.split("-")))
+    elif what == "slow":
+        _slow_evaluation(float(when))
+    elif what == "disk":
+        _slow_disk(float(when))
     elif what == "patience":
         _shorten_patience(float(when))
     elif what == "elastic":
@@ -62,7 +74,7 @@ def _before_cycle(number: int, what: str) -> None:
 def _kill_in_save(stage: str, number: int) -> None:
     from marl.storage import checkpoint_writer
 
-    name, file = STAGES[stage]
+    name, file = (STAGES | STAGES_OF_A_PART)[stage]
     function, calls = getattr(checkpoint_writer, name), []
 
     def counted(path: Path, *others: Any) -> Any:
@@ -87,6 +99,30 @@ def _spoil_batches(first: int, last: int) -> None:
         return batch
 
     _replace(Sampler, "draw", spoilt)
+
+
+def _slow_evaluation(seconds: float) -> None:
+    from marl.training import evaluation
+
+    play = evaluation._play_share
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(seconds)
+        return play(*arguments)
+
+    _replace(evaluation, "_play_share", slow)
+
+
+def _slow_disk(seconds: float) -> None:
+    from marl.storage import checkpoint_writer
+
+    write = checkpoint_writer._write_file
+
+    def slow(path: Path, *others: Any) -> Any:
+        time.sleep(seconds)
+        return write(path, *others)
+
+    _replace(checkpoint_writer, "_write_file", slow)
 
 
 def _shorten_patience(seconds: float) -> None:

@@ -96,6 +96,18 @@ def together() -> None:
     group.close()
 
 
+def work_long() -> None:
+    """Rank 1 works three times as long as the time limit, and then rank 0; each waits for the other."""
+    group = start()
+    begin = time.monotonic()
+    for worker in (1, 0):
+        with group.keep_alive():
+            time.sleep(6 if group.rank == worker else 0)
+        assert group.share("together") == "together"
+    print(f"rank {group.rank}: {time.monotonic() - begin:.0f} s")
+    group.close()
+
+
 def counted(exchanges, bucket):
     import torch.distributed as dist
 
@@ -105,7 +117,10 @@ def counted(exchanges, bucket):
 
 
 def train_until_lost() -> None:
-    """Updates for ever; in update 5 the rank in LOSE is lost as LOSE says: kill:1, stop:0, nap:1, miss:1, raise:1."""
+    """Updates for ever; in update 5 the rank in LOSE is lost as LOSE says: kill:1, stop:0, nap:1, miss:1, raise:1.
+
+    With WORK=1 all ranks are in long work at that time, and the lost rank is lost in it.
+    """
     import torch
 
     from marl.ranks import roll_call
@@ -118,7 +133,13 @@ def train_until_lost() -> None:
     try:
         for update in range(1_000_000):
             group.doing = "update"
-            if (update, group.rank) == (5, int(victim)):
+            if update == 5 and os.environ.get("WORK"):
+                with group.keep_alive():
+                    time.sleep(1)
+                    if group.rank == int(victim):
+                        os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[deed])
+                    time.sleep(600)
+            elif (update, group.rank) == (5, int(victim)):
                 if deed == "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
                 elif deed == "stop":

@@ -1,12 +1,13 @@
 """Matches between two players: sides, results, intervals, replays."""
 
 import dataclasses
+from itertools import pairwise
 
 import pytest
 
 from arena.errors import ArenaError
 from arena.replay import read, write
-from opponents.match import play, wilson
+from opponents.match import play, play_some, summarise, wilson
 from opponents.players import Function, Scripted
 
 
@@ -36,6 +37,13 @@ def test_every_batch_size_gives_the_same_results():
     whole = results_of("level3", "level2:0.1", 80, seed=4, record=True)
     assert results_of("level3", "level2:0.1", 80, seed=4, record=True, batch=17) == whole
     assert results_of("level3", "level2:0.1", 80, seed=5) != whole
+
+
+@pytest.mark.parametrize("borders", [(0, 80), (0, 1, 40, 80), (0, 26, 53, 80)])
+def test_matches_played_in_parts_give_the_results_of_the_whole(borders):
+    whole = results_of("level3", "level2:0.1", 80, seed=4, record=True)
+    parts = [play_some("level3", "level2:0.1", 80, range(*border), seed=4, record=True) for border in pairwise(borders)]
+    assert dataclasses.replace(summarise(parts, seed=4), turns_per_second=0.0) == whole
 
 
 @pytest.mark.needs_cuda

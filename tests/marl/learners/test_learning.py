@@ -54,7 +54,7 @@ def train(cycles: int, shuffled: bool = False) -> Results:
             for _ in range(4):
                 learner.update()
     config = EvalConfig(eval_matches=100, eval_opponents=("level0",))
-    results = evaluate(learner.actor, rollout.encoder, config, CPU, SEED).results["level0"]
+    results = evaluate(learner.actor, rollout.encoder, config, Solo(CPU), SEED).results["level0"]
     print(f"score {results.home_score}, points {results.points}, deaths {results.home_deaths}")
     return results
 

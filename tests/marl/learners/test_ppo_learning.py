@@ -11,6 +11,7 @@ from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, begin, play
 
 from marl.config.evaluation_config import EvalConfig
+from marl.ranks.process_group import Solo
 from marl.rollout.assignment import assign_matches
 from marl.training.evaluation import evaluate
 from opponents.match import Results
@@ -42,7 +43,7 @@ def train(rounds: int, self_play: float = 0.0, shuffled: bool = False) -> Result
         learner.anneal(1.0, number / rounds)
         learner.learn()
     config = EvalConfig(eval_matches=100, eval_opponents=("level0",))
-    results = evaluate(learner.actor, learner.encoder, config, CPU, SEED).results["level0"]
+    results = evaluate(learner.actor, learner.encoder, config, Solo(CPU), SEED).results["level0"]
     print(f"score {results.home_score}, points {results.points}, deaths {results.home_deaths}")
     return results
 

@@ -27,7 +27,8 @@ def free_port() -> int:
 
 def lossy(lose: str, world: int = 2) -> dict:
     stuck = int(lose.startswith("stop"))
-    return group("train_until_lost", range(world), world, stuck, LOSE=lose, TIMEOUT="5")
+    lose, _, work = lose.partition(" ")
+    return group("train_until_lost", range(world), world, stuck, LOSE=lose, WORK=work, TIMEOUT="5")
 
 
 def group(program: str, ranks, world: int = 2, stuck: int = 0, **environment: str) -> dict:
@@ -36,6 +37,7 @@ def group(program: str, ranks, world: int = 2, stuck: int = 0, **environment: st
 
 GROUPS = {
     "together": group("together", (0, 1)),
+    "work_long": group("work_long", (0, 1), TIMEOUT="2"),
     "missing": group("join", (0,), TIMEOUT="1"),
     "raise:1": lossy("raise:1"),
 }
@@ -47,6 +49,9 @@ LOST = {
     "stop:1": "snakes: rank 1 of 2 stopped answering during update: ",
     "stop:0": "snakes: rank 0 of 2 stopped answering during update: ",
     "nap:1": "snakes: rank 1 of 2 did not come to update within 5 s: it is still in a nap; ",
+    "kill:1 work": "snakes: rank 1 of 2 stopped answering during update: ",  # the other rank is at work, too
+    "kill:0 work": "snakes: rank 0 of 2 stopped answering during update: ",
+    "stop:1 work": "snakes: rank 1 of 2 stopped answering during update: ",
     "miss:1": "snakes: rank 1 of 2 did not come to save within 5 s: it is still in update; ",
 }
 GROUPS |= {name: lossy(name, world=4 if name == "kill:2" else 2) for name in LOST}
@@ -87,9 +92,15 @@ def test_all_collectives_of_two_ranks(results) -> None:
         )
 
 
+def test_ranks_wait_for_long_work_beyond_the_time_limit(results) -> None:
+    for rank, (code, out, err) in results["work_long"].items():
+        assert (code, err) == (0, "")
+        assert out == f"rank {rank}: 12 s\n"
+
+
 @pytest.mark.parametrize("name", LOST)
 def test_a_lost_rank_is_named_by_all_others(name, results) -> None:
-    deed, victim = name.split(":")
+    deed, victim = name.removesuffix(" work").split(":")
     for rank, (code, _, err) in results[name].items():
         if rank == int(victim) and deed in ("kill", "stop"):
             assert code == -signal.SIGKILL
@@ -130,6 +141,8 @@ def test_without_ranks_there_is_solo(alone) -> None:
     assert group.any(True)
     assert not group.any(False)
     assert group.share("x") == "x"
+    with group.keep_alive():
+        pass
     group.barrier("save")
     group.check_sync(module.named_parameters(), "update 1")
     assert explain(RuntimeError("Connection closed by peer"), group) is None

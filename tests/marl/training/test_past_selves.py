@@ -165,6 +165,7 @@ def test_snapshots_are_removed_only_when_checkpoints_are(keep_last, tmp_path) ->
     for episode in (0, 10, 20, 30):
         (tmp_path / FOLDER / f"past_{episode}.safetensors").write_bytes(b"")
     saver = Saver(keep_last, 0, past_selves.remove_unneeded)
+    saver.start = saver.prepare(tmp_path)
     for episode, pool in ((10, ["past_0", "past_10"]), (20, ["past_10", "past_20"])):
         state = {"past_selves": {"pool": pool}}
         saver.save(tmp_path, episode, {"actor.w": torch.ones(2)}, {"state": state}, {}, best=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.planted import STAGES
+from helpers.planted import STAGES, STAGES_OF_A_PART
 from helpers.resumed import assert_equal, measured, saved
 from helpers.training import TINY, as_ranks, assert_goes_on, files_of, here, logged, manifest, the_run
 
@@ -30,6 +30,8 @@ STOPS = {
     "league_late": (1, ["--opponent_difficulty_strategy", "league", *ROW], "0:late:12"),
     **{f"killed_at_the_{stage}_of_a_save": (1, [], f"0:{stage}:2") for stage in STAGES},
     **{f"killed_at_the_{stage}_of_the_first_save": (1, [], f"0:{stage}:1") for stage in STAGES},
+    **{f"two_rank_0_killed_at_the_{stage}_of_a_save": (2, [], f"0:{stage}:2") for stage in STAGES},
+    **{f"two_rank_1_killed_at_the_{stage}_of_a_save": (2, [], f"1:{stage}:2") for stage in STAGES_OF_A_PART},
     "two_term": (2, [], "1:term:14"),
     "two_adaptive_killed": (2, ["--opponent_difficulty_strategy", "adaptive", *ROW], "1:kill:17"),
     "two_rank_0_killed": (2, ["--sync_freq", "2", "--updates", "2", *EVALUATED], "0:kill:14"),

@@ -1,0 +1,107 @@
+"""Evaluations of a run: their matches are shared out over the ranks, and a slow one ends no run."""
+
+import dataclasses
+import threading
+import time
+from typing import Any
+
+import pytest
+import torch
+from helpers.resumed import measured
+from helpers.training import TINY, as_ranks, the_run
+from helpers.training_states import small_state
+
+from marl.config.evaluation_config import EvalConfig
+from marl.errors import UserError
+from marl.ranks.process_group import Solo
+from marl.training.evaluation import Evaluation, evaluate, share_of_matches
+
+CPU = torch.device("cpu")
+CONFIG = EvalConfig(eval_matches=7, eval_opponents=("level0", "level2"))
+
+
+class Together(Solo):
+    """A rank that is a thread of this process: only what an evaluation needs."""
+
+    def __init__(self, rank: int, world: int, values: list[Any], barrier: threading.Barrier) -> None:
+        super().__init__(CPU)
+        self.rank, self.world, self.is_main = rank, world, rank == 0
+        self._values, self._barrier = values, barrier
+
+    def gather(self, value: Any) -> list[Any] | None:
+        self._values[self.rank] = value
+        self._barrier.wait()
+        return list(self._values) if self.is_main else None
+
+    def share(self, value: Any) -> Any:
+        self._barrier.wait()
+        if self.is_main:
+            self._values[0] = value
+        self._barrier.wait()
+        return self._values[0]
+
+
+def by_ranks(world: int, config: EvalConfig, record: bool = True) -> list[Any]:
+    """What `evaluate` returns or raises on each rank."""
+    values, barrier, ends = [None] * world, threading.Barrier(world, timeout=60), [None] * world
+    states = [small_state("--algo", "ppo_lstm", "--lstm_size", "8") for _ in range(world)]
+
+    def run(rank: int) -> None:
+        state = states[rank]
+        try:
+            ends[rank] = evaluate(
+                state.learner.actor, state.encoder, config, Together(rank, world, values, barrier), 5, record
+            )
+        except UserError as error:
+            ends[rank] = error
+
+    threads = [threading.Thread(target=run, args=[rank]) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ends
+
+
+def without_speed(evaluation: Evaluation) -> dict[str, Any]:
+    return {name: dataclasses.replace(each, turns_per_second=0.0) for name, each in evaluation.results.items()}
+
+
+@pytest.mark.parametrize("world", [2, 3, 8])  # with eight ranks, one has no match
+def test_any_number_of_ranks_gives_the_evaluation_of_one(world) -> None:
+    (alone,) = by_ranks(1, CONFIG)
+    first, *others = by_ranks(world, CONFIG)
+    assert others == [None] * (world - 1)
+    assert without_speed(first) == without_speed(alone)
+    assert first.best_replay == alone.best_replay is not None
+    assert first.best_gif() == alone.best_gif()
+    assert first.metrics() == alone.metrics()
+
+
+@pytest.mark.parametrize(("matches", "world"), [(200, 1), (200, 3), (7, 8), (1, 2), (64, 64)])
+def test_every_match_has_one_rank(matches, world) -> None:
+    shares = [share_of_matches(matches, rank, world) for rank in range(world)]
+    assert [number for share in shares for number in share] == list(range(matches))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_a_mistake_that_one_rank_finds_ends_all_ranks(tmp_path) -> None:
+    (tmp_path / "submission.py").write_text("x = 1\n")  # no controller
+    config = EvalConfig(eval_matches=1, eval_opponents=(str(tmp_path / "submission.py"),))
+    problems = by_ranks(2, config)  # rank 0 has no match
+    assert [type(problem) for problem in problems] == [UserError, UserError]
+    assert str(problems[0]) == str(problems[1])
+    assert "submission.py" in str(problems[0])
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_evaluation_ten_times_longer_than_the_timeout_does_not_end_a_run(rank, tmp_path) -> None:
+    words = [*TINY, "--matches", "4", "--eval_matches", "4", "--run_name", "team", "--runs_dir"]
+    begin = time.monotonic()
+    done = as_ranks(
+        tmp_path,
+        {"slow": [f"@{rank}:slow:30", *words, str(tmp_path / "slow"), "--timeout", "3", "--eval_interval", "0"]},
+    )
+    assert time.monotonic() - begin > 30
+    assert [(code, err) for code, _, err in done["slow"]] == [(0, ""), (0, "")]
+    assert (16, True) in measured(the_run(tmp_path / "slow"))
