@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from arena.files import write_atomically
 
@@ -44,7 +44,7 @@ def cache_file() -> Path | None:
         return None
 
 
-def _read() -> dict[str, int | bool]:
+def _read() -> dict[str, Any]:
     path = cache_file()
     try:
         content = {} if path is None else json.loads(path.read_bytes())
