@@ -44,7 +44,7 @@ def cache_file() -> Path | None:
         return None
 
 
-def _read() -> dict[str, int | bool]:
+def _read() -> dict[str, Any]:
     path = cache_file()
     try:
         content = {} if path is None else json.loads(path.read_bytes())
