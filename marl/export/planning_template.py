@@ -152,14 +152,16 @@ def play_out(root, outputs, candidates, own, keys, clock):
 def forward(sims, snakes=slice(None)):
     """Logits of local actions, and the value if there is one, [N, 6, 4 or 5]; and orientations [N, 6]."""
     obs, orientations = BATCHED[ENCODE.__name__](sims)
-    obs = obs.reshape(len(sims.turn), SNAKES, -1)[:, snakes].reshape(-1, obs.shape[-1])
-    for i, (weight, bias) in enumerate(LAYERS):
-        if i == 0:
-            used = np.flatnonzero(obs.any(0))  # most of the board is empty
-            hidden = obs[:, used] @ weight[used] + bias
-        else:
-            hidden = np.maximum(hidden, 0) @ weight + bias
-    return hidden.reshape(len(sims.turn), -1, hidden.shape[-1]), orientations[:, snakes]
+    obs = obs.reshape(len(sims.turn), SNAKES, -1)[:, snakes]
+    (weight, bias), rest = LAYERS[0], LAYERS[1:]
+    hidden = np.empty((*obs.shape[:2], len(bias)), np.float32)
+    for snake in range(obs.shape[1]):  # most of the board is empty, and a snake's board nearly the same in all copies
+        used = np.flatnonzero(obs[:, snake].any(0))
+        np.matmul(obs[:, snake, used], weight[used], out=hidden[:, snake])
+    hidden = (hidden + bias).reshape(-1, len(bias))
+    for weight, bias in rest:
+        hidden = np.maximum(hidden, 0) @ weight + bias
+    return hidden.reshape(*obs.shape[:2], -1), orientations[:, snakes]
 
 
 def board_log_probs(sims, logits, orientations):
