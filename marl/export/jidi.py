@@ -45,7 +45,7 @@ def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str,
             '    """\n',
             *(text[at : at + _LINE] + "\n" for at in range(0, len(text), _LINE)),
             '""",\n)\n',
-            *([] if plan_ms is None else [f"PLAN_MS = {plan_ms:g}  # of a call\nwarm_up()\n"]),
+            *([] if plan_ms is None else [f"PLAN_MS = {plan_ms:g}  # of a call\nchoose = choose_planned\nwarm_up()\n"]),
         ]
     )
 

@@ -34,7 +34,7 @@ PLAN_SEED = 0x706C616E << 31
 choose_by_policy = choose
 
 
-def choose(match, snake):
+def choose_planned(match, snake):
     """The planned move, or the policy's if planning fails or has no time. The first call of a turn plans all three."""
     began = time.perf_counter()
     plans = match.__dict__.setdefault("plans", {})
@@ -154,10 +154,13 @@ def forward(sims, snakes=slice(None)):
     obs, orientations = BATCHED[ENCODE.__name__](sims)
     obs = obs.reshape(len(sims.turn), SNAKES, -1)[:, snakes]
     (weight, bias), rest = LAYERS[0], LAYERS[1:]
-    hidden = np.empty((*obs.shape[:2], len(bias)), np.float32)
-    for snake in range(obs.shape[1]):  # most of the board is empty, and a snake's board nearly the same in all copies
-        used = np.flatnonzero(obs[:, snake].any(0))
-        np.matmul(obs[:, snake, used], weight[used], out=hidden[:, snake])
+    if len(weight) < CELLS:
+        hidden = obs @ weight
+    else:  # most of the board is empty, and what a snake sees is nearly the same in all copies
+        hidden = np.empty((*obs.shape[:2], len(bias)), np.float32)
+        for snake in range(obs.shape[1]):
+            used = np.flatnonzero(obs[:, snake].any(0))
+            np.matmul(obs[:, snake, used], weight[used], out=hidden[:, snake])
     hidden = (hidden + bias).reshape(-1, len(bias))
     for weight, bias in rest:
         hidden = np.maximum(hidden, 0) @ weight + bias

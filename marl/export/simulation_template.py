@@ -227,7 +227,9 @@ RIVALS = np.array([[other for other in SNAKE if other // TEAM != s // TEAM] for 
 LOCAL_ACTIONS = np.array([[STEPS.index(to_local(o, *step)) for step in STEPS] for o in range(2 * MIRRORED)])
 BOARD_ACTIONS = np.argsort(LOCAL_ACTIONS, axis=1)
 LOCAL_STEPS = np.array(STEPS)[LOCAL_ACTIONS]
-AROUND_STEPS = np.array([sorted(AROUND, key=lambda step, o=o: to_local(o, *step)) for o in range(2 * MIRRORED)])
+AROUND_STEPS = np.array(
+    [[step for _, step in sorted((to_local(o, *step), step) for step in AROUND)] for o in range(2 * MIRRORED)]
+)
 # CENTRED[head, cell]: where the cell lies on a plane with the head in its middle.
 _row, _column = np.divmod(np.arange(CELLS), COLUMNS)
 CENTRED = (_row - _row[:, None] + ROWS // 2) % ROWS * COLUMNS + (_column - _column[:, None] + COLUMNS // 2) % COLUMNS
