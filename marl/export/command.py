@@ -16,7 +16,7 @@ MOST_MILLISECONDS = 60_000  # of a planned move
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "All choose the moves that the policy chooses. Networks that are not dense can only be a snapshot."
+    parser.epilog = "Without --plan all choose the policy's moves. Networks that are not dense can only be a snapshot."
     parser.add_argument("player", metavar="PLAYER", help="a run (its best), checkpoint or snapshot, or champion")
     parser.add_argument(
         "--jidi", type=_folder, metavar="DIR", help="write the competition's submission.py into DIR (needs only numpy)"

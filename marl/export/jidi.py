@@ -16,7 +16,7 @@ _RULE = "\n# --- "  # the text of a planning template begins with its first rule
 # The products of planning are small: threads of BLAS would only wait for each other. Set before numpy is imported.
 _IMPORTS = (
     "import base64\n\nimport numpy as np\n",
-    "import base64\nimport os\nimport time\n\n"
+    "import base64\nimport ctypes\nimport os\nimport time\n\n"
     'for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):\n'
     '    os.environ.setdefault(_name, "1")\n\nimport numpy as np\n',
 )

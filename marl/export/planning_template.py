@@ -5,6 +5,7 @@ own snake, stage 2 compares all combinations of their two best actions. Rules an
 vectorised over N copies of the match; draws are those of arena/rng.py, so that a plan can be compared with the arena's.
 """
 
+import ctypes
 import time
 
 import numpy as np
@@ -65,7 +66,8 @@ class Clock:
         """The number of rollouts that fit into a share of the time left; 0 if not even one turn does."""
         left = share * (self.deadline - time.perf_counter())
         if left < Clock.turn_seconds:
-            Clock.turn_seconds *= 0.7  # a few slow turns must not end planning for good
+            if left > 0:  # a few slow turns must not end planning for good
+                Clock.turn_seconds = max(left, 0.7 * Clock.turn_seconds)
             return 0
         return max(1, min(MOST_ROLLOUTS, int(left / (HORIZON * Clock.turn_seconds))))
 
@@ -188,8 +190,26 @@ def draw_actions(sims, logits, orientations):
     return BOARD_ACTIONS[orientations, local]
 
 
+def use_one_thread():
+    """Let the products of an OpenBLAS that is already loaded run in one thread, as the environment asks of a new one.
+
+    With two threads on a busy machine one of them spins until the other is run: one call in 300 took 300 ms.
+    """
+    names = [f"{name}openblas_set_num_threads{end}" for name in ("", "scipy_") for end in ("", "64_")]
+    try:
+        with open("/proc/self/maps") as maps:
+            paths = {line.split(None, 5)[-1].strip() for line in maps if "openblas" in line}
+        for library in map(ctypes.CDLL, paths):
+            for name in names:
+                if hasattr(library, name):
+                    getattr(library, name)(1)
+    except Exception:  # another system or another BLAS
+        pass
+
+
 def warm_up():
-    """Plan once in a made-up position, to measure the time of a turn before the first move is asked for."""
+    """Plan in a made-up position, to measure the time of a turn before the first move is asked for."""
+    use_one_thread()
     bodies = [[COLUMNS * row + column for column in (6, 5, 4)] for row in range(0, 2 * SNAKES, 2)]
     bodies = [[cell % CELLS + 10 * (cell >= CELLS) for cell in body] for body in bodies]
     try:
