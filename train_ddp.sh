@@ -4,7 +4,8 @@
 # ./train_ddp.sh [flags]: set up .venv on the first start, then train with the flags given. Works from any folder.
 # sbatch --nodes=2 ... train_ddp.sh [flags]: the same on a SLURM cluster, from this folder; see docs/cluster.md.
 #
-# One rank per GPU that CUDA_VISIBLE_DEVICES leaves, else one per two cores, at most 8. The environment says more:
+# One rank per GPU that CUDA_VISIBLE_DEVICES leaves; without a GPU one for DDPG, for PPO one per two cores, at most 8.
+# The environment says more:
 #   NPROC=2                  ranks on this machine
 #   NNODES NODE_RANK MASTER_ADDR MASTER_PORT    several machines, the same command on each
 #   CONFIG=configs/x.yaml    a configuration, or its name; flags count more than it

@@ -11,13 +11,21 @@ from pathlib import Path
 from marl.arguments import new_file
 from marl.errors import UserError
 
+MOST_MILLISECONDS = 60_000  # of a planned move
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "All choose the moves that the policy chooses. Networks that are not dense can only be a snapshot."
+    parser.epilog = "Without --plan all choose the policy's moves. Networks that are not dense can only be a snapshot."
     parser.add_argument("player", metavar="PLAYER", help="a run (its best), checkpoint or snapshot, or champion")
     parser.add_argument(
         "--jidi", type=_folder, metavar="DIR", help="write the competition's submission.py into DIR (needs only numpy)"
+    )
+    parser.add_argument(
+        "--plan",
+        type=_milliseconds,
+        metavar="MS",
+        help="with --jidi: the submission looks ahead with the exact rules, up to MS milliseconds a call",
     )
     parser.add_argument(
         "--onnx", type=new_file, metavar="FILE", help="write the network as ONNX: observation to logits"
@@ -33,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not (args.jidi or args.onnx or args.safetensors or args.html):
         raise UserError("nothing to write; need --jidi DIR, --onnx FILE, --safetensors FILE or --html FILE")
+    if args.plan is not None and not args.jidi:
+        raise UserError("--plan MS is for the submission; need --jidi DIR")
     if args.onnx:
         _check_onnx()
     from opponents.scripted import SCRIPTED
@@ -49,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.jidi:
         from marl.export.jidi import submission_source
 
-        _write(args.jidi / "submission.py", submission_source(layers, encoder, name).encode())
+        _write(args.jidi / "submission.py", submission_source(layers, encoder, name, args.plan).encode())
     if args.onnx:
         from marl.export.onnx import onnx_model
 
@@ -86,6 +96,16 @@ def _folder(text: str) -> Path:
     if not path.is_dir() and not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {str(path.parent)!r}")
     return path
+
+
+def _milliseconds(text: str) -> float:
+    try:
+        milliseconds = float(text)
+    except ValueError:
+        milliseconds = 0.0
+    if not 1 <= milliseconds <= MOST_MILLISECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: 1 to {MOST_MILLISECONDS} milliseconds")
+    return milliseconds
 
 
 def _check_onnx() -> None:

@@ -13,15 +13,28 @@ from marl.networks.spec import ACTIONS
 
 TEMPLATE = Path(submission_template.__file__)
 ENCODERS = submission_template.ENCODERS.keys() - FORMER_NAMES.keys()  # those that a submission can compute
+PLANNING_TEMPLATES = [TEMPLATE.with_name(f"{name}_template.py") for name in ("simulation", "planning")]
 _MARK = "# --- the trained policy: "
+_RULE = "\n# --- "  # the text of a planning template begins with its first ruled comment
+# The products of planning are small: threads of BLAS would only wait for each other. Set before numpy is imported.
+_IMPORTS = (
+    "import base64\n\nimport numpy as np\n",
+    "import base64\nimport ctypes\nimport os\nimport time\n\n"
+    'for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):\n'
+    '    os.environ.setdefault(_name, "1")\n\nimport numpy as np\n',
+)
 _LINE = 116  # characters of base64 per line, a multiple of four
 
 
-def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str) -> str:
-    """The text of a submission.py that plays like the policy."""
-    layers = [*layers[:-1], DenseLayer(layers[-1].weight[:ACTIONS], layers[-1].bias[:ACTIONS])]  # without the value
+def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str, plan_ms: float | None = None) -> str:
+    """The text of a submission.py that plays like the policy, or looks ahead with it for plan_ms milliseconds."""
     code, mark, rest = TEMPLATE.read_text().partition(_MARK)
     assert mark, f"{TEMPLATE} has no line that starts with {_MARK!r}"
+    if plan_ms is None:
+        last = layers[-1]
+        layers = [*layers[:-1], DenseLayer(last.weight[:ACTIONS], last.bias[:ACTIONS])]  # without the value
+    else:
+        code = _with_planning(code)
     sizes = widths(layers)
     text = packed(layers)
     return "".join(
@@ -35,6 +48,7 @@ def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str)
             '    """\n',
             *(text[at : at + _LINE] + "\n" for at in range(0, len(text), _LINE)),
             '""",\n)\n',
+            *([] if plan_ms is None else [f"PLAN_MS = {plan_ms:g}  # of a call\nchoose = choose_planned\nwarm_up()\n"]),
         ]
     )
 
@@ -42,3 +56,10 @@ def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str)
 def _literal(text: str) -> str:
     """The text as Python source, in the quotes that a formatter would choose."""
     return repr(text) if '"' in text else json.dumps(text)
+
+
+def _with_planning(code: str) -> str:
+    """The template's code with the imports and the text of the planning templates."""
+    assert code.count(_IMPORTS[0]) == 1, f"{TEMPLATE} has other imports than expected"
+    parts = [path.read_text().partition(_RULE) for path in PLANNING_TEMPLATES]
+    return code.replace(*_IMPORTS) + "\n\n".join((rule + text).lstrip("\n") for _, rule, text in parts) + "\n\n"

@@ -26,8 +26,10 @@ ONE_NODE = Nodes()
 MOST_CPU_RANKS = 8
 
 
-def choose_ranks_per_node(environment: Mapping[str, str], cores: int, gpus: int, asked: int | None) -> int:
-    """--num_gpus (asked), else NPROC, else one rank per GPU, else one rank per two cores, up to MOST_CPU_RANKS."""
+def choose_ranks_per_node(
+    environment: Mapping[str, str], cores: int, gpus: int, asked: int | None, most_cpu_ranks: int = MOST_CPU_RANKS
+) -> int:
+    """--num_gpus (asked), else NPROC, else one rank per GPU, else one rank per two cores, up to most_cpu_ranks."""
     if asked is not None:
         if asked < 1:
             raise UserError(f"--num_gpus {asked}: at least 1 is needed")
@@ -40,7 +42,7 @@ def choose_ranks_per_node(environment: Mapping[str, str], cores: int, gpus: int,
         return asked
     if environment.get("NPROC"):
         return _read_number(environment, "NPROC", least=1)
-    return gpus or min(MOST_CPU_RANKS, max(1, cores // 2))
+    return gpus or min(most_cpu_ranks, max(1, cores // 2))
 
 
 def read_nodes(environment: Mapping[str, str]) -> Nodes:

@@ -26,6 +26,11 @@ def test_choose_ranks_per_node(environment, cores, gpus, asked, expected) -> Non
     assert choose_ranks_per_node(environment, cores, gpus, asked) == expected
 
 
+def test_a_learner_whose_batch_is_too_small_to_split_gets_one_rank() -> None:
+    assert choose_ranks_per_node({}, 16, 0, None, most_cpu_ranks=1) == 1
+    assert choose_ranks_per_node({"NPROC": "4"}, 16, 0, None, most_cpu_ranks=1) == 4
+
+
 @pytest.mark.parametrize(
     ("environment", "gpus", "asked", "message"),
     [

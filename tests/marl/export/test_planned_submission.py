@@ -1,0 +1,346 @@
+"""The submission that plans: rules, encoders and plans are those of the arena; it keeps its time and never raises."""
+
+import importlib.util
+import json
+import time
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from helpers.command import assert_one_line
+from helpers.exporting import ENCODERS, arena_of, games, player, recorded_states, saved_run, with_few_beans
+from helpers.training import here
+
+from arena import BatchArena
+from arena.match_dict import to_dict
+from arena.rules import (
+    BEAN_COUNT,
+    BEANS,
+    BOARD,
+    CELLS,
+    DIRECTION,
+    ENTERED,
+    HEAD,
+    LENGTH,
+    MATCH_BYTES,
+    OVER,
+    SNAKES,
+    TAIL,
+    TEAM,
+    TURN,
+)
+from marl.export.dense_layers import dense_layers
+from marl.export.jidi import TEMPLATE, submission_source
+from marl.planning.planner import PLAN_SEED, Budget, Planner
+from opponents.players import find
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SEED = 5
+
+
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("planned_submission", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def planned(folder: Path, encoder: str, milliseconds: float = 50) -> ModuleType:
+    """The module of a planned submission of an untrained policy with a value head."""
+    who = player(encoder, value=True)
+    path = folder / f"{encoder}.py"
+    path.write_text(submission_source(dense_layers(who), who.encoder, "it", milliseconds))
+    return loaded(path)
+
+
+@pytest.fixture(scope="module", params=ENCODERS)
+def submission(request, tmp_path_factory) -> tuple[str, ModuleType]:
+    return request.param, planned(tmp_path_factory.mktemp("planned"), request.param)
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory) -> ModuleType:
+    return planned(tmp_path_factory.mktemp("planned"), "canonical")
+
+
+def cells(places: list) -> list[int]:
+    return [row * 20 + column for row, column in places]
+
+
+def match_of(module: ModuleType, state: torch.Tensor):
+    """A state of the arena as the submission's Match."""
+    match = to_dict(state.numpy())
+    bodies = [cells(body) for body in match["snakes"]]
+    return module.Match(int(state[TURN]), bodies, list(match["directions"]), cells(match["beans"]))
+
+
+def simulation_of(module: ModuleType, arena: BatchArena):
+    matches = [match_of(module, state) for state in arena.state]
+    return module.Simulation(matches, arena.keys.numpy().astype(np.uint64))
+
+
+def assert_same(sims, arena: BatchArena) -> None:
+    """Every byte of the arena's state that means something."""
+    state = arena.state.numpy().astype(int)
+    assert state.shape[1] == MATCH_BYTES
+    assert np.array_equal(sims.board, state[:, BOARD : BOARD + CELLS])
+    for part, at in (("head", HEAD), ("tail", TAIL), ("length", LENGTH), ("direction", DIRECTION)):
+        alive = state[:, LENGTH : LENGTH + SNAKES] > 0
+        assert np.array_equal(getattr(sims, part)[alive], state[:, at : at + SNAKES][alive]), part
+    count = state[:, BEAN_COUNT, None]
+    beans = np.where(np.arange(5) < count, state[:, BEANS : BEANS + 5], -1)
+    assert np.array_equal(sims.beans, beans)
+    on_board = (sims.board > 0) & (sims.board < 7)
+    assert np.array_equal(sims.entered[on_board] & 255, state[:, ENTERED : ENTERED + CELLS][on_board])
+    assert np.array_equal(sims.turn, state[:, TURN])
+    assert np.array_equal(sims.over, state[:, OVER] > 0)
+
+
+def play_both(sims, arena: BatchArena, moves: torch.Tensor) -> tuple[int, int]:
+    """One turn in both; returns how many snakes ate and died."""
+    growth = sims.play_turn(moves.numpy().astype(np.intp))
+    events = arena.play_turn(moves)
+    assert np.array_equal(growth, events.reward.numpy())
+    assert np.array_equal(sims.ate, events.ate.numpy())
+    assert np.array_equal(sims.died, events.died.numpy())
+    assert_same(sims, arena)
+    return int(sims.ate.sum()), int(sims.died.sum())
+
+
+@pytest.mark.parametrize("kind", ["random", "level1", "territory"])
+def test_rules_are_the_arenas_turn_by_turn(module, kind) -> None:
+    """Whole matches, with the same draws; two turns more, because a match that is over stays as it is."""
+    matches = 12 if kind == "random" else 6
+    arena = BatchArena(matches, seed=SEED)
+    arena.start()
+    seats = torch.arange(matches * SNAKES, dtype=torch.int32)
+    who = None if kind == "random" else find(kind)
+    if who:
+        who.begin(arena, seats)
+    sims = simulation_of(module, arena)
+    generator = torch.Generator().manual_seed(SEED)
+    ate = died = 0
+    for _ in range(202):
+        moves = torch.randint(4, (matches, SNAKES), generator=generator).to(torch.int8)
+        if who:
+            who.act(arena, seats, moves)
+        events = play_both(sims, arena, moves)
+        ate, died = ate + events[0], died + events[1]
+    assert sims.over.all()
+    assert ate > 100
+    assert died > 20
+
+
+def ordinary_states(module: ModuleType) -> torch.Tensor:
+    """The recorded positions that occur in play: not over, and no two segments on one cell."""
+    states = recorded_states()
+    states = states[(states[:, LENGTH : LENGTH + SNAKES] > 0).all(1) & (states[:, OVER] == 0)]
+    boards = torch.from_numpy(simulation_of(module, arena_of(states)).board)
+    ordinary = (boards == states[:, BOARD : BOARD + CELLS]).all(1)
+    assert ordinary.sum() > 6000
+    return states[ordinary]
+
+
+def test_rules_are_the_arenas_in_all_recorded_positions(module) -> None:
+    """Positions of the original game, among them full boards and snakes without room; three turns of each."""
+    arena = arena_of(ordinary_states(module), SEED)
+    sims = simulation_of(module, arena)
+    generator = torch.Generator().manual_seed(SEED)
+    for _ in range(3):
+        play_both(sims, arena, torch.randint(4, (arena.matches, SNAKES), generator=generator).to(torch.int8))
+    assert sims.over.any()
+
+
+def test_batched_encoders_are_the_arenas_and_the_single_ones(submission) -> None:
+    encoder, module = submission
+    checked = 0
+    for states in ordinary_states(module)[:2400].split(200)[::3]:
+        arena = arena_of(states)
+        obs, orientations = module.BATCHED[encoder](simulation_of(module, arena))
+        assert np.array_equal(obs, arena.observe(encoder).numpy().reshape(obs.shape))
+        for i in range(0, arena.matches, 20):
+            match = match_of(module, arena.state[i])
+            for snake in range(SNAKES):
+                single, orientation = module.ENCODE(match, snake)
+                assert np.array_equal(obs[i * SNAKES + snake], single)
+                assert orientations[i, snake] == orientation
+                checked += 1
+    assert checked > 200
+    for position, expected in with_few_beans(encoder):
+        arena = BatchArena(1)
+        arena.set_match(0, position.match)
+        assert np.array_equal(module.BATCHED[encoder](simulation_of(module, arena))[0], expected)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_plans_are_those_of_the_arenas_planner(submission, side) -> None:
+    """The same draws, a fixed number of rollouts, recorded positions up to the last turns of matches."""
+    encoder, module = submission
+    states = recorded_states()[torch.tensor([*range(5, 400, 33), 197, 198, 199])]
+    arena = arena_of(states, SEED)
+    who = player(encoder, value=True)
+    seats = (torch.arange(arena.matches)[:, None] * SNAKES + side * TEAM + torch.arange(TEAM)).flatten().int()
+    actions, values = Planner(who.actor, who.encoder, arena, seats, Budget(3, module.HORIZON)).plan()
+    seed = (PLAN_SEED << 31) ^ (SEED & 0x7FFFFFFF)
+    for b in range(arena.matches):
+        number = int(arena.numbers[b])
+        moves, found, rollouts = module.plan(match_of(module, arena.state[b]), side, None, 3, number, seed)
+        assert rollouts == (3, 3)
+        legal = np.isfinite(values[b].numpy())
+        np.testing.assert_allclose(found[legal], values[b].numpy()[legal], rtol=1e-4, atol=1e-3)
+        assert moves == actions[b].tolist()
+
+
+def policy_moves(module: ModuleType, position, side: int) -> list[int]:
+    match = module.Match(0, *(read(module, position)))
+    return [module.choose_by_policy(match, side * TEAM + i) for i in range(TEAM)]
+
+
+def read(module: ModuleType, position) -> tuple[list[list[int]], list[int], list[int]]:
+    bodies = [cells(body) for body in position.match["snakes"]]
+    return bodies, [module.around_torus(body) for body in bodies], cells(position.match["beans"])
+
+
+def ask(module: ModuleType, position, snake: int) -> int:
+    answer = module.my_controller(position.observation(snake), None, False)
+    assert sorted(answer[0]) == [0, 0, 0, 1]
+    return answer[0].index(1)
+
+
+def test_without_time_it_plays_the_policys_moves(submission, monkeypatch) -> None:
+    _, module = submission
+    monkeypatch.setattr(module, "PLAN_MS", 1)  # all of it is margin
+    for game in games()[:8]:
+        module._match = None
+        assert [ask(module, game[0], snake) for snake in range(3)] == policy_moves(module, game[0], 0)
+        assert module._match.plans == {0: None}
+
+
+@pytest.mark.parametrize("broken", ["play_out", "forward", "Simulation", "plan", "Clock"])
+def test_an_error_in_planning_leaves_the_policys_moves(submission, monkeypatch, broken) -> None:
+    _, module = submission
+
+    def fail(*_, **__) -> None:
+        raise RuntimeError(broken)
+
+    monkeypatch.setattr(module, broken, fail)
+    for game in games()[:4]:
+        module._match = None
+        assert [ask(module, game[0], snake) for snake in range(3, 6)] == policy_moves(module, game[0], 1)
+
+
+ODD = {
+    "nothing": None,
+    "empty": {},
+    "own body empty": {6: []},
+    "own body of one": {6: [[3, 4]]},
+    "a mate's body empty": {5: []},
+    "a foe's body empty": {2: []},
+    "a body twice": {5: [[1, 1], [1, 2], [1, 3]], 6: [[1, 1], [1, 2], [1, 3]]},
+    "no beans": {1: []},
+    "ten beans": {1: [[row, 7] for row in range(10)]},
+    "a full board": {2: [[cell // 20, cell % 20] for cell in range(190)]},
+    "directions too few": {"last_direction": ["up"]},
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_odd_input_gets_a_move_and_does_no_harm(submission, odd) -> None:
+    _, module = submission
+    first, second = games()[0][:2]
+    for position in (first, second):
+        module.my_controller(first.observation(4), None, False)
+        observation = {**position.observation(4), **odd} if odd else odd
+        answer = module.my_controller(observation, None, False)
+        assert sorted(answer[0]) == [0, 0, 0, 1]
+    assert ask(module, second, 4) in range(4)
+
+
+def test_the_first_call_of_a_turn_plans_for_all_three(submission, monkeypatch) -> None:
+    _, module = submission
+    calls = []
+
+    def plan(match, team, clock):
+        calls.append((match.turn, team))
+        return [1, 2, 3], None, (1, 1)
+
+    monkeypatch.setattr(module, "plan", plan)
+    module._match = None
+    for position in games()[0][:3]:
+        assert [ask(module, position, snake) for snake in (4, 3, 5)] == [2, 1, 3]
+    assert calls == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_calls_without_time_do_not_make_it_bold(module, monkeypatch) -> None:
+    """The measured time of a turn stays; after a slow machine it shrinks only as far as the time that there is."""
+    monkeypatch.setattr(module.Clock, "turn_seconds", 0.5)
+    assert module.Clock(time.perf_counter() - 1).fitting(0.5) == 0
+    assert module.Clock.turn_seconds == 0.5
+    found = [module.Clock(time.perf_counter() + 0.1).fitting(0.5) for _ in range(20)]
+    assert found[0] == 0
+    assert set(found) <= {0, 1}
+    assert module.Clock.turn_seconds > 0.02
+
+
+def test_a_late_clock_ends_rollouts_early(module, monkeypatch) -> None:
+    """Time enough for one turn of each stage: the positions after it are judged."""
+    played = []
+    turn = module.Simulation.play_turn
+    monkeypatch.setattr(module.Simulation, "play_turn", lambda self, moves: played.append(1) or turn(self, moves))
+    monkeypatch.setattr(module.Clock, "turn_seconds", 1e-9)
+    monkeypatch.setattr(module.Clock, "next_fits", lambda self, rollouts: False)
+    match = module.Match(0, *read(module, games()[0][0]))
+    moves, values, rollouts = module.plan(match, 0, module.Clock(time.perf_counter() + 100))
+    assert len(played) == 2
+    assert rollouts == (module.MOST_ROLLOUTS, module.MOST_ROLLOUTS)
+    assert np.isfinite(values).sum() == 9
+    assert all(move in range(4) for move in moves)
+
+
+def test_calls_keep_their_time(submission, monkeypatch) -> None:
+    """300 calls at 30 ms. CPU time, because other programs may hold this machine's cores."""
+    _, module = submission
+    monkeypatch.setattr(module, "PLAN_MS", 30)
+    module._match = None
+    planned_turns, spent = 0, []
+    for position in games()[1][:100]:
+        for snake in range(3):
+            began = time.thread_time()
+            ask(module, position, snake)
+            spent.append(time.thread_time() - began)
+        planned_turns += module._match.plans[0] is not None
+    assert len(spent) == 300
+    assert max(spent) < 3 * 0.030
+    assert np.quantile(spent, 0.99) < 1.5 * 0.030
+    assert planned_turns > 20
+
+
+def test_without_plan_nothing_is_added() -> None:
+    who = player("features", value=True)
+    text = submission_source(dense_layers(who), who.encoder, "it")
+    template = TEMPLATE.read_text()
+    assert text.startswith(template[: template.index("# --- the trained policy")])
+    assert text.endswith('""",\n)\n')
+    assert submission_source(dense_layers(who), who.encoder, "it", 50).count("PLAN_MS = ") == 1
+
+
+def test_eval_plays_it(tmp_path) -> None:
+    run = saved_run(tmp_path, "canonical")
+    result = here("export", run, "--jidi", tmp_path / "sent", "--plan", "4")
+    assert result.returncode == 0, result.stderr
+    path = tmp_path / "sent" / "submission.py"
+    said = json.loads(here("eval", "--home", path, "--away", "level0", "--matches", "2", "--json").stdout)
+    assert said["home_forfeits"] == 0
+
+
+@pytest.mark.parametrize("value", ["0", "x", "-5", "nan", "inf", "100000"])
+def test_a_time_that_is_none_is_one_line(tmp_path, value) -> None:
+    assert_one_line(here("export", "champion", "--jidi", tmp_path, f"--plan={value}"), value)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_time_without_a_submission_is_one_line(tmp_path) -> None:
+    assert_one_line(here("export", "champion", "--onnx", tmp_path / "it.onnx", "--plan", "50"), "--jidi")
+    assert not any(tmp_path.iterdir())
