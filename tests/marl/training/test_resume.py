@@ -30,7 +30,7 @@ STOPS = {
     "league_late": (1, ["--opponent_difficulty_strategy", "league", *ROW], "0:late:12"),
     **{f"killed_at_the_{stage}_of_a_save": (1, [], f"0:{stage}:2") for stage in STAGES},
     **{f"killed_at_the_{stage}_of_the_first_save": (1, [], f"0:{stage}:1") for stage in STAGES},
-    **{f"two_rank_0_killed_at_the_{stage}_of_a_save": (2, [], f"0:{stage}:2") for stage in STAGES},
+    "two_rank_0_killed_at_the_middle_of_a_save": (2, [], "0:middle:2"),
     **{f"two_rank_1_killed_at_the_{stage}_of_a_save": (2, [], f"1:{stage}:2") for stage in STAGES_OF_A_PART},
     "two_term": (2, [], "1:term:14"),
     "two_adaptive_killed": (2, ["--opponent_difficulty_strategy", "adaptive", *ROW], "1:kill:17"),
