@@ -34,7 +34,7 @@ ORDER = (
     ("arena",),  # batches, PettingZoo, replays
     ("opponents",),
     (
-        *("marl.errors", "marl.wording", "marl.machine", "marl.invocation", "marl.arguments"),
+        *("marl.errors", "marl.wording", "marl.compute.machine", "marl.invocation", "marl.arguments"),
         *("marl.registry", "marl.rewards"),
     ),
     ("marl.config",),

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from marl import machine
 from marl.bench.timing import WINDOWS, Row
+from marl.compute import machine
 from marl.errors import UserError
 
 # subject: (module, class) that yields the rows

@@ -53,7 +53,7 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
     """
     import torch
 
-    from marl.machine import processor
+    from marl.compute.machine import processor
     from marl.ranks.launch import launch
     from marl.ranks.nodes import MOST_CPU_RANKS, choose_ranks_per_node, read_nodes
 

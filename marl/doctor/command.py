@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from marl import machine
+from marl.compute import machine
 from marl.doctor.check import REINSTALL, Check, amount
 from marl.errors import UserError
 from marl.storage.run_folder import GROUP, listing

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from marl import machine
+from marl.compute import machine
 from marl.doctor.check import REINSTALL, Check
 from marl.errors import UserError
 

@@ -137,7 +137,7 @@ def _check_not_loopback(master_addr: str, own: str | None, environment: Mapping[
 
 def _set_environment(ranks: int, interface: str | None) -> None:
     """Variables that the ranks inherit; variables set by the user stay. interface: towards the other nodes."""
-    from marl.machine import usable_cores
+    from marl.compute.machine import usable_cores
 
     threads = str(max(1, usable_cores() // ranks))
     if not os.environ.get("OMP_NUM_THREADS"):

@@ -74,7 +74,7 @@ def newest(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path | N
 
 def about_start(words: list[str], ranks: int) -> dict[str, Any]:
     """The fields of run.json about one start: command, versions, machine, git. Collecting them takes a moment."""
-    from marl import machine
+    from marl.compute import machine
 
     now = time.time()
     return {

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 
 from arena.encoders import encoder_named
-from marl import machine, registry
-from marl.compute import onednn, threads
+from marl import registry
+from marl.compute import machine, onednn, threads
 from marl.compute.choice_cache import remember
 from marl.compute.precision import Precision
 from marl.config.autoscale import PPO_TURNS

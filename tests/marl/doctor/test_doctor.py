@@ -11,7 +11,7 @@ from helpers import HELPERS
 from helpers.command import snakes
 from helpers.training import here, started
 
-from marl import machine
+from marl.compute import machine
 from marl.doctor import command, rank_check
 
 FAULTY = str(HELPERS / "faulty_ranks.py")

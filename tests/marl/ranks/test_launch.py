@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from helpers import HELPERS
 
+from marl.compute.machine import processor
 from marl.errors import UserError
-from marl.machine import processor
 from marl.ranks.launch import _check_free, _check_not_loopback
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from marl import machine
-from marl.machine import usable_cores
+from marl.compute import machine
+from marl.compute.machine import usable_cores
 
 
 @pytest.fixture
