@@ -14,6 +14,6 @@ trap 'rm -f "$report"' EXIT
 .venv/bin/python -m mypy >"$report" 2>&1 &
 mypy=$!
 status=0
-.venv/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder || status=$?
+.venv/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder || status=$?
 wait "$mypy" || { status=$?; cat "$report" >&2; }
 exit "$status"

@@ -69,7 +69,8 @@ def load_torch(launcher: int) -> bool:
 
 def test_two_ranks_make_one_run(launched) -> None:
     run, done = launched
-    assert done.stderr == ""
+    # In a fresh checkout this may be the first to compile, which is announced.
+    assert [line for line in done.stderr.splitlines() if not line.startswith("snakes: compiling ")] == []
     assert re.fullmatch(r"run1_\d{8}_\d{6}", run.name)
     assert {"config.yaml", "run.json", "metrics.jsonl", "tensorboard", "checkpoints", "best_match.jsonl"} <= {
         path.name for path in run.iterdir()
