@@ -13,7 +13,7 @@ from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer
 from marl.planning.planner import Budget, Planner
 from marl.storage import saved_player
-from opponents.players import PLAN, Player
+from opponents.players import PLAN, Player, find
 
 _BUDGET = re.compile(r"=(\d{1,3})x(\d{1,3})")
 MOST_ROLLOUTS, MOST_TURNS = 64, 32
@@ -63,4 +63,8 @@ def load_player(name: str) -> Player:
     budget = Budget(int(found[1]), int(found[2])) if found else DEFAULT
     if not (1 <= budget.rollouts <= MOST_ROLLOUTS and 1 <= budget.turns <= MOST_TURNS):
         raise UserError(f"player {name!r}: allowed are 1 to {MOST_ROLLOUTS} rollouts of 1 to {MOST_TURNS} turns")
-    return PlannedPlayer(saved_player.load_player(inner), budget, name)
+    policy = find(inner, saved_player.load_player)
+    if not isinstance(policy, PolicyPlayer):
+        policy.close()
+        raise UserError(f"player {name!r}: {inner} is no trained policy; give a run, checkpoint, snapshot or champion")
+    return PlannedPlayer(policy, budget, name)

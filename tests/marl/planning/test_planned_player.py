@@ -54,6 +54,13 @@ def test_eval_plays_a_planner_from_a_run(tmp_path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["plan:level2", "plan:nobody", "plan=4:champion"])
-def test_mistakes_are_one_line(name) -> None:
-    assert_one_line(here("eval", "--home", name, "--away", "level0", "--matches", "2"), name.partition(":")[2])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("plan:level2", "level2 is no trained policy"),
+        ("plan:champoin", "did you mean champion?"),
+        ("plan=4:champion", "plan=ROLLOUTSxTURNS:NAME"),
+    ],
+)
+def test_mistakes_are_one_line(name, told) -> None:
+    assert_one_line(here("eval", "--home", name, "--away", "level0", "--matches", "2"), told)
