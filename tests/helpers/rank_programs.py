@@ -7,10 +7,8 @@ has loaded torch: sixteen ranks would spend most of a minute on loading it, and 
 import json
 import os
 import signal
-import socket
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
@@ -247,15 +245,11 @@ def groups(folder: str, description: str) -> None:
     import torch.distributed.nn  # noqa: F401
 
     import marl.ranks.startup  # noqa: F401
+    from tests.helpers.ports import free_ports
 
     specs = json.loads(description)
-    with ExitStack() as held:  # all ports at once, so that they differ
-        sockets = [held.enter_context(socket.socket()) for _ in specs]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        ports = [one.getsockname()[1] for one in sockets]
     running: dict[int, tuple[str, int]] = {}
-    for (name, spec), port in zip(specs.items(), ports, strict=True):
+    for (name, spec), port in zip(specs.items(), free_ports(len(specs)), strict=True):
         for rank in spec["ranks"]:
             pid = os.fork()
             if pid == 0:

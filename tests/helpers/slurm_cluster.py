@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from helpers.ports import free_ports
 from helpers.processes import wait_until
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -95,7 +96,7 @@ class Cluster:
         host = socket.gethostname().partition(".")[0]
         # Job ids choose the ports of trainings: start them anywhere, so that two clusters at once do not meet.
         conf = CONF.format(
-            folder=self.folder, host=host, ports=_free_ports(3), first_job=random.SystemRandom().randrange(1000, 60000)
+            folder=self.folder, host=host, ports=free_ports(3), first_job=random.SystemRandom().randrange(1000, 60000)
         )
         (self.folder / "slurm.conf").write_text(conf)
         # Any devices will do: SLURM only shares them out.
@@ -178,11 +179,3 @@ def _alive(pid: int) -> bool:
     with contextlib.suppress(OSError):  # one that has ended and that nobody waits for: containers have no real init
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

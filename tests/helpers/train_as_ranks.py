@@ -8,12 +8,12 @@ asks for one process without ranks; words @FAULT are planted, see planted.py.
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from unittest import mock
 
 from helpers.planted import plant
+from helpers.ports import free_port
 
 LIMIT = 60  # seconds for one training
 
@@ -51,9 +51,7 @@ def ranks(folder: str, name: str, words: list[str]) -> list[int]:
     """The exit codes of a training's ranks."""
     alone = words[0] == "@1"
     words = words[alone:]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     pids = []
     for rank in ("0",) if alone else ("0", "1"):
         pid = os.fork()

@@ -3,13 +3,13 @@ it, stopped and resumed."""
 
 import re
 import signal
-import socket
 from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import ppo_as_ranks
 from helpers.forking import Forked
+from helpers.ports import free_port
 from helpers.ppo_as_ranks import CASES, MATCHES
 from helpers.resumed import assert_equal, measured, saved
 from helpers.training import LIMIT, TINY_ANY, as_ranks, assert_goes_on, logged, manifest, the_run, without_ranks
@@ -31,10 +31,7 @@ SKIPPED = 1 + Ppo.LOGGED.index("losses/skipped")
 def ranks(tmp_path_factory):
     """What the two ranks found, case by case."""
     folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    meeting = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    meeting = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     processes = []
     try:
         for rank in ("0", "1"):

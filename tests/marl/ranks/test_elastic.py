@@ -4,10 +4,10 @@ import json
 import os
 import re
 import signal
-import socket
 from pathlib import Path
 
 import pytest
+from helpers.ports import free_port
 from helpers.processes import wait_until
 from helpers.training import (
     LIMIT,
@@ -28,12 +28,6 @@ from marl.storage.relaunch import LaunchRecord
 FAST = "0:elastic:1 0:patience:1 1:patience:1"
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def world_sizes(run: Path) -> list[int]:
     """The number of ranks of each start of the run."""
     about = run_folder.read_run(run)
@@ -43,7 +37,7 @@ def world_sizes(run: Path) -> list[int]:
 @needs_proc
 def test_a_node_joins_and_is_lost_and_one_run_goes_on(tmp_path) -> None:
     words = [*TINY, "--runs_dir", tmp_path, "--distributed", "--max_episodes", "1000000", "--max_restarts", "3"]
-    place = {"NNODES": "1:2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "GLOO_SOCKET_IFNAME": "lo"}
+    place = {"NNODES": "1:2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
     place |= {"NPROC": "1", "PLANTED": FAST}
 
     def reached(sizes: list[int], process: Forked) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers import HELPERS
+from helpers.ports import free_port
 
 from marl.compute.machine import processor
 from marl.errors import UserError
@@ -78,7 +79,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 # One after another in one process, since loading torch takes longest: (environment, words, program, launch arguments)
 LAUNCHES = {
     "fine": ({}, ["--max_episodes", "7"], "tell_environment", {}),
-    "mine": ({"OMP_NUM_THREADS": "5"}, [], "tell_environment", {"port": True}),
+    "mine": ({"OMP_NUM_THREADS": "5"}, [], "tell_environment", {"port": free_port()}),
     "exit 2": ({"FAIL": "2"}, [], "fail", {"max_restarts": 2}),
     "exit 3": ({"FAIL": "3"}, [], "fail", {}),
     "exit 4": ({"FAIL": "4"}, [], "fail", {"max_restarts": 2}),
@@ -89,15 +90,13 @@ LAUNCHES = {
     "restart": ({}, [], "fail_once", {"max_restarts": 1}),
 }
 LAUNCH_ALL = """
-import json, os, socket, sys
+import json, os, sys
 from marl.ranks.launch import launch
 from marl.ranks.nodes import Nodes
 for environment, words, program, settings in json.loads(sys.argv[2]):
     os.environ.update(environment)
-    if settings.pop("port", None):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            settings["nodes"] = Nodes(master_port=probe.getsockname()[1])
+    if "port" in settings:
+        settings["nodes"] = Nodes(master_port=settings.pop("port"))
     code = launch(words, 2, timeout=60, program=(sys.argv[1], program), **settings)
     for stream in (sys.stdout, sys.stderr):
         print(f"=== {code}", file=stream, flush=True)

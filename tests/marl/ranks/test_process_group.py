@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 
 import pytest
 import torch
 from helpers import HELPERS
+from helpers.ports import free_port
 from helpers.rank_programs import GROUP_VARIABLES
 
 from marl.ranks.exits import EXIT_LOST_RANK
@@ -17,12 +17,6 @@ from marl.ranks.lost_rank import explain
 from marl.ranks.startup import start
 
 PROGRAMS = HELPERS / "rank_programs.py"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def lossy(lose: str, world: int = 2) -> dict:
