@@ -1,8 +1,8 @@
 """Trainings in two ranks each, one after another, with the environment variables of torchrun. The ranks are forked from
 a process that has torch and the trainer loaded, see forking.py.
 
-The output of rank R goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. The word @1 before all others
-asks for one process without ranks; words @FAULT are planted, see planted.py.
+The output of rank R goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. The word @4 before all others
+asks for four ranks, @1 for one process without ranks; words @FAULT are planted, see planted.py.
 """
 
 import json
@@ -35,7 +35,8 @@ def train(words: list[str]) -> int:
 
     def wrap_and_count(self, module):
         wrapped = wrap(self, module)
-        wrapped.register_comm_hook(None, counted)
+        if not self._sums_in_order:  # which has a hook of its own
+            wrapped.register_comm_hook(None, counted)
         return wrapped
 
     for word in words:
@@ -49,17 +50,19 @@ def train(words: list[str]) -> int:
 
 def ranks(folder: str, name: str, words: list[str]) -> list[int]:
     """The exit codes of a training's ranks."""
-    alone = words[0] == "@1"
-    words = words[alone:]
+    world = 2
+    if words[0] in ("@1", "@2", "@4"):
+        world, words = int(words[0][1:]), words[1:]
     port = free_port()
     pids = []
-    for rank in ("0",) if alone else ("0", "1"):
+    for rank in map(str, range(world)):
         pid = os.fork()
         if pid == 0:
             for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
                 os.dup2(os.open(f"{folder}/{name}.{rank}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
-            if not alone:
-                os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+            if world > 1:
+                os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
+                os.environ |= {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)}
                 os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
             code = 1
             try:
