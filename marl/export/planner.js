@@ -30,22 +30,18 @@ function makePlanner(policy) {
       return playOut(match, root, candidates, own, key, most, turns, until);
     };
 
-    const first = playStage(0, deviations(ranked), halfway(deadline));
-    if (!first.played) return { moves: null, values: null, rollouts: [0, 0] };
+    const now = performance.now();
+    if (now >= deadline) return { moves: null, values: null, rollouts: [0, 0] };
+    const first = playStage(0, deviations(ranked), now + (deadline - now) / 2);
     const values = prior.map((numbers, i) => numbers.map((p, move) => {
       const rank = ranked[i].indexOf(move);
       return rank < 0 ? -Infinity : p + first.worth[rank ? 2 * i + rank : 0];
     }));
     const best = values.map((numbers) => bestFirst(numbers).slice(0, 2)), combinations = combined(best);
+    if (performance.now() >= deadline) return { moves: best.map(([move]) => move), values, rollouts: [first.played, 0] };
     const second = playStage(1, combinations, deadline);
-    if (!second.played) return { moves: best.map(([move]) => move), values, rollouts: [first.played, 0] };
     const total = combinations.map((moves, c) => second.worth[c] + sum(moves.map((move, i) => prior[i][move])));
     return { moves: combinations[total.indexOf(Math.max(...total))], values, rollouts: [first.played, second.played] };
-  }
-
-  function halfway(deadline) {
-    const now = performance.now();
-    return now + (deadline - now) / 2;
   }
 
   // Actions [C][3]: the best of all snakes; then each snake's second and third, mates unchanged.
@@ -60,11 +56,11 @@ function makePlanner(policy) {
     return Array.from({ length: CANDIDATES }, (_, c) => best.map((two, i) => two[(c >> (TEAM - 1 - i)) & 1]));
   }
 
-  // The mean worth of each candidate's first actions over the rollouts that fit until the deadline, at most `most`.
+  // The mean worth of each candidate's first actions over the rollouts that fit until the deadline: 1 to `most`.
   function playOut(match, root, candidates, own, key, most, turns, deadline) {
     const worth = Array(CANDIDATES).fill(0);
     let played = 0, longest = 0;
-    for (let now = performance.now(); played < most && now + longest < deadline; played++) {
+    for (let now = performance.now(); played < 1 || (played < most && now + longest < deadline); played++) {
       playRollout({ ...match, key: key(played) }, root, candidates, own, turns, deadline).forEach((w, c) => { worth[c] += w; });
       const began = now;
       now = performance.now();

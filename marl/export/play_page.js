@@ -10,7 +10,7 @@
   const KEYS = { ArrowUp: 0, KeyW: 0, ArrowDown: 1, KeyS: 1, ArrowLeft: 2, KeyA: 2, ArrowRight: 3, KeyD: 3 };
   const TEAMS = ["red", "blue"], QUEUED = 2, SWIPE = 22; // moves in the queue of the human; pixels
   const data = JSON.parse(document.getElementById("data").textContent);
-  const look = data.look, policy = makePolicy(data.policy), thinker = makeThinker(data.policy, () => wake());
+  const look = data.look, policy = makePolicy(data.policy), thinker = makeThinker({ ...data.policy, weights: policy.weights }, () => wake());
   const turnedBoard = makeTurnedBoard(look), upright = makeBoard(look), sideways = makeBoard(turnedBoard.look);
   const $ = (selector) => document.querySelector(selector);
   const canvas = $("#board"), context = canvas.getContext("2d");
@@ -214,7 +214,8 @@
     banner.replaceChildren(text, ...(hint ? [Object.assign(document.createElement("small"), { textContent: hint })] : []));
   }
 
-  // Arrows around each head: the more probable a move, the larger and clearer its arrow.
+  // Arrows around each head: the more probable a move, the larger and clearer its arrow. Its percentage stands beside it,
+  // if there is a choice and room for letters.
   function drawThoughts(turn) {
     thoughts[turn].forEach(({ probabilities }, snake) => {
       const head = board().headAt(shownTimeline(), snake, time);
@@ -238,6 +239,12 @@
         context.lineWidth = Math.max(1, cell * 0.05);
         context.stroke();
         context.restore();
+        if (cell < 26 || share > 0.99) return;
+        context.font = `700 ${0.3 * cell}px system-ui, sans-serif`;
+        [context.textAlign, context.textBaseline] = ["center", "middle"];
+        context.fillStyle = "#fff";
+        const [left, top] = [upright.wrap(x + 0.85 * right, columns), upright.wrap(y + 0.55 * down, rows)];
+        context.fillText(`${Math.round(100 * share)} %`, left * cell, top * cell);
       });
     });
   }

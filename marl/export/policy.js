@@ -114,13 +114,19 @@ const { encoders, moveToLocal } = (() => {
   return { encoders: { features, canonical, turned: canonical, planes }, moveToLocal };
 })();
 
+function decodeFloats(base64) {
+  const text = atob(base64), view = new DataView(new ArrayBuffer(text.length)), numbers = new Float32Array(text.length / 4);
+  for (let i = 0; i < text.length; i++) view.setUint8(i, text.charCodeAt(i));
+  for (let i = 0; i < numbers.length; i++) numbers[i] = view.getFloat32(4 * i, true);
+  return numbers;
+}
+
 // The policy of {encoder, orientationAt, widths, weights}. orientationAt is the index of the orientation in an
-// observation, null for encoders without one. weights is base64 of little-endian floats: per layer the weight
-// [inputs, outputs] and the bias.
+// observation, null for encoders without one. weights are the floats of all layers, per layer the weight
+// [inputs, outputs] and the bias: an array, or base64 of little-endian floats.
 function makePolicy({ encoder, orientationAt, widths, weights }) {
   const MOVES = 4, encode = encoders[encoder];
-  const bytes = Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0)), view = new DataView(bytes.buffer);
-  const numbers = Float32Array.from({ length: bytes.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
+  const numbers = typeof weights === "string" ? decodeFloats(weights) : weights;
   const layers = [];
   for (let i = 0, at = 0; i < widths.length - 1; i++) {
     const [inputs, outputs] = [widths[i], widths[i + 1]], end = at + inputs * outputs;
@@ -190,5 +196,5 @@ function makePolicy({ encoder, orientationAt, widths, weights }) {
     return { move: logits.indexOf(best), probabilities: weights.map((weight) => weight / sum), value };
   }
 
-  return { encode, forward, evaluate, boardLogits, think };
+  return { weights: numbers, encode, forward, evaluate, boardLogits, think };
 }

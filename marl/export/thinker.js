@@ -13,9 +13,9 @@ function servePlans() {
 
 // The page's part. Only the position asked for last counts. `changed` is called after an answer or a failure.
 function makeThinker(policy, changed) {
-  const PATIENCE = 1000; // milliseconds beyond the time of a plan: then the policy's moves are played
+  const PATIENCE = 1000, STARTING = 4000; // milliseconds beyond the time of a plan: then the policy's moves are played
   const LATE = "Thinking ahead took too long: the policy's own moves were played.";
-  let worker = null, address = null, asked = null, busy = false, failed = false, note = "", count = 0;
+  let worker = null, address = null, asked = null, busy = false, ready = false, failed = false, note = "", count = 0;
 
   function start() {
     try {
@@ -33,7 +33,7 @@ function makeThinker(policy, changed) {
   function end() {
     if (worker) worker.terminate();
     if (address) URL.revokeObjectURL(address);
-    [worker, address, asked, busy] = [null, null, null, false];
+    [worker, address, asked, busy, ready] = [null, null, null, false, false];
   }
 
   function fail(reason) {
@@ -49,7 +49,7 @@ function makeThinker(policy, changed) {
   }
 
   function answered({ id, ...plan }) {
-    busy = false;
+    [busy, ready] = [false, true];
     if (!asked) return;
     if (asked.id !== id) return send();
     asked.plan = plan;
@@ -63,7 +63,8 @@ function makeThinker(policy, changed) {
       if (failed) return;
       if (!worker) start();
       if (!worker) return;
-      asked = { id: ++count, match, team, options, plan: null, due: performance.now() + options.milliseconds + PATIENCE };
+      const due = performance.now() + options.milliseconds + (ready ? PATIENCE : STARTING);
+      asked = { id: ++count, match, team, options, plan: null, due };
       if (!busy) send();
     },
     // Whether the plan of this position may still come.

@@ -379,6 +379,7 @@ def test_a_phone_steers_by_swiping_and_by_buttons(chrome, exported, width, heigh
         assert not shown(page)["playing"]
     for selector in (".chip", "#controls button, #controls select"):
         boxes = page.value(
+            "document.querySelectorAll('.gain').forEach(gain => { gain.textContent = 27; }),"
             f"[...document.querySelectorAll('{selector}')].map(e => e.getBoundingClientRect())"
             ".filter(b => b.width).map(b => [b.left, b.top, b.right, b.bottom])"
         )
