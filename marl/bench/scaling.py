@@ -7,6 +7,7 @@ of each rank. Evaluations and checkpoints are measured once and count at the int
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -76,13 +77,17 @@ class ScalingBench:
     def _launch(self, task: str, ranks: int) -> dict[str, Any]:
         from marl.ranks.launch import launch
 
-        with tempfile.TemporaryDirectory(prefix="snakes-scaling-") as folder, _environment_kept():
+        folder = tempfile.mkdtemp(prefix="snakes-scaling-")
+        try:
             file = Path(folder, "results.json")
             words = [task, str(file), str(self._seconds), *self._words]
-            code = launch(words, ranks, timeout=self._config.ddp.timeout, program=PROGRAM)
+            with _environment_kept():
+                code = launch(words, ranks, timeout=self._config.ddp.timeout, program=PROGRAM)
             if code:
                 raise RanksFailed(code)
             return json.loads(file.read_text())
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _predictions(self, link: Link, shares: dict[str, Any], alone: dict[str, Any]) -> Iterator[dict[str, Any]]:
         here = link.name == HERE

@@ -6,13 +6,14 @@
 E[slowest of N] is the expected maximum of N draws from the measured times of one rank with its share of the work.
 A reduction (all-reduce) of b bytes between N ranks, with latency L (seconds, one way) and bandwidth B (bytes/s):
 
-    gloo: 2 s (N - 1) L + 2 (N - 1) / N b / B
+    gloo: 2 (k (L + t + max(L, t)) + min(L, t)), with t = b / (s N B) and k = s (N - 1) / 2
     NCCL: start + the smaller of  ring: 2 (N - 1) L + 2 (N - 1) / N b / B
                              and  tree: 2 ceil(log2 N) L + 2 b / B
 
-gloo's ring sends b / N bytes in each of 2 (N - 1) steps, cut into s segments: 2, or more if a segment would be over
-1 MiB. A segment is sent when the receiver has asked for it, so every step waits for two messages; two segments are on
-their way at a time. tests/marl/bench/test_scaling.py compares it with real ranks on a slow network.
+gloo's ring passes on b / N bytes in each of 2 (N - 1) steps, N - 1 to add up and N - 1 to hand out. They are cut into s
+segments, which take t each: 2, or more if a segment would be over 1 MiB. Two segments are on their way at a time, and a
+segment is sent when the receiver has asked for it: a pair of segments takes two messages, or one if the request waits
+behind the receiver's own data. tests/marl/bench/test_scaling.py compares this with real ranks on a slow network.
 """
 
 import math
@@ -30,7 +31,7 @@ class Link(NamedTuple):
     backend: Literal["gloo", "nccl"]
     latency: float  # seconds of a message, one way
     bandwidth: float  # bytes per second out of a rank
-    start: float = 0.0  # seconds that every reduction takes besides
+    start: float = 0.0  # seconds that every reduction by NCCL takes besides
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -52,11 +53,11 @@ def reduction_seconds(size: float, ranks: int, link: Link) -> float:
     """Seconds of one all-reduce of `size` bytes. Fewer than 2 N numbers take gloo less; they count as 2 N."""
     if ranks == 1:
         return 0.0
-    hops = 2 * (ranks - 1)
-    ring_bytes = hops / ranks * size / link.bandwidth
     if link.backend == "gloo":
-        return link.start + gloo_segments(size, ranks) * hops * link.latency + ring_bytes
-    ring = hops * link.latency + ring_bytes
+        segments = gloo_segments(size, ranks)
+        pairs, latency, segment = segments * (ranks - 1) / 2, link.latency, size / segments / ranks / link.bandwidth
+        return 2 * (pairs * (latency + segment + max(latency, segment)) + min(latency, segment))
+    ring = 2 * (ranks - 1) * (link.latency + size / ranks / link.bandwidth)
     tree = 2 * math.ceil(math.log2(ranks)) * link.latency + 2 * size / link.bandwidth
     return link.start + min(ring, tree)
 
@@ -68,13 +69,15 @@ def gloo_segments(size: float, ranks: int) -> int:
 
 def fit_link(name: str, ranks: int, small: tuple[int, float], large: tuple[int, float]) -> Link:
     """The gloo link on which all-reduces take as long as measured: two pairs of bytes and seconds."""
-    hops = 2 * (ranks - 1)
     (few, short), (many, long) = small, large
-    # A first latency from the small message alone; its bytes hardly matter.
-    latency = short / (gloo_segments(few, ranks) * hops)
-    left = long - gloo_segments(many, ranks) * hops * latency
-    bandwidth = hops / ranks * (many - few) / max(left, 1e-3 * long)
-    return Link(name, "gloo", latency, bandwidth)
+    latency = short / (2 * gloo_segments(few, ranks) * (ranks - 1))  # the bytes of the small message hardly matter
+    segments = gloo_segments(many, ranks)
+    pairs = segments * (ranks - 1) / 2
+    segment = (long / 2 - 2 * pairs * latency) / (pairs + 1)
+    if segment > latency:
+        segment = (long / 2 - (pairs + 1) * latency) / (2 * pairs)
+    segment = max(segment, 1e-3 * long)  # a busy machine: the large message was hardly slower than the small one
+    return Link(name, "gloo", latency, many / segments / ranks / segment)
 
 
 def expected_maximum(samples: Sequence[float], ranks: int) -> float:
