@@ -55,7 +55,11 @@ class ScalingBench:
         """Everything measured and predicted, ready for JSON."""
         measured = [self._launch("ranks", number) for number in self._ranks]
         counts = sorted({*self._ranks, *GPU_RANKS} - {1})
-        shares = self._launch(f"shares:{','.join(map(str, counts))}", 1)
+        found = self._launch(f"shares:{','.join(map(str, counts))}", 1)
+        shares = {ranks: work for ranks, work in found.items() if "problem" not in work}
+        left_out = [
+            f"no model of {ranks} ranks: {work['problem']}" for ranks, work in found.items() if ranks not in shares
+        ]
         links = [*_local_links(measured), *GPU_LINKS]
         alone = measured[0]
         rows = [_row(found, alone) for found in measured]
@@ -71,7 +75,7 @@ class ScalingBench:
                 "work": {ranks: _about(work) for ranks, work in shares.items()},
                 "predictions": predictions,
             },
-            "notes": self.notes,
+            "notes": [*self.notes, *left_out],
         }
 
     def _launch(self, task: str, ranks: int) -> dict[str, Any]:

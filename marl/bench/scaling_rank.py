@@ -139,7 +139,7 @@ def time_reduction(group: "Solo | Ranks", size: int, rounds: int = ROUNDS) -> fl
 def measure_shares(group: "Solo | Ranks", config: "TrainConfig", counts: list[int], seconds: float) -> dict[str, Any]:
     """The work of a rank among N, by N: stretches of compute and reductions. This rank is alone in its group.
 
-    A number of ranks that cannot share the run is left out.
+    For a number of ranks that cannot share the run: the problem.
     """
     import torch
 
@@ -152,7 +152,8 @@ def measure_shares(group: "Solo | Ranks", config: "TrainConfig", counts: list[in
     for ranks in counts:
         try:
             mine = autoscale.resolve(config, group.device, world=ranks)
-        except UserError:
+        except UserError as error:
+            by_count[str(ranks)] = {"problem": str(error)}
             continue
         if mine.learner_section == "ppo":  # of the whole run; this group has one rank
             mine = replace(mine, ppo=replace(mine.ppo, update_interval=mine.ppo.update_interval // ranks))

@@ -163,6 +163,29 @@ def test_notes_and_default_ranks(monkeypatch):
     assert not any("divide" in note for note in scaling.ScalingBench(["--scaling", "weak"], [3], 1.0).notes)
 
 
+def test_ranks_that_cannot_share_the_run_are_noted(monkeypatch):
+    """One rank is measured, eight have a model, more cannot have one."""
+    parts = {"collect": 1.0, "learn": 3.0, "reduction": 0.0, "waiting": 0.0}
+    one = dict.fromkeys(("evaluation_seconds", "saving_seconds", "eval_interval", "save_interval"), 0)
+    one |= {"ranks": 1, "backend": None, "device": "cpu", "threads": 1, "matches": 8, "batch": 24, "link": None}
+    one |= {"turns": 2, "updates": 2, "cycle_seconds": 8.0, "parts": parts}
+    work = {"stretches": [[1.0], [1.0]], "reductions": {"400": 2.0}, "cycles": 1, "threads": 1}
+    work |= {"turns": 2, "updates": 2, "matches": 1}
+    shares = {"8": work} | {ranks: {"problem": "too many"} for ranks in ("16", "64")}
+    monkeypatch.setattr(scaling.ScalingBench, "_launch", lambda self, task, ranks: one if task == "ranks" else shares)
+    report = scaling.ScalingBench(["--device", "cpu"], [1], 1.0).report()
+    (row,) = report["rows"]
+    assert (row["env_steps_per_second"], row["updates_per_second"]) == pytest.approx((16 / 8, 2 / 8))
+    assert row["shares"] == pytest.approx(dict.fromkeys(scaling.PARTS, 0.0) | {"collect": 0.25, "learn": 0.75})
+    assert [(each["link"], each["ranks"]) for each in report["model"]["predictions"]] == [
+        ("NVLink", 8),
+        ("InfiniBand", 8),
+    ]
+    # 2 turns of 8 x 1 matches in 2 seconds instead of 2 turns of 8 matches in 8.
+    assert report["model"]["predictions"][0]["ratio"] == pytest.approx(4, rel=1e-3)
+    assert report["notes"][-2:] == [f"no model of {ranks} ranks: too many" for ranks in (16, 64)]
+
+
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
