@@ -14,6 +14,7 @@ trap 'rm -f "$report"' EXIT
 .venv/bin/python -m mypy >"$report" 2>&1 &
 mypy=$!
 status=0
-.venv/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder || status=$?
+# More workers than cores: tests wait for ranks, timeouts, browsers and other processes about half of their time.
+.venv/bin/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder || status=$?
 wait "$mypy" || { status=$?; cat "$report" >&2; }
 exit "$status"

@@ -23,17 +23,31 @@ PLACES = (str(ROOT), str(ROOT / "tests"))
 os.environ["PYTHONPATH"] = os.pathsep.join((*PLACES, *filter(None, [os.environ.get("PYTHONPATH")])))
 
 # Files that take longest, the longest first: ./test.sh hands out whole files, and the last ones shall be short.
+# Files that mostly wait (W) stand between those that mostly compute.
 LONGEST = (
-    "marl/training/test_resume.py",
-    "marl/learners/test_learning.py",
     "marl/training/test_train_ranks.py",
-    "test_slurm.py",
-    "marl/training/test_train.py",
-    "marl/training/test_train_resume.py",
-    "marl/training/test_league_runs.py",
+    "marl/training/test_resume.py",
+    "test_slurm.py",  # W
+    "marl/training/test_evaluation.py",  # W
+    "marl/training/test_resume_plan.py",
     "marl/ranks/test_faults.py",
+    "marl/ranks/test_process_group.py",  # W
+    "marl/training/test_train.py",
+    "marl/learners/test_learning.py",
+    "marl/ranks/test_launch.py",  # W
+    "marl/ranks/test_two_hosts.py",  # W
     "marl/doctor/test_doctor.py",
-    "marl/ranks/test_two_hosts.py",
+    "marl/learners/test_flat_memory.py",
+    "marl/ranks/test_elastic.py",  # W
+    "marl/training/test_league_runs.py",
+    "marl/training/test_slow_disk.py",  # W
+    "marl/learners/test_ppo_ranks.py",
+    "arena/render/test_window.py",  # W
+    "marl/training/test_train_resume.py",
+    "marl/commands/test_play.py",  # W
+    "marl/training/test_nonfinite.py",
+    "marl/export/test_play_page.py",
+    "arena/render/test_viewer.py",
 )
 
 
@@ -46,6 +60,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
+def pytest_collection_finish() -> None:
+    if sys.platform != "win32":
+        from helpers import compile_in_turn
+
+        compile_in_turn.install()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("needs_cuda") is not None:
         import torch
@@ -56,7 +77,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Two test processes share two cores, and small products gain nothing from more. Tells the file's seed."""
+    """Test processes share the cores, and small products gain nothing from more. Tells the file's seed."""
     import torch
 
     print(f"seed {request.module.SEED}")

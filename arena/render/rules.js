@@ -173,5 +173,5 @@ const rules = (() => {
     return { turn, snakes: snakes.map((body) => body.map(place)), directions, beans: beans.map(place) };
   }
 
-  return { ROWS, COLUMNS, CELLS, SNAKES, TEAM, BEANS, START_LENGTH, TURNS, matchKey, drawBelow, neighbour, start, playTurn, dictionary };
+  return { ROWS, COLUMNS, CELLS, SNAKES, TEAM, BEANS, START_LENGTH, TURNS, matchKey, draw, drawBelow, neighbour, start, playTurn, dictionary };
 })();

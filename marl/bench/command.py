@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from marl.arguments import new_file
 from marl.bench.timing import WINDOWS, Row
 from marl.compute import machine
 from marl.errors import UserError
@@ -16,9 +17,13 @@ SUBJECTS = {
     "opponents": ("marl.bench.opponents", "OpponentsBench"),
     "planning": ("marl.bench.planning", "PlanningBench"),
 }
-TRAIN = "train"  # the subject that is no table of rows, and whose flags are those of training
-# Flags that stay the bench's own beside them, and whether each takes a value.
-BESIDE_TRAINING = {"-h": False, "--help": False, "--json": False, "--seconds": True, "--against": True}
+# Subjects that are no table of rows, and that take the flags of training. For each the flags that stay the bench's own
+# beside them, and whether each takes a value.
+COMMON = {"-h": False, "--help": False, "--json": False, "--seconds": True}
+BESIDE_TRAINING = {
+    "train": COMMON | {"--against": True},
+    "scaling": COMMON | {"--ranks": True, "--png": True},
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,10 +39,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  cycles split into arena, opponents, policy, buffer and update. Takes the flags of train as well,\n"
         "  --device, --matches and --config among them: bench train --matches 8192 --ddpg.turns 2 --body 512,256.\n"
         "  On a GPU the cycles are the real CUDA graphs, and in the split each part is a graph of its own.\n"
+        "scaling: training on 1, 2, 4, ... ranks of this machine, each number started as train --distributed does it:\n"
+        "  speed, ratio to one rank, and the shares of collecting, learning, reduction (all-reduce), waiting for the\n"
+        "  slowest rank, evaluation and saving. Beside it a model that predicts these ranks, and 8, 16 and 64 over\n"
+        "  NVLink and InfiniBand (docs/scaling.md). Takes the flags of train as well: bench scaling --algo ppo.\n"
         f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
     )
     parser.add_argument(
-        "subject", nargs="?", default="arena", type=_subject, help="arena (default), opponents, planning or train"
+        "subject",
+        nargs="?",
+        default="arena",
+        type=_subject,
+        help="arena (default), opponents, planning, train or scaling",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")
@@ -58,31 +71,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,NAME",
         help="train: opponents, each met in as many matches as the others (default: level2)",
     )
+    parser.add_argument(
+        "--ranks",
+        type=_numbers,
+        metavar="N,N",
+        help="scaling: numbers of ranks (default: 1,2,4,8, with GPUs up to their number); 1 is always measured",
+    )
+    parser.add_argument("--png", type=new_file, metavar="FILE", help="scaling: also draw the result into a PNG file")
 
 
 def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
     """The bench's own words, and those that the configuration of training reads."""
-    if TRAIN not in words:
+    subject = next((word for word in words if word in BESIDE_TRAINING), None)
+    if subject is None:
         return words, []
+    known = BESIDE_TRAINING[subject]
     own: list[str] = []
     others: list[str] = []
     rest = list(words)
     while rest:
         word = rest.pop(0)
         flag, equals, _ = word.partition("=")
-        mine = flag in BESIDE_TRAINING or (word == TRAIN and word not in own)
+        mine = flag in known or (word == subject and word not in own)
         (own if mine else others).append(word)
-        if BESIDE_TRAINING.get(flag) and not equals:
+        if known.get(flag) and not equals:
             own += rest[:1]
             del rest[:1]
     return own, others
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.subject == TRAIN:
+    if args.subject == "train":
         return _run_train(args)
-    if args.against:
-        raise UserError(f"--against is a flag of bench train; bench {args.subject} has none of it")
+    if args.subject == "scaling":
+        return _run_scaling(args)
+    for flag, value, subject in (
+        ("--against", args.against, "train"),
+        ("--ranks", args.ranks, "scaling"),
+        ("--png", args.png, "scaling"),
+    ):
+        if value:
+            raise UserError(f"{flag} is a flag of bench {subject}; bench {args.subject} has none of it")
     module, name = SUBJECTS[args.subject]
     bench = getattr(importlib.import_module(module), name)(args.device, args.matches, args.threads, args.seconds)
     about = _machine()
@@ -105,6 +134,30 @@ def _run_train(args: argparse.Namespace) -> int:
     else:
         _print_machine(_machine())
         print(f"\n{table(report)}")
+    return 0
+
+
+def _run_scaling(args: argparse.Namespace) -> int:
+    from marl.bench.scaling import RanksFailed, ScalingBench, table
+
+    try:
+        report = ScalingBench(args.set_aside, args.ranks, args.seconds).report()
+    except RanksFailed as error:
+        return error.code
+    if args.png:
+        from marl.pictures.scaling import draw
+
+        try:
+            draw(report).save(args.png, format="PNG")
+        except OSError as error:
+            raise UserError(f"{args.png}: cannot be written: {error.strerror or error}") from None
+    if args.json:
+        print(json.dumps({"machine": _machine(), **report}, indent=2))
+    else:
+        _print_machine(_machine())
+        print(f"\n{table(report)}")
+        if args.png:
+            print(f"picture: {args.png}")
     return 0
 
 
@@ -144,8 +197,9 @@ def _print_fact(name: str, value: Any) -> None:
 
 
 def _subject(text: str) -> str:
-    if text not in (*SUBJECTS, TRAIN):
-        raise argparse.ArgumentTypeError(f"unknown subject {text!r}; known: {', '.join((*SUBJECTS, TRAIN))}")
+    known = (*SUBJECTS, *BESIDE_TRAINING)
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"unknown subject {text!r}; known: {', '.join(known)}")
     return text
 
 

@@ -53,7 +53,7 @@ class TrainBench:
         device = place(None, config.device, 0, 1, torch.cuda.device_count())[1]
         self._config = config = autoscale.resolve(config, device)
         self._seconds, self._device = seconds, device
-        self._mix = _mix(against or AGAINST, Scheduler(config.schedule).reachable())
+        self._mix = equal_mix(against or AGAINST, Scheduler(config.schedule).reachable())
         self._cpu: CpuSetup | None = None
         if device.type == "cuda":
             torch.cuda.set_device(device)  # graphs and events belong to the current one
@@ -91,23 +91,7 @@ class TrainBench:
         }
 
     def _warm_up(self) -> None:
-        """To where a long run is: matches at all turns, in all of them an opponent of the mix, and a full buffer."""
-        state, rollout, buffer = self._state, self._state.rollout, self._state.buffer
-        state.scheduler.mix = lambda episode: self._mix
-        rollout.start()
-        numbers = torch.tensor([rollout.opponents.index(name) for name in self._mix], dtype=torch.uint8)
-        mixed = numbers[torch.arange(rollout.matches) // 2 % len(numbers)].to(self._device)  # // 2: as red and as blue
-        preset = rollout.preset_opponent
-        rollout.opponent_id.copy_(torch.where(preset == NONE, mixed, preset.to(torch.uint8)))
-        self._trainer.fill_buffer()
-        written = min(state.progress.turns, buffer.turns)
-        if written:
-            for tensor in (buffer.obs, *buffer.turn_rows[1:]):
-                for begin in range(written, buffer.turns, written):  # the same turns again: nobody looks at the order
-                    tensor[begin : begin + written] = tensor[: min(written, buffer.turns - begin)]
-            buffer.counts[0] = buffer.turns
-        for _ in range(WARM_UPS + 2):  # until graphs are recorded, and once more
-            self._trainer.cycle()
+        warm_up(self._trainer, self._mix)
 
     # --- what is measured
 
@@ -163,7 +147,27 @@ class TrainBench:
             torch.cuda.synchronize(self._device)
 
 
-def _mix(against: Sequence[str], known: Sequence[str]) -> Mix:
+def warm_up(trainer: Trainer, mix: Mix) -> None:
+    """To where a long run is: matches at all turns, in all of them an opponent of the mix, and a full buffer."""
+    state, rollout, buffer = trainer.state, trainer.state.rollout, trainer.state.buffer
+    state.scheduler.mix = lambda episode: mix
+    rollout.start()
+    numbers = torch.tensor([rollout.opponents.index(name) for name in mix], dtype=torch.uint8)
+    mixed = numbers[torch.arange(rollout.matches) // 2 % len(numbers)].to(state.device)  # // 2: as red and as blue
+    preset = rollout.preset_opponent
+    rollout.opponent_id.copy_(torch.where(preset == NONE, mixed, preset.to(torch.uint8)))
+    trainer.fill_buffer()
+    written = min(state.progress.turns, buffer.turns)
+    if written:
+        for tensor in (buffer.obs, *buffer.turn_rows[1:]):
+            for begin in range(written, buffer.turns, written):  # the same turns again: nobody looks at the order
+                tensor[begin : begin + written] = tensor[: min(written, buffer.turns - begin)]
+        buffer.counts[0] = buffer.turns
+    for _ in range(WARM_UPS + 2):  # until graphs are recorded, and once more
+        trainer.cycle()
+
+
+def equal_mix(against: Sequence[str], known: Sequence[str]) -> Mix:
     """Equal shares of the opponents, all of which the schedule must know: the trainer is built for those."""
     for name in against:
         if name not in known:

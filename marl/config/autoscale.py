@@ -85,6 +85,11 @@ def automatic(config: TrainConfig, sizes: Mapping[str, int]) -> dict[str, int]:
     return {path: sizes[path] for path in _split_paths(config).values() if path in sizes and _get(config, path) is None}
 
 
+def given_sizes(config: TrainConfig) -> list[str]:
+    """Paths of the sizes in SPLIT that the user has given: they are per rank."""
+    return [path for path in _split_paths(config).values() if _get(config, path) is not None]
+
+
 def split_again(config: TrainConfig, sizes: Mapping[str, int], world: int) -> TrainConfig:
     """The configuration with these sizes of a whole run (whole_run_sizes) divided by another number of ranks.
 

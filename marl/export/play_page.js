@@ -1,14 +1,17 @@
-// The play page: a human plays one snake with and against a policy, or watches the policy play itself.
+// The play page: a human plays one snake with and against a policy, or watches the policy play itself. The opposing team
+// has a strength of strengths.js; at the highest it looks ahead (thinker.js).
 "use strict";
 
 (() => {
   const SPEEDS = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64]; // turns per second
   const AT_FIRST = { playing: 4, watching: 6 };
+  const strengths = { playing: STRENGTHS.findIndex(({ name }) => name === "easy"), watching: FULL };
   const PLAY = "M7 4v16l13-8z", PAUSE = "M6 4h4.5v16H6zM13.5 4H18v16h-4.5z";
   const KEYS = { ArrowUp: 0, KeyW: 0, ArrowDown: 1, KeyS: 1, ArrowLeft: 2, KeyA: 2, ArrowRight: 3, KeyD: 3 };
   const TEAMS = ["red", "blue"], QUEUED = 2, SWIPE = 22; // moves in the queue of the human; pixels
   const data = JSON.parse(document.getElementById("data").textContent);
-  const look = data.look, board = makeBoard(look), policy = makePolicy(data.policy);
+  const look = data.look, policy = makePolicy(data.policy), thinker = makeThinker({ ...data.policy, weights: policy.weights }, () => wake());
+  const turnedBoard = makeTurnedBoard(look), upright = makeBoard(look), sideways = makeBoard(turnedBoard.look);
   const $ = (selector) => document.querySelector(selector);
   const canvas = $("#board"), context = canvas.getContext("2d");
   const score = (state, team) =>
@@ -20,34 +23,62 @@
   let seat = data.seat, queue = [], match, timeline, thoughts, time = 0;
   let playing = false, waiting = false, showThoughts = false;
   let speed = AT_FIRST.playing, lastTick = 0, frame = 0, cell = 0, ratio = 1;
+  let turned = false, turnedTimeline, milliseconds = Number($("#budget").value);
   const last = () => timeline.states.length - 1;
   const ended = () => match.over && time >= last();
+  const rivals = () => (seat !== null && seat >= rules.TEAM ? 0 : 1); // the team that has the strength
+  const mode = () => (seat === null ? "watching" : "playing");
+  const strength = () => strengths[mode()];
 
   function begin(newNumber = number, newSeed = seed) {
     [seed, number] = [String(newSeed), String(newNumber)];
     match = rules.start(seed, number);
-    timeline = { states: [rules.dictionary(match)], steps: [null] };
+    [timeline, turnedTimeline] = [{ states: [], steps: [] }, { states: [], steps: [] }];
+    record(null);
     thoughts = [think()];
     [time, queue] = [0, []];
     waiting = seat !== null; // for the first move of the human
     playing = !waiting;
     [$("#seed").value, $("#number").value] = [seed, number];
+    lookAhead();
     wake();
+  }
+
+  function record(step) {
+    const state = rules.dictionary(match);
+    timeline.states.push(state);
+    timeline.steps.push(step);
+    turnedTimeline.states.push(turnedBoard.state(state));
+    turnedTimeline.steps.push(turnedBoard.step(step));
   }
 
   function think() {
     return match.over ? [] : match.snakes.map((_, snake) => policy.think(match, snake));
   }
 
-  // Play one turn: the move of the human (straight on if the queue is empty) and the moves of the policy.
+  // Let the opposing team plan its next moves, if its strength asks for it.
+  function lookAhead() {
+    if (strength() !== AHEAD) thinker.stop();
+    else if (!match.over) thinker.ask(match, rivals(), { seed, number, milliseconds });
+  }
+
+  // The moves of the policy; those of the opposing team by its strength.
+  function computerMoves() {
+    const moves = thoughts[last()].map((thought) => thought.move), { noise } = STRENGTHS[strength()];
+    const planned = strength() === AHEAD ? thinker.plan(match, rivals()) : null;
+    for (let i = 0, snake = rules.TEAM * rivals(); i < rules.TEAM; i++, snake++)
+      moves[snake] = planned && planned.moves ? planned.moves[i] : soften(match, snake, moves[snake], noise);
+    return moves;
+  }
+
+  // Play one turn: the move of the human (straight on if the queue is empty) and the moves of the computer.
   function advance() {
-    const moves = thoughts[last()].map((thought) => thought.move);
+    const moves = computerMoves();
     if (seat !== null) moves[seat] = queue.length ? queue.shift() : match.directions[seat];
     const before = match, played = rules.playTurn(match, moves), numbers = [0, 1, 2, 3, 4, 5];
     match = played.match;
     if (seat !== null && played.died[seat]) queue = [];
-    timeline.states.push(rules.dictionary(match));
-    timeline.steps.push({
+    record({
       moves: played.taken.map((move, snake) => (played.died[snake] ? -1 : move)),
       grew: match.snakes.map((body, snake) => body.length > before.snakes[snake].length),
       ate: numbers.filter((snake) => played.ate[snake]),
@@ -55,12 +86,15 @@
       lunges: Object.fromEntries(numbers.filter((snake) => played.died[snake]).map((snake) => [snake, played.taken[snake]])),
     });
     thoughts.push(think());
+    lookAhead();
   }
 
   // --- the human
 
-  function steer(move) {
+  // Steer in a direction of the screen.
+  function steer(direction) {
     if (seat === null || match.over) return;
+    const move = turned ? turnedBoard.steered(direction) : direction;
     const facing = queue.length ? queue[queue.length - 1] : match.directions[seat];
     // A reversal is ignored: the game would replace it by a random move.
     if (move !== (facing ^ 1) && (move !== facing || waiting) && queue.length < QUEUED) queue.push(move);
@@ -77,12 +111,20 @@
     const had = seat;
     seat = snake;
     queue = [];
+    fit();
     if (had === null && seat !== null) speed = Math.min(speed, AT_FIRST.playing);
     if (had !== null && seat === null) speed = Math.max(speed, AT_FIRST.watching);
     if (ended()) return begin();
+    lookAhead();
     if (seat === null) return play(playing || waiting);
     [playing, waiting] = [false, true]; // until the first move
     wake();
+  }
+
+  function setStrength(newStrength) {
+    strengths[mode()] = newStrength;
+    lookAhead();
+    fit();
   }
 
   function setSpeed(by) {
@@ -102,7 +144,10 @@
     if (playing) {
       let left = passed * speed;
       while (left > 0 && !ended()) {
-        if (time >= last()) advance();
+        if (time >= last()) {
+          if (thinker.awaited(match)) break;
+          advance();
+        }
         const part = Math.min(left, last() - time);
         time = last() - time - part < 1e-9 ? last() : time + part;
         left -= part;
@@ -116,11 +161,12 @@
   function paint() {
     const turn = Math.floor(time), state = timeline.states[Math.min(last(), Math.ceil(time - 0.5))];
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    board.draw(context, cell, timeline, time, { follow: seat });
+    board().draw(context, cell, shownTimeline(), time, { follow: seat });
     if (showThoughts) drawThoughts(turn);
     TEAMS.forEach((team, i) => {
       const name = $(`.team.${team} h2`), mine = seat !== null && (seat < 3 ? 0 : 1) === i;
-      name.textContent = name.title = mine ? `You and ${data.name}` : data.name;
+      const softened = i === rivals() && strength() !== FULL ? `${data.name} · ${STRENGTHS[strength()].name}` : data.name;
+      name.textContent = name.title = mine ? `You and ${data.name}` : softened;
       $(`.result .${team}`).textContent = score(state, i);
     });
     const lengths = state.snakes.map((body) => body.length), total = lengths.reduce((a, b) => a + b);
@@ -130,7 +176,7 @@
       gain.classList.toggle("up", lengths[snake] >= look.startLength);
       chip.setAttribute("aria-pressed", String(seat === snake));
       const thought = thoughts[turn][snake];
-      chip.title = (seat === snake ? "Your snake" : `Take the seat of snake ${snake}`) + `, ${lengths[snake]} cells long`
+      chip.title = (seat === snake ? `You are snake ${snake}` : `Play snake ${snake}`) + `, ${lengths[snake]} cells long`
         + (thought && thought.value !== null ? `; the policy expects ${thought.value.toFixed(2)}` : "");
     });
     $("#share i").style.width = `${(100 * (lengths[0] + lengths[1] + lengths[2])) / Math.max(1, total)}%`;
@@ -139,7 +185,9 @@
     $("#speed").textContent = `${speed} turn${speed === 1 ? "" : "s"}/s`;
     $("#watch").setAttribute("aria-pressed", String(seat === null));
     $("#thoughts").setAttribute("aria-pressed", String(showThoughts));
-    $("#pad").classList.toggle("on", seat !== null);
+    $("#strength").value = String(Math.min(strength(), FULL));
+    $("#ahead").setAttribute("aria-pressed", String(strength() === AHEAD));
+    $("#note").textContent = thinker.note();
     paintBanner(state);
   }
 
@@ -149,29 +197,33 @@
     if (ended()) {
       team = lead ? TEAMS[lead > 0 ? 0 : 1] : "";
       const yours = seat !== null && team === TEAMS[seat < 3 ? 0 : 1];
-      text = !lead ? "A draw" : seat === null ? `${team} wins` : yours ? "You win!" : "You lose";
-      hint = "space or touch: the next match";
+      text = !lead ? "A draw" : seat === null ? `${team} wins` : yours ? "You win" : "You lose";
+      text += ` ${score(state, 0)} : ${score(state, 1)}`;
+      hint = "space or touch: the next match" + (seat !== null && team && !yours && strength() ? "\neasier opponents: below" : "");
     } else if (waiting) {
       text = `You are snake ${seat}`;
       hint = matchMedia("(pointer: coarse)").matches ? "swipe to steer" : "steer with the arrow keys or W A S D";
+      hint += `\nopponents: ${STRENGTHS[strength()].name}`;
     } else if (!playing) {
       text = "Paused";
     }
     banner.hidden = !text;
     banner.className = team;
-    banner.style.top = waiting ? (state.snakes[seat][0][0] < look.rows / 2 ? "80%" : "20%") : ""; // away from the own snake
+    const row = waiting && shownTimeline().states[last()].snakes[seat][0][0] / (turned ? look.columns : look.rows);
+    banner.style.top = waiting ? (row < 0.5 ? "80%" : "20%") : ""; // away from the own snake
     banner.replaceChildren(text, ...(hint ? [Object.assign(document.createElement("small"), { textContent: hint })] : []));
   }
 
-  // Arrows around each head: the more probable a move, the larger and clearer its arrow.
+  // Arrows around each head: the more probable a move, the larger and clearer its arrow. Its percentage stands beside it,
+  // if there is a choice and room for letters.
   function drawThoughts(turn) {
     thoughts[turn].forEach(({ probabilities }, snake) => {
-      const head = board.headAt(timeline, snake, time);
+      const head = board().headAt(shownTimeline(), snake, time);
       if (!head) return;
       probabilities.forEach((share, move) => {
         if (share < 0.01) return;
-        const [right, down] = board.STEPS[move];
-        const x = board.wrap(head[0] + 0.95 * right, look.columns), y = board.wrap(head[1] + 0.95 * down, look.rows);
+        const [right, down] = upright.STEPS[turned ? turnedBoard.shown(move) : move], [columns, rows] = shownSize();
+        const x = upright.wrap(head[0] + 0.95 * right, columns), y = upright.wrap(head[1] + 0.95 * down, rows);
         const size = cell * (0.14 + 0.2 * share), angle = Math.atan2(down, right);
         context.save();
         context.translate(x * cell, y * cell);
@@ -181,25 +233,46 @@
         context.lineTo(-size * 0.6, -size);
         context.lineTo(-size * 0.6, size);
         context.closePath();
-        context.fillStyle = board.rgb(look.snakes[snake], 0.3 + 0.7 * share);
+        context.fillStyle = upright.rgb(look.snakes[snake], 0.3 + 0.7 * share);
         context.fill();
         context.strokeStyle = `rgba(255,255,255,${0.25 + 0.65 * share})`;
         context.lineWidth = Math.max(1, cell * 0.05);
         context.stroke();
         context.restore();
+        if (cell < 26 || share > 0.99) return;
+        context.font = `700 ${0.3 * cell}px system-ui, sans-serif`;
+        [context.textAlign, context.textBaseline] = ["center", "middle"];
+        context.fillStyle = "#fff";
+        const [left, top] = [upright.wrap(x + 0.85 * right, columns), upright.wrap(y + 0.55 * down, rows)];
+        context.fillText(`${Math.round(100 * share)} %`, left * cell, top * cell);
       });
     });
   }
 
+  const board = () => (turned ? sideways : upright), shownTimeline = () => (turned ? turnedTimeline : timeline);
+  const shownSize = () => (turned ? [look.rows, look.columns] : [look.columns, look.rows]);
+
+  // The side of a cell in pixels, for the board turned or not. A turned board may push the numbers of the match, at the
+  // end of the page, out of sight.
+  function cellSize(turn) {
+    turned = turn;
+    document.body.classList.toggle("turned", turned);
+    canvas.style.height = "0";
+    const main = $("main"), style = getComputedStyle(main), [columns, rows] = shownSize();
+    const wide = main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    const end = (turned ? $("#controls") : main).getBoundingClientRect().bottom - main.getBoundingClientRect().top;
+    const size = Math.floor(Math.min(wide / columns, Math.max((innerHeight - end) / rows, turned ? 0 : 22)));
+    return Math.min(Math.max(14, size), wide / columns);
+  }
+
   function fit() {
     ratio = window.devicePixelRatio || 1;
-    const main = $("main"), style = getComputedStyle(main);
-    const wide = main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
-    canvas.style.height = "0";
-    const rest = main.scrollHeight;
-    cell = Math.max(14, Math.floor(Math.min(wide / look.columns, Math.max((innerHeight - rest) / look.rows, 22))));
-    if (cell * look.columns > wide) cell = wide / look.columns;
-    const [width, height] = [cell * look.columns, cell * look.rows];
+    $("#pad").classList.toggle("on", seat !== null);
+    $("#thinking").hidden = strength() !== AHEAD;
+    const plain = cellSize(false);
+    cell = innerHeight > innerWidth ? cellSize(true) : 0;
+    if (cell < 1.15 * plain) cell = cellSize(false);
+    const [width, height] = shownSize().map((cells) => cells * cell);
     [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
     [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
     document.querySelectorAll(".chip canvas").forEach((chip, snake) => {
@@ -207,7 +280,7 @@
       [chip.width, chip.height] = [w * ratio, h * ratio];
       const pen = chip.getContext("2d");
       pen.setTransform(ratio, 0, 0, ratio, (w - 3 * size) / 2 * ratio, (h - size) / 2 * ratio);
-      board.sample(pen, size, snake);
+      upright.sample(pen, size, snake);
     });
     wake();
   }
@@ -218,9 +291,10 @@
     for (let snake = 0; snake < rules.SNAKES; snake++) {
       const chip = document.createElement("button");
       chip.className = "chip";
-      const parts = [["span", "gain"], ["span", "you"]].map(([tag, name]) => Object.assign(document.createElement(tag), { className: name }));
-      parts[1].textContent = "you";
-      chip.append(document.createElement("canvas"), ...parts);
+      const [name, gain, you] = ["name", "gain", "you"].map((part) => Object.assign(document.createElement("span"), { className: part }));
+      [name.textContent, you.textContent] = [snake, "you"];
+      name.style.background = upright.rgb(look.snakes[snake]);
+      chip.append(name, document.createElement("canvas"), gain, you);
       chip.addEventListener("click", () => takeSeat(seat === snake ? null : snake));
       $(`.team.${TEAMS[snake < rules.TEAM ? 0 : 1]} .chips`).append(chip);
     }
@@ -233,6 +307,7 @@
     slower: () => setSpeed(-1),
     faster: () => setSpeed(1),
     watch: () => takeSeat(null),
+    ahead: () => setStrength(strength() === AHEAD ? FULL : AHEAD),
     thoughts: () => { showThoughts = !showThoughts; wake(); },
     ask: () => {
       if ($("#help").open) return $("#help").close();
@@ -240,10 +315,10 @@
       $("#help").showModal();
     },
   };
-  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", v: "watch", t: "thoughts", "?": "ask" };
+  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", v: "watch", t: "thoughts", p: "ahead", "?": "ask" };
 
   function pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT") return;
+    if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
     const move = KEYS[event.code], action = HOTKEYS[event.key.toLowerCase()];
     if ($("#help").open && action !== "ask") return;
     const onButton = event.target.tagName === "BUTTON" && (event.key === " " || event.key === "Enter");
@@ -264,6 +339,9 @@
   function fingerUp() { if (touch && !touch.steered && !waiting) play(); touch = null; }
 
   makeChips();
+  $("#strength").append(...STRENGTHS.slice(0, AHEAD).map(({ name }, i) => new Option(name, i)));
+  $("#strength").addEventListener("change", (event) => { setStrength(Number(event.target.value)); event.target.blur(); });
+  $("#budget").addEventListener("change", (event) => { milliseconds = Number(event.target.value); lookAhead(); event.target.blur(); });
   Object.entries(ACTIONS).forEach(([id, act]) => $(`#${id}`).addEventListener("click", (event) => { act(); event.currentTarget.blur(); }));
   document.querySelectorAll("#pad button").forEach((button) =>
     button.addEventListener("pointerdown", (event) => { event.preventDefault(); steer(Number(button.dataset.move)); }));
@@ -280,13 +358,16 @@
   document.title = `${data.name} · Snakes 3v3`;
   // For tests and for users of the browser console.
   window.snakes = {
-    policy,
+    policy, thinker,
     state: (k) => timeline.states[k],
     steps: () => timeline.steps,
     thoughts: (k) => thoughts[k],
-    shown: () => ({ seed, number, time, last: last(), seat, playing, waiting, speed, queue: [...queue], over: match.over }),
-    begin, advance, steer, play, takeSeat,
+    shown: () => ({ seed, number, time, last: last(), seat, playing, waiting, speed, queue: [...queue], over: match.over, strength: strength(), turned }),
+    match: () => match,
+    begin, advance, steer, play, takeSeat, setStrength,
   };
   begin();
   fit();
+  paint();
+  fit(); // once more: the texts have their heights now
 })();

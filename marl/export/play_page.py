@@ -1,6 +1,7 @@
 """The play page: a policy as one HTML file in which people play with and against it. No network, no server.
 
-The page contains the rules (arena/render/rules.js), the encoders and layers (policy.js), and the weights.
+The page contains the rules (arena/render/rules.js), the encoders and layers (policy.js), the planner (planner.js, in a
+Web Worker of thinker.js), and the weights.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from marl.export.dense_layers import DenseLayer, packed, widths
 FOLDER = Path(__file__).parent
 ENCODERS = {"features", "canonical", "planes"}  # those that policy.js can compute
 SEAT = 0  # of the human at the start
-SCRIPTS = (page.FOLDER / "board.js", page.FOLDER / "rules.js", FOLDER / "policy.js", FOLDER / "play_page.js")
+SHARED = ("board", "rules")  # scripts of arena/render
+SCRIPTS = ("policy", "planner", "thinker", "strengths", "turned_board", "play_page")
 
 
 def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str, seed: int = 0) -> str:
@@ -25,5 +27,6 @@ def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str, seed: i
         "weights": packed(layers),
     }
     data = {"look": page.look(), "name": name, "seed": str(seed), "seat": SEAT, "policy": policy}
-    scripts = {path.stem: path.read_text("utf-8") for path in SCRIPTS}
+    paths = [*(page.FOLDER / f"{name}.js" for name in SHARED), *(FOLDER / f"{name}.js" for name in SCRIPTS)]
+    scripts = {path.stem: path.read_text("utf-8") for path in paths}
     return page.filled(FOLDER / "play_page.html", {"data": page.embedded(data), **scripts})

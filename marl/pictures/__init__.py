@@ -1,4 +1,4 @@
-"""Pictures as PNG files: a league's table and a run's learning curve.
+"""Pictures as PNG files: a league's table, a run's learning curve, speed by ranks.
 
 They are drawn with Pillow from plain numbers. May import opponents (types only), nothing else of marl; the pictures of
 matches are made by arena.render.

@@ -29,6 +29,12 @@ def is_rank() -> bool:
     return "RANK" in os.environ
 
 
+def forget_group() -> None:
+    """Make this process one without ranks."""
+    for name in (*REQUIRED, "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+
+
 def is_first_on_node() -> bool:
     """Whether this is the first rank of its node; also true for a process without ranks."""
     return os.environ.get("LOCAL_RANK", "0") == "0"

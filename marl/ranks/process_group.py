@@ -98,7 +98,7 @@ class Ranks:
         self.is_main = rank == 0
         self.backend, self.device = backend, device
         self.doing = "start"
-        self._sums_in_order = False
+        self.sums_in_order = False
         if device.type == "cuda":
             torch.cuda.set_device(device)
         store = rendezvous.open()
@@ -128,8 +128,8 @@ class Ranks:
                 broadcast_buffers=False,
                 gradient_as_bucket_view=True,
             )
-            if self._sums_in_order:
-                wrapped.register_comm_hook(None, self._average_in_order)
+            if self.sums_in_order:
+                wrapped.register_comm_hook(None, lambda _, bucket: self.average_in_order(bucket))
             # Without broadcast_buffers, torch does not broadcast buffers at the start either.
             for buffer in module.buffers():
                 dist.broadcast(buffer, src=0)
@@ -146,9 +146,9 @@ class Ranks:
     def fix_sum_order(self) -> None:
         """From now on sum floats over ranks as a binary tree, so that the same shards give the same sums on any number
         of ranks (compute/shards.py); modules that are wrapped later too. Their number must be a power of two."""
-        self._sums_in_order = True
+        self.sums_in_order = True
 
-    def _average_in_order(self, _: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def average_in_order(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         """DistributedDataParallel calls it with the gradients of this rank, to get their mean over the ranks."""
         done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         done.set_result(self._sum_in_order(bucket.buffer()).div_(self.world))
@@ -161,7 +161,7 @@ class Ranks:
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum over ranks, in place."""
-        if self._sums_in_order:
+        if self.sums_in_order:
             with self._collective():
                 return tensor.copy_(self._sum_in_order(tensor.contiguous()))
         # NCCL has no CPU tensors; gloo takes both kinds.

@@ -6,6 +6,7 @@ What libraries read from the environment when they are loaded is that of the ser
 
 import atexit
 import contextlib
+import importlib
 import multiprocessing
 import os
 import signal
@@ -133,8 +134,8 @@ class Rank:
     """A rank that a launcher starts; as much of subprocess.Popen as torch needs."""
 
     def __init__(self, command: tuple[str, ...], environment: dict[str, str]) -> None:
-        python, *how, words = *command[:4], command[4:]
-        assert [python, *how] == [sys.executable, "-u", "-m", "marl"], command
+        *how, module = command[:4]
+        assert how == [sys.executable, "-u", "-m"], command
         self.returncode: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
@@ -144,7 +145,8 @@ class Rank:
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
                 signal.signal(number, signal.SIG_DFL)  # of the launcher
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            to_its_end(snakes, words, environment)
+            program = snakes if module == "marl" else lambda *words: importlib.import_module(module).main([*words])
+            to_its_end(program, command[4:], environment)
 
     def poll(self) -> int | None:
         if self.returncode is None:

@@ -10,7 +10,9 @@ import torch.utils.tensorboard  # noqa: F401
 import marl.training.report
 import marl.training.trainer  # noqa: F401
 from arena import BatchArena
+from helpers import compile_in_turn
 from opponents.match import play
 
+compile_in_turn.install()
 play("level0", "level1", 1, record=True)  # one match alone: by the serial loops
 BatchArena(1).observe("features")

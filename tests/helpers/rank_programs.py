@@ -1,6 +1,6 @@
 """Programs of the ranks of test_process_group.py and test_launch.py: `python rank_programs.py NAME`, one per process.
 
-`python rank_programs.py groups FOLDER JSON` runs many groups side by side. Their ranks are forked from one process that
+`python rank_programs.py groups FOLDER JSON` runs groups side by side. Their ranks are forked from one process that
 has loaded torch: sixteen ranks would spend most of a minute on loading it, and exceed each other's timeouts.
 """
 
@@ -14,6 +14,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
+SIDE_BY_SIDE = 8  # groups: more ranks at once would exceed each other's timeouts
 GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -234,6 +235,15 @@ def net(inputs: int, outputs: int):
     return nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, outputs))
 
 
+def run_rank(spec: dict, rank: int, port: int, output: str) -> None:
+    """In a forked process: the program of one rank."""
+    for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
+        os.dup2(os.open(f"{output}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(spec["world"])}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | spec["environment"]
+    globals()[spec["program"]]()
+
+
 def groups(folder: str, description: str) -> None:
     """Forks the ranks; their output goes to FOLDER/GROUP.RANK.out and .err, their exit codes to stdout as JSON.
 
@@ -248,20 +258,18 @@ def groups(folder: str, description: str) -> None:
     from tests.helpers.ports import free_ports
 
     specs = json.loads(description)
+    waiting = list(zip(specs, free_ports(len(specs)), strict=True))
     running: dict[int, tuple[str, int]] = {}
-    for (name, spec), port in zip(specs.items(), free_ports(len(specs)), strict=True):
-        for rank in spec["ranks"]:
-            pid = os.fork()
-            if pid == 0:
-                for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
-                    os.dup2(os.open(f"{folder}/{name}.{rank}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
-                os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(spec["world"])}
-                os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | spec["environment"]
-                return globals()[spec["program"]]()
-            running[pid] = (name, rank)
     codes: dict[str, dict[int, int]] = {name: {} for name in specs}
     deadline = time.monotonic() + 80
-    while running:
+    while waiting or running:
+        if waiting and len({name for name, _ in running.values()}) < SIDE_BY_SIDE:
+            name, port = waiting.pop(0)
+            for rank in specs[name]["ranks"]:
+                pid = os.fork()
+                if pid == 0:
+                    return run_rank(specs[name], rank, port, f"{folder}/{name}.{rank}")
+                running[pid] = (name, rank)
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid:
             name, rank = running.pop(pid)

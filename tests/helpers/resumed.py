@@ -1,4 +1,4 @@
-"""Comparison of a run that was stopped and resumed with a run that was not stopped."""
+"""Comparison of a run that was stopped and resumed with a run that was not stopped; words and output of such runs."""
 
 import hashlib
 import json
@@ -42,3 +42,15 @@ def assert_equal(found: Any, expected: Any, where: str = "") -> None:
             assert_equal(found[i], each, f"{where}/{i}")
     else:
         assert found == expected, where
+
+
+def resuming(world: int, run: Path, *words: str) -> list[str]:
+    """The words for train_as_ranks.py that resume a run, in one process or in two ranks."""
+    return [*["@1"][: world == 1], "train", "--resume", str(run), *words]
+
+
+def in_order(done: dict[str, list[tuple[int, str, str]]], name: str) -> str:
+    """The output of rank 0 of a training of as_ranks(); all ranks must have ended without an error."""
+    for code, _, err in done[name]:
+        assert (code, err) == (0, ""), (name, code, err)
+    return done[name][0][1]

@@ -1,5 +1,6 @@
-"""Trainings in two ranks each, one after another, with the environment variables of torchrun. The ranks are forked from
-a process that has torch and the trainer loaded, see forking.py.
+"""Trainings in two ranks each, with the environment variables of torchrun. The trainings of a chain run one after
+another, the chains side by side: ranks often wait for each other or for a timeout. The ranks are forked from a process
+that has torch and the trainer loaded, see forking.py.
 
 The output of rank R goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. The word @4 before all others
 asks for four ranks, @1 for one process without ranks; words @FAULT are planted, see planted.py.
@@ -16,6 +17,7 @@ from helpers.planted import plant
 from helpers.ports import free_port
 
 LIMIT = 60  # seconds for one training
+SIDE_BY_SIDE = 3  # trainings
 
 
 def train(words: list[str]) -> int:
@@ -35,7 +37,7 @@ def train(words: list[str]) -> int:
 
     def wrap_and_count(self, module):
         wrapped = wrap(self, module)
-        if not self._sums_in_order:  # which has a hook of its own
+        if not self.sums_in_order:  # which has a hook of its own
             wrapped.register_comm_hook(None, counted)
         return wrapped
 
@@ -48,42 +50,70 @@ def train(words: list[str]) -> int:
     return code
 
 
-def ranks(folder: str, name: str, words: list[str]) -> list[int]:
-    """The exit codes of a training's ranks."""
-    world = 2
-    if words[0] in ("@1", "@2", "@4"):
-        world, words = int(words[0][1:]), words[1:]
-    port = free_port()
-    pids = []
-    for rank in map(str, range(world)):
-        pid = os.fork()
-        if pid == 0:
-            for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
-                os.dup2(os.open(f"{folder}/{name}.{rank}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
-            if world > 1:
-                os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
-                os.environ |= {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)}
-                os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            code = 1
-            try:
-                code = train(words)
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        pids.append(pid)
-    deadline, codes = time.monotonic() + LIMIT, {}
-    while len(codes) < len(pids):
-        for pid in set(pids) - codes.keys():
+class Training:
+    """The ranks of one training."""
+
+    def __init__(self, folder: str, name: str, words: list[str]) -> None:
+        self.name, self._codes = name, {}
+        world = 2
+        if words[0] in ("@1", "@2", "@4"):
+            world, words = int(words[0][1:]), words[1:]
+        port = str(free_port())
+        self._pids = [
+            _fork_rank(f"{folder}/{name}.{rank}", words, _group(rank, world, port) if world > 1 else {})
+            for rank in map(str, range(world))
+        ]
+        self._deadline = time.monotonic() + LIMIT
+
+    def ended(self) -> list[int] | None:
+        """The exit codes of all ranks; None while one runs. Ranks that run too long are killed."""
+        for pid in set(self._pids) - self._codes.keys():
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                codes[pid] = os.waitstatus_to_exitcode(status)
-            elif time.monotonic() > deadline:
+                self._codes[pid] = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > self._deadline:
                 os.kill(pid, signal.SIGKILL)
+        return [self._codes[pid] for pid in self._pids] if len(self._codes) == len(self._pids) else None
+
+
+def _group(rank: str, world: int, port: str) -> dict[str, str]:
+    return {
+        "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+    }  # fmt: skip
+
+
+def _fork_rank(output: str, words: list[str], environment: dict[str, str]) -> int:
+    """The process id of a rank."""
+    pid = os.fork()
+    if pid:
+        return pid
+    for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
+        os.dup2(os.open(f"{output}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
+    os.environ |= environment
+    code = 1
+    try:
+        code = train(words)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main(folder: str, chains: list[dict[str, list[str]]]) -> int:
+    waiting = [list(chain.items()) for chain in chains]
+    running: list[tuple[Training, list]] = []  # with the rest of its chain
+    codes = {}
+    while waiting or running:
+        while waiting and len(running) < SIDE_BY_SIDE:
+            (name, words), *rest = waiting.pop(0)
+            running.append((Training(folder, name, words), rest))
+        for training, rest in running[:]:
+            ended = training.ended()
+            if ended is not None:
+                codes[training.name] = ended
+                running.remove((training, rest))
+                waiting[:0] = [rest][: len(rest)]
         time.sleep(0.02)
-    return [codes[pid] for pid in pids]
-
-
-def main(folder: str, trainings: dict[str, list[str]]) -> int:
-    print(json.dumps({name: ranks(folder, name, words) for name, words in trainings.items()}))
+    print(json.dumps(codes))
     return 0

@@ -30,6 +30,7 @@ TINY_ANY = [
     "--eval_opponents", "level0",
 ]  # fmt: skip
 TINY = [*TINY_ANY, "--turns", "20", "--updates", "1"]
+RANKS = [*TINY, "--matches", "4", "--check_sync", "1"]  # two ranks x 4 are the matches of TINY
 GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NPROC")
 LIMIT = 100  # seconds that any process of a test may take
 
@@ -117,9 +118,12 @@ def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def as_ranks(folder: Path, trainings: dict[str, list[str]]) -> dict[str, list[tuple[int, str, str]]]:
-    """Trainings in two ranks each, see train_as_ranks.py: (exit code, stdout, stderr) of each rank."""
-    process = Forked(train_as_ranks.main, str(folder), trainings, environment=without_ranks())
+def as_ranks(folder: Path, *chains: dict[str, list[str]]) -> dict[str, list[tuple[int, str, str]]]:
+    """Trainings in two ranks each, see train_as_ranks.py: (exit code, stdout, stderr) of each rank.
+
+    The trainings of a chain run one after another, the chains side by side.
+    """
+    process = Forked(train_as_ranks.main, str(folder), chains, environment=without_ranks())
     out, err = process.communicate(timeout=3 * LIMIT)
     assert process.returncode == 0, err
     return {

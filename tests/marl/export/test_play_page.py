@@ -2,9 +2,9 @@
 
 import io
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from helpers.exporting import (
     steps,
     with_few_beans,
 )
+from helpers.pages import called, in_cells, opened, shown, text
 from helpers.training import here
 
 from arena import BatchArena
@@ -62,12 +63,6 @@ def exported(tmp_path_factory) -> dict[str, tuple[Path, Path]]:
     return found
 
 
-def opened(chrome: browser.Chromium, file: Path, **size: Any) -> browser.Page:
-    page = chrome.open(file.as_uri(), **size)
-    page.wait("window.snakes !== undefined")
-    return page
-
-
 @pytest.fixture(scope="module")
 def rules_page(chrome, exported):
     """A page for tests of the rules."""
@@ -101,18 +96,6 @@ def test_the_page_computes_all_encoders_that_the_export_accepts(rules_page) -> N
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
-
-
-def in_cells(match: dict[str, Any]) -> dict[str, Any]:
-    def cells(places: list) -> list[int]:
-        return [row * 20 + column for row, column in places]
-
-    return match | {"snakes": [cells(body) for body in match["snakes"]], "beans": cells(match["beans"])}
-
-
-def called(page: browser.Page, function: str, given: Any) -> Any:
-    """What a function in the page makes of a value. As text: the browser's own way for large values is slow."""
-    return json.loads(page.value(f"JSON.stringify({function}(JSON.parse({json.dumps(json.dumps(given))})))"))
 
 
 PLAY_STEPS = """(([seed, steps]) => steps.map(([before, moves], i) => {
@@ -226,7 +209,9 @@ def test_a_value_is_told_and_a_name_is_only_text(chrome, tmp_path) -> None:
     values = [thought["value"] for _, _, thought in asked(page, places)]
     assert np.abs(np.array(values) - who.actor(torch.from_numpy(obs)).numpy()[:, 4]).max() < 1e-4
     page.wait("document.querySelector('.team.blue h2').textContent !== ''")
-    assert page.value("document.querySelector('.team.blue h2').textContent") == NAME
+    assert page.value("document.querySelector('.team.blue h2').textContent") == f"{NAME} · easy"
+    page.value("snakes.setStrength(FULL)")
+    page.wait(f"document.querySelector('.team.blue h2').textContent === {json.dumps(NAME)}")
     assert page.value("document.title") == f"{NAME} · Snakes 3v3"
     assert "the policy expects" in page.value("document.querySelector('.chip').title")
     assert page.errors == []
@@ -247,14 +232,6 @@ def test_watching_shows_the_match_that_python_plays(policy_page) -> None:
 # --- a person plays ---------------------------------------------------------------------------------------------------
 
 
-def shown(page: browser.Page) -> dict[str, Any]:
-    return page.value("snakes.shown()")
-
-
-def text(page: browser.Page, selector: str) -> str:
-    return page.value(f"document.querySelector({json.dumps(selector)}).textContent")
-
-
 def sideways(page: browser.Page) -> tuple[int, int]:
     """A move of the own snake to the side, and the opposite one."""
     direction = page.value("snakes.state(0).directions[0]")
@@ -269,6 +246,7 @@ KEYS = {
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 def test_the_own_snake_goes_where_the_keys_say_and_the_others_as_the_policy_says(page, keys) -> None:
+    page.value("snakes.setStrength(FULL)")
     now = shown(page)
     assert (now["seat"], now["waiting"], now["playing"], now["last"]) == (0, True, False, 0)
     aside, _ = sideways(page)
@@ -338,7 +316,8 @@ def test_pause_speed_restart_next_match_and_seats(page) -> None:
     now = shown(page)
     assert (now["seat"], now["waiting"], now["playing"]) == (1, True, False)
     page.wait("document.querySelector('#banner').textContent.startsWith('You are snake 1')")
-    assert text(page, ".team.red h2") == f"You and {text(page, '.team.blue h2')}"
+    assert f"{text(page, '.team.red h2')} · easy" == f"You and {text(page, '.team.blue h2')}"
+    assert page.value("[...document.querySelectorAll('.chip .name')].map(name => name.textContent)") == [*"012345"]
 
 
 def test_the_end_is_told_and_space_goes_on(page) -> None:
@@ -356,7 +335,7 @@ def test_the_end_is_told_and_space_goes_on(page) -> None:
     chips = "[...document.querySelectorAll('.chip .gain')].map(chip => Number(chip.textContent))"
     assert page.value(chips) == [length - 3 for length in lengths], "they add up to the score"
     winner = "A draw" if red == blue else f"{'red' if red > blue else 'blue'} wins"
-    assert text(page, "#banner").startswith(winner)
+    assert text(page, "#banner").startswith(f"{winner} {red} : {blue}")
     page.press(" ")
     assert (shown(page)["number"], shown(page)["over"]) == ("1", False)
 
@@ -372,30 +351,73 @@ def test_help_pauses_and_goes_away_by_the_same_key(page) -> None:
     assert not page.value("document.querySelector('#help').open")
 
 
-def test_a_phone_steers_by_swiping_and_by_buttons(chrome, exported) -> None:
+TURNED = (RIGHT, LEFT, UP, DOWN)  # on the board turned clockwise, of up, down, left and right
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (844, 390), (360, 640)])
+def test_a_phone_steers_by_swiping_and_by_buttons(chrome, exported, width, height) -> None:
+    """Upright, the board is turned; steering is in directions of the screen."""
     file = exported["planes"][1]
-    page = opened(chrome, file, width=390, height=800, scale=2, phone=True)
+    page = opened(chrome, file, width=width, height=height, scale=2, phone=True)
+    turned = shown(page)["turned"]
+    assert turned == (height == 844)
+    board = page.value("(c => [c.clientWidth, c.clientHeight])(document.querySelector('#board'))")
+    assert (board[0] < board[1]) == turned
     aside, other = sideways(page)
     ends = {UP: (0.5, 0.1), DOWN: (0.5, 0.9), LEFT: (0.2, 0.5), RIGHT: (0.8, 0.5)}
-    page.swipe("#board", (0.5, 0.5), ends[aside])
+    page.swipe("#board", (0.5, 0.5), ends[TURNED[aside] if turned else aside])
     page.wait("snakes.shown().last >= 1")
     page.value("snakes.play(false)")
     assert page.value("snakes.steps()[1].moves[0]") in (aside, -1)
-    page.value("snakes.begin()")
-    page.tap(f'#pad [data-move="{other}"]')
-    assert shown(page)["playing"]
-    page.wait("snakes.shown().last >= 1")
-    assert page.value("snakes.steps()[1].moves[0]") in (other, -1)
-    page.tap("#board")
-    assert not shown(page)["playing"]
-    chips = page.value(
-        "[...document.querySelectorAll('.chip')].map(c => c.getBoundingClientRect()).map(b => [b.left, b.right])"
-    )
-    assert all(left >= right for (_, right), (left, _) in pairwise(chips)), "chips do not overlap"
-    assert page.value("document.documentElement.scrollWidth") <= 390
+    if height > width:  # a phone on its side has no room for the buttons
+        page.value("snakes.begin()")
+        page.tap(f'#pad [data-move="{TURNED[other] if turned else other}"]')
+        assert shown(page)["playing"]
+        page.wait("snakes.shown().last >= 1")
+        assert page.value("snakes.steps()[1].moves[0]") in (other, -1)
+        page.tap("#board")
+        assert not shown(page)["playing"]
+    for selector in (".chip", "#controls button, #controls select"):
+        boxes = page.value(
+            "document.querySelectorAll('.gain').forEach(gain => { gain.textContent = 27; }),"
+            f"[...document.querySelectorAll('{selector}')].map(e => e.getBoundingClientRect())"
+            ".filter(b => b.width).map(b => [b.left, b.top, b.right, b.bottom])"
+        )
+        for (_, above, right, _), (left, top, _, bottom) in pairwise(boxes):
+            assert left >= right or top > above, "nothing overlaps"
+            assert bottom <= height, "all controls are on the screen"
+    assert page.value("document.documentElement.scrollWidth") <= width
     assert page.errors == []
     assert page.requests == [file.as_uri()]
     page.close()
+
+
+TEXTS = """[...document.querySelectorAll('body *')].filter(e => e.checkVisibility()
+  && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())).map(e => {
+  let on = e, back;
+  do { back = getComputedStyle(on).backgroundColor; on = on.parentElement; } while (/, 0\\)$/.test(back) && on);
+  return [e.textContent, getComputedStyle(e).color, back];
+})"""
+
+
+def contrast(*colours: str) -> float:
+    """The contrast of two colours, `rgb(...)`, as WCAG 2 defines it."""
+    parts = [np.array([float(part) for part in re.findall(r"[\d.]+", colour)[:3]]) / 255 for colour in colours]
+    linear = [np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4) for part in parts]
+    dark, light = sorted(float(part @ [0.2126, 0.7152, 0.0722]) for part in linear)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_all_texts_can_be_read(page) -> None:
+    """At least 4.5 : 1, as WCAG AA asks."""
+    page.press("p")
+    page.press("?")
+    page.wait("!document.querySelector('#thinking').hidden && snakes.thinker.plan(snakes.match(), 1)")
+    found = page.value(TEXTS)
+    assert len(found) > 40
+    for said, *colours in found:
+        assert contrast(*colours) >= 4.5, (said, colours)
+    page.requests[1:] = []  # the worker
 
 
 def test_the_picture_shows_the_board(page) -> None:

@@ -184,19 +184,21 @@ def stopped(tmp_path_factory):
     """The folder of all runs, and what each of them printed: whole, stopped, resumed; and one run in two ranks, then
     one, then two."""
     folder = tmp_path_factory.mktemp("stopped")
-    trainings = {}
+    wholes, chains = [], {}
     for name, (world, words, stop) in STOPS.items():
         how, at = ["@1"][: world == 1], ["--run_name", "team", "--keep_last", "0", "--runs_dir"]
-        trainings[f"{name}, whole"] = [*how, *PPO, *words, *at, str(folder / name / "whole")]
+        wholes.append({f"{name}, whole": [*how, *PPO, *words, *at, str(folder / name / "whole")]})
         faults = [word for word in stop if word.startswith("@")]
         flags = [word for word in stop if not word.startswith("@")]
-        trainings[f"{name}, stopped"] = [*how, *faults, *PPO, *words, *at, str(folder / name / "stopped"), *flags]
         run = folder / name / "stopped" / "snakes_3v3" / "team"
-        trainings[f"{name}, resumed"] = [*how, "train", "--resume", str(run), "--max_minutes", "0"]
+        chains[name] = {
+            f"{name}, stopped": [*how, *faults, *PPO, *words, *at, str(folder / name / "stopped"), *flags],
+            f"{name}, resumed": [*how, "train", "--resume", str(run), "--max_minutes", "0"],
+        }
     run = folder / "two_term" / "stopped" / "snakes_3v3" / "team"
-    trainings["one"] = ["@1", "train", "--resume", str(run), "--max_episodes", "24"]
-    trainings["two again"] = ["train", "--resume", str(run), "--max_episodes", "32"]
-    done = as_ranks(folder, trainings)
+    chains["two_term"]["one"] = ["@1", "train", "--resume", str(run), "--max_episodes", "24"]
+    chains["two_term"]["two again"] = ["train", "--resume", str(run), "--max_episodes", "32"]
+    done = as_ranks(folder, *reversed(chains.values()), *wholes)
     for name, found in done.items():
         for code, _, err in found:
             if name in ("term, stopped", "two_term, stopped"):

@@ -76,7 +76,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-# One after another in one process, since loading torch takes longest: (environment, words, program, launch arguments)
+# One after another in two processes, since loading torch takes longest: (environment, words, program, launch arguments)
 LAUNCHES = {
     "fine": ({}, ["--max_episodes", "7"], "tell_environment", {}),
     "mine": ({"OMP_NUM_THREADS": "5"}, [], "tell_environment", {"port": free_port()}),
@@ -106,10 +106,15 @@ for environment, words, program, settings in json.loads(sys.argv[2]):
 @pytest.fixture(scope="module")
 def launches() -> dict[str, tuple[int, str, str]]:
     """(returned code, stdout, stderr) of each of LAUNCHES."""
-    code, out, err = finish(launcher(LAUNCH_ALL, str(PROGRAMS), json.dumps(list(LAUNCHES.values()))))
-    assert code == 0, err
-    parts = [re.findall(r"(.*?)=== (\d+)\n", text, re.DOTALL) for text in (out, err)]
-    return {name: (int(o[1]), o[0], e[0]) for name, o, e in zip(LAUNCHES, *parts, strict=True)}
+    names = list(LAUNCHES)
+    halves = [names[: len(names) // 2], names[len(names) // 2 :]]  # side by side
+    running = [launcher(LAUNCH_ALL, str(PROGRAMS), json.dumps([LAUNCHES[name] for name in half])) for half in halves]
+    found = {}
+    for half, (code, out, err) in zip(halves, map(finish, running), strict=True):
+        assert code == 0, err
+        parts = [re.findall(r"(.*?)=== (\d+)\n", text, re.DOTALL) for text in (out, err)]
+        found |= {name: (int(o[1]), o[0], e[0]) for name, o, e in zip(half, *parts, strict=True)}
+    return found
 
 
 def test_every_rank_gets_the_words_and_the_environment(launches) -> None:

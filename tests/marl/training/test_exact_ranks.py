@@ -48,13 +48,14 @@ def runs(tmp_path_factory) -> Path:
     trainings = {
         f"{algo} {world}": training(algo, world, folder / f"{algo} {world}") for algo in FLAGS for world in (1, 2, 4)
     }
-    stopped = folder / "stopped"
+    stopped, starts = folder / "stopped", {}
     for i, (world, faults) in enumerate(STARTS):
         words = training("ddpg", world, stopped)
         if i:
             words = [words[0], "train", "--resume", str(stopped / "snakes_3v3" / "team")]
-        trainings[f"start {i}"] = [words[0], *HASTY, *faults, *words[1:]]
-    for name, found in as_ranks(folder, trainings).items():
+        starts[f"start {i}"] = [words[0], *HASTY, *faults, *words[1:]]
+    chains = [starts, *({name: words} for name, words in trainings.items())]
+    for name, found in as_ranks(folder, *chains).items():
         codes = {code for code, _, _ in found}
         expected = {"start 0": {-signal.SIGKILL, EXIT_LOST_RANK}, "start 1": {128 + signal.SIGTERM}}
         assert codes == (expected | {"start 2": {-signal.SIGKILL}}).get(name, {0}), (name, found)

@@ -181,7 +181,7 @@ def results(launched, tmp_path_factory):
         if "--runs_dir" not in words:
             words += ["--runs_dir", str(folder / name)]
     before = files_of(launched[0])
-    done = as_ranks(folder, trainings)
+    done = as_ranks(folder, *({name: words} for name, words in trainings.items()))
     assert files_of(launched[0]) == before
     return folder, done
 

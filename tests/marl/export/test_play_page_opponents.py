@@ -1,0 +1,250 @@
+"""The opponents of the play page in a real browser: their strengths, and planning in a Web Worker."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import browser
+from helpers.exporting import ENCODERS, arena_of, player, recorded_states
+from helpers.pages import called, in_cells, opened, shown, text
+
+from arena.rules import SNAKES, TEAM, TURNS
+from marl.export.dense_layers import dense_layers
+from marl.export.play_page import play_page
+from marl.planning.planner import Budget, Planner
+from opponents.match import play
+
+pytestmark = [
+    pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "there is a browser"),
+    pytest.mark.usefixtures("one_thread"),
+]
+
+SEED = 5
+BLUE = 1
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser.chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    """For each encoder the page of an untrained policy with a value head."""
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for encoder in ENCODERS:
+        who = player(encoder, value=True)
+        found[encoder] = folder / f"{encoder}.html"
+        found[encoder].write_text(play_page(dense_layers(who), who.encoder, "it"), "utf-8")
+    return found
+
+
+@pytest.fixture
+def page(chrome, files):
+    """A new page; every error of the page fails the test."""
+    page = opened(chrome, files["canonical"])
+    yield page
+    assert page.errors == []
+    page.close()
+
+
+# --- strengths --------------------------------------------------------------------------------------------------------
+
+
+def test_random_opponents_are_those_of_the_arena(page) -> None:
+    page.value("snakes.takeSeat(null), snakes.setStrength(0), snakes.begin(0, 5), snakes.play(false)")
+    page.value("(() => { while (!snakes.shown().over) snakes.advance(); })()")
+    replay = play(player("canonical", value=True), "level0", 1, seed=5, record=True).replays["first"]
+    assert page.value("Array.from({length: 201}, (_, k) => snakes.state(k))") == replay.states()
+
+
+def test_weaker_opponents_play_more_moves_at_random_and_mates_none(page) -> None:
+    played = """((seat, strengths) => strengths.map((strength) => {
+      snakes.takeSeat(seat), snakes.setStrength(strength), snakes.begin(0, 3), snakes.play(false);
+      while (!snakes.shown().over) snakes.advance();
+      const other = Array(6).fill(0);
+      snakes.steps().slice(1).forEach(({ moves, lunges }, turn) => moves.forEach((move, snake) => {
+        if ((move < 0 ? lunges[snake] : move) !== snakes.thoughts(turn)[snake].move) other[snake]++;
+      }));
+      return other;
+    }))"""
+    noise = page.value("STRENGTHS.slice(0, AHEAD).map(({ noise }) => noise)")
+    assert noise == sorted(noise, reverse=True)
+    assert (noise[0], noise[-1]) == (1, 0)
+    for seat, rivals, strengths in ((0, [3, 4, 5], [*range(len(noise))]), (4, [0, 1, 2], [2])):
+        counts = np.array(page.value(f"{played}({seat}, {strengths})"))
+        assert not counts[:, [s for s in range(SNAKES) if s not in (seat, *rivals)]].any()
+        shares = counts[:, rivals].mean(1) / TURNS
+        # A random move is the policy's own in a third of all cases.
+        assert np.abs(shares - np.array(noise)[strengths] * 2 / 3).max() < 0.06, shares
+
+
+def test_the_strength_is_chosen_in_the_page(page) -> None:
+    choose = "(s => { s.value = {}; s.dispatchEvent(new Event('change')); })(document.querySelector('#strength'))"
+    names = page.value("[...document.querySelectorAll('#strength option')].map(option => option.textContent)")
+    assert (names[0], names[-1]) == ("random", "full strength")
+    page.wait("document.querySelector('#banner').textContent.includes('opponents: easy')")
+    page.value(choose.replace("{}", str(names.index("hard"))))
+    page.wait("document.querySelector('.team.blue h2').textContent === 'it · hard'")
+    page.press("v")
+    assert shown(page)["strength"] == len(names) - 1, "who only watches sees the policy at its best"
+    page.press("5")
+    page.wait("document.querySelector('.team.red h2').textContent === 'it · hard'")
+
+
+# --- planning ---------------------------------------------------------------------------------------------------------
+
+PLAN = """(async (positions) => {
+  const plans = [];
+  for (const [match, team, options] of positions) {
+    snakes.thinker.ask(match, team, options);
+    while (!snakes.thinker.plan(match, team) && !snakes.thinker.note()) await new Promise(done => setTimeout(done));
+    plans.push(snakes.thinker.plan(match, team));
+  }
+  return plans;
+})"""
+
+
+@pytest.mark.parametrize(("encoder", "budget"), [("features", (1, 6)), ("canonical", (3, 4)), ("planes", (2, 4))])
+def test_plans_are_those_of_the_arenas_planner(chrome, files, encoder, budget) -> None:
+    """The same draws, a fixed number of rollouts, recorded positions up to the last turns of matches; both teams."""
+    page = opened(chrome, files[encoder])
+    states = recorded_states()[torch.tensor([*range(5, 400, 57), 197, 198, 199])]
+    arena = arena_of(states, SEED)
+    who = player(encoder, value=True)
+    first = torch.arange(arena.matches)[:, None] * SNAKES + torch.arange(arena.matches)[:, None] % 2 * TEAM
+    seats = (first + torch.arange(TEAM)).flatten().int()
+    actions, values = Planner(who.actor, who.encoder, arena, seats, Budget(*budget)).plan()
+    options = {"seed": SEED, "rollouts": budget[0], "turns": budget[1]}
+    sent = [
+        [in_cells(arena.get_match(b)) | {"over": False}, b % 2, options | {"number": int(arena.numbers[b])}]
+        for b in range(arena.matches)
+    ]
+    for b, found in enumerate(called(page, PLAN, sent)):
+        assert found["rollouts"] == [budget[0], budget[0]]
+        legal = np.isfinite(values[b].numpy())
+        assert [[value is not None for value in row] for row in found["values"]] == legal.tolist()
+        planned = np.array(found["values"], float)
+        np.testing.assert_allclose(planned[legal], values[b].numpy()[legal], rtol=1e-4, atol=1e-3)
+        assert found["moves"] == actions[b].tolist()
+    assert page.errors == []
+    page.close()
+
+
+def moves_of_blue(page: browser.Page) -> list[int]:
+    """The moves that blue made in the last turn, also those that ended in death."""
+    return page.value(
+        "(({ moves, lunges }) => [3, 4, 5].map(s => moves[s] < 0 ? lunges[s] : moves[s]))(snakes.steps().at(-1))"
+    )
+
+
+def policy_moves(page: browser.Page) -> list[int]:
+    """The policy's own moves of blue in the turn played last."""
+    return page.value("snakes.thoughts(snakes.shown().last - 1).slice(3).map(thought => thought.move)")
+
+
+def test_the_switch_turns_planning_on_and_off(page) -> None:
+    page.value("snakes.takeSeat(null), snakes.play(false)")
+    page.press("p")
+    page.wait("document.querySelector('#ahead').getAttribute('aria-pressed') === 'true'")
+    assert text(page, ".team.blue h2") == "it · thinks ahead"
+    differ = 0
+    for _ in range(12):
+        plan = page.wait(f"snakes.thinker.plan(snakes.match(), {BLUE})")
+        page.value("snakes.advance()")
+        assert moves_of_blue(page) == (plan["moves"] or policy_moves(page))
+        differ += moves_of_blue(page) != policy_moves(page)
+    assert differ, "planning changes something"
+    page.click("#ahead")
+    page.wait("document.querySelector('#ahead').getAttribute('aria-pressed') === 'false'")
+    assert shown(page)["strength"] == page.value("FULL")
+    for _ in range(12):
+        page.value("snakes.advance()")
+        assert moves_of_blue(page) == policy_moves(page)
+    assert page.requests[0].startswith("file:")
+    assert [address[:5] for address in page.requests[1:]] == ["blob:"], "nothing is fetched; the worker is of the page"
+
+
+SLOW = """function makePlanner() {
+  const wait = (until) => { while (performance.now() < until); };
+  const plan = ({ directions }) => (wait(performance.now() + 60), { moves: directions.slice(3), rollouts: [1, 1] });
+  return { plan };
+}"""
+
+
+def test_a_match_waits_for_the_plans(page) -> None:
+    """At 64 turns a second every move is a planned one (straight on), though a plan takes as long as four turns."""
+    page.value("snakes.takeSeat(null), snakes.begin(), snakes.play(false)")
+    page.value(f"document.getElementById('planner_script').textContent = {json.dumps(SLOW)}")
+    page.value(  # an hour: a busy machine may be slow
+        "(s => { s.append(new Option('', 3600000)); s.value = 3600000; s.dispatchEvent(new Event('change')); })"
+        "(document.querySelector('#budget'))"
+    )
+    page.value("snakes.setStrength(AHEAD)")
+    for _ in range(9):
+        page.press("+")
+    page.press(" ")
+    page.wait("snakes.shown().last >= 5")
+    page.press(" ")
+    for turn in range(5):
+        straight, moved = page.value(f"[snakes.state({turn}).directions, snakes.steps()[{turn + 1}].moves]")
+        assert all(move in (-1, way) for move, way in zip(moved[3:], straight[3:], strict=True))
+
+
+def test_the_page_stays_smooth_while_the_worker_plans(page) -> None:
+    frames, plan = page.value(
+        f"""(async () => {{
+          const match = snakes.match();
+          let frames = 0;
+          snakes.thinker.ask(match, {BLUE}, {{ seed: 0, number: 0, milliseconds: 2000 }});
+          for (; !snakes.thinker.plan(match, {BLUE}); frames++) await new Promise(requestAnimationFrame);
+          return [frames, snakes.thinker.plan(match, {BLUE})];
+        }})()"""
+    )
+    assert all(plan["rollouts"])
+    assert frames > 3
+
+
+BROKEN = {
+    "no worker": ("window.Worker = class { constructor() { throw new Error('forbidden'); } }", "forbidden"),
+    "a bad script": ("document.getElementById('planner_script').textContent = 'throw new Error(\"bad\");'", "bad"),
+    "a bad plan": (
+        "document.getElementById('planner_script').textContent ="
+        " 'function makePlanner() { return { plan() { throw new Error(\"lost\"); } }; }'",
+        "lost",
+    ),
+}
+
+
+@pytest.mark.parametrize(("breaks", "reason"), BROKEN.values(), ids=BROKEN)
+def test_an_error_in_the_worker_is_told_and_leaves_the_policys_moves(chrome, files, breaks, reason) -> None:
+    page = opened(chrome, files["canonical"])
+    page.value("snakes.takeSeat(null), snakes.play(false)")
+    page.value(f"void ({breaks})")
+    page.press("p")
+    page.wait(f"document.querySelector('#note').textContent.includes('{reason}')")
+    assert page.value("document.querySelector('#note').checkVisibility()")
+    page.press(" ")
+    page.wait("snakes.shown().last >= 2")
+    page.value("snakes.play(false)")
+    assert moves_of_blue(page) == policy_moves(page)
+    page.press("p")
+    page.wait("document.querySelector('#note').textContent === ''")
+    page.close()
+
+
+def test_a_plan_without_time_leaves_the_policys_moves(page) -> None:
+    page.value("snakes.takeSeat(null), snakes.play(false), snakes.setStrength(AHEAD)")
+    page.wait(f"snakes.thinker.plan(snakes.match(), {BLUE})")
+    ask = f"snakes.thinker.ask(snakes.match(), {BLUE}, {{ seed: 0, number: 0, milliseconds: -1 }})"
+    page.value(ask)
+    plan = page.wait(f"snakes.thinker.plan(snakes.match(), {BLUE})")
+    assert plan == {"moves": None, "values": None, "rollouts": [0, 0]}
+    page.wait("document.querySelector('#note').textContent.includes('too long')")
+    page.value("snakes.advance()")
+    assert moves_of_blue(page) == policy_moves(page)
+    page.wait("document.querySelector('#note').textContent === ''")
