@@ -16,7 +16,7 @@ from unittest import mock
 from helpers.planted import plant
 from helpers.ports import free_port
 
-LIMIT = 60  # seconds for one training
+LIMIT = 90  # seconds for one training
 SIDE_BY_SIDE = 3  # trainings
 
 
