@@ -182,7 +182,7 @@ class _Bar:
         from rich import console, progress, text
 
         self._clock, self._drawn, self._Text = clock, -math.inf, text.Text
-        self._total, self._start = max(1, total), start
+        self._total = max(1, total)
         self._bar = progress.Progress(
             progress.TextColumn("episode {task.fields[episode]:,}/{task.fields[total_episodes]:,}"),
             progress.BarColumn(),
@@ -194,9 +194,8 @@ class _Bar:
             redirect_stderr=sys.stderr.isatty(),  # else `2> file` would not get its lines
         )
         self._left = "starting"
-        self._task = self._bar.add_task(
-            "", total=1.0, completed=start / self._total, episode=start, total_episodes=total, status=self._left
-        )
+        self._task = self._bar.add_task("", total=1.0, episode=start, total_episodes=total, status=self._left)
+        self._bar.update(self._task, completed=start / self._total)
         self._bar.start()
 
     @property

@@ -3,6 +3,7 @@
 The command `snakes eval`, for any two players, is marl/commands/eval.py. Both play by opponents.match.
 """
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from marl.networks.actors import AnyActor
 from marl.networks.policy import PolicyPlayer
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo
+from marl.training.console import WIDTH
 from opponents.match import PlayedMatches, Results, play_some, summarise
 
 GIF_CELL = 16  # pixels
@@ -43,6 +45,13 @@ class Evaluation:
     def best_gif(self) -> bytes | None:
         """The best replay as a small GIF; drawing it takes seconds."""
         return gif_bytes(self.best_replay, cells=(GIF_CELL,)) if self.best_replay else None
+
+    def console_lines(self, episode: int, last_episode: int) -> list[str]:
+        """What the console says of it, in lines that fit."""
+        when = "the end" if episode >= last_episode else f"episode {episode:,}"
+        rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in self.results.items())
+        text = f"evaluation at {when}: won {rates}"
+        return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
     def metrics(self) -> dict[str, float]:
         """Values for TensorBoard, by tag."""

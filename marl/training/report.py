@@ -1,13 +1,11 @@
 """Texts for the user of a training run: the banner at the start and the summary at the end."""
 
 import shlex
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marl.invocation import command, interpreter
-from marl.training.console import WIDTH
 from marl.wording import count, duration
 
 if TYPE_CHECKING:
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from marl.rollout.assignment import MatchAssignment
     from marl.storage.checkpoint import Checkpoint
     from marl.training.cpu_setup import CpuSetup
-    from marl.training.evaluation import Evaluation
     from marl.training.trainer import Trainer
 
 CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
@@ -106,19 +103,6 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
     console.commands(_next_commands(trainer.state.config, folder, ended))
     results = {"episodes": progress.episodes, "env_steps": progress.env_steps, "seconds": progress.seconds}
     trainer.outputs.metrics.summarise(results | {"best_points": progress.best} | trainer.evaluation.metrics())
-
-
-def evaluation_lines(evaluation: "Evaluation", episode: int, last_episode: int) -> list[str]:
-    """What the console says of an evaluation, in lines of at most WIDTH columns."""
-    when = "the end" if episode >= last_episode else f"episode {episode:,}"
-    rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in evaluation.results.items())
-    return textwrap.wrap(
-        f"evaluation at {when}: won {rates}",
-        WIDTH,
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _next_commands(config: "TrainConfig", folder: Path, ended: str) -> list[tuple[str, str]]:

@@ -26,7 +26,6 @@ from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_fi
 from marl.training.outputs import RunOutputs
 from marl.training.past_selves import remove_unneeded
 from marl.training.progress import crosses_multiple
-from marl.training.report import evaluation_lines
 from marl.training.stopwatch import Stopwatch
 from marl.training.training_state import TrainingState
 
@@ -223,7 +222,7 @@ class Trainer:
                 **({"ranks": group.world} if group.world > 1 else {}),
                 "save": "-" if save_cost is None else f"{save_cost:.0f} ms",
             },
-            {"won against": window.won_by_opponent(), "reward of each snake": window.reward_text()},
+            {"won against": window.won_by_opponent(), "each snake": window.reward_text()},
         )
         state.logged = progress.copy()
 
@@ -290,7 +289,7 @@ class Trainer:
         metrics.log(episode, evaluation.metrics() | {"time/seconds": progress.seconds}, progress.env_steps)
         if self.state.config.evaluation.eval_gif and (gif := evaluation.best_gif()):
             metrics.animation("eval/best_match", gif, episode)
-        for line in evaluation_lines(evaluation, episode, self.state.config.schedule.max_episodes):
+        for line in evaluation.console_lines(episode, self.state.config.schedule.max_episodes):
             self.outputs.console.note(line)
         return evaluation.points
 
