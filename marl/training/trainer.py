@@ -222,7 +222,7 @@ class Trainer:
                 **({"ranks": group.world} if group.world > 1 else {}),
                 "save": "-" if save_cost is None else f"{save_cost:.0f} ms",
             },
-            {"won against": window.won_by_opponent(), "each snake": window.reward_text()},
+            {"by opponent": window.won_by_opponent(), "each snake": window.reward_text()},
         )
         state.logged = progress.copy()
 

@@ -113,7 +113,7 @@ def test_the_output_in_a_pipe_is_plain_lines_that_say_where_everything_is(smoke)
     assert "batch           96 snake transitions\n" in done.stdout
     lines = [line for line in done.stdout.splitlines() if line.startswith("episode ")]
     assert [line.split(" | ")[0] for line in lines] == [f"episode {n}/64" for n in (16, 32, 48, 64)]
-    for word in ("reward", "epsilon", "opponent", "won", "critic", "actor", "save", "each snake"):
+    for word in ("reward", "epsilon", "opponent", "won", "critic", "actor", "save", "by opponent", "each snake"):
         assert done.stdout.count(f" | {word} ") == len(lines), word
     assert "ranks" not in done.stdout  # there is one
     log = done.stdout.partition("\nat the end\n")[0]
