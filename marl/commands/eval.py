@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from marl.arguments import new_file
 from marl.errors import UserError
 from marl.invocation import command
+from marl.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from opponents.match import Results
@@ -47,9 +48,11 @@ def run(args: argparse.Namespace) -> int:
     if args.list:
         _print_players(listing(), args.json)
         return 0
-    results = play(
-        args.home, args.away, args.matches, args.device, args.seed, args.record is not None, loader=load_player
-    )
+    record = args.record is not None
+    with ProgressBar(f"{args.home} - {args.away}") as bar:
+        results = play(
+            *(args.home, args.away, args.matches, args.device, args.seed, record), loader=load_player, progress=bar.show
+        )
     files = _write_replays(results, args.record)
     if args.json:
         print(json.dumps(results.as_dict() | ({"replays": files} if files else {}), indent=2))

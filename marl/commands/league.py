@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from marl.arguments import new_file
 from marl.errors import UserError
 from marl.invocation import command
+from marl.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from opponents.league import Table
@@ -47,7 +48,13 @@ def run(args: argparse.Namespace) -> int:
             _print_pair(results)
 
     record = args.html is not None
-    table = league(players, args.matches, args.device, args.seed, progress, load_player, record)
+    with ProgressBar("league") as bar:
+
+        def turn_progress(home: str, away: str, share: float) -> None:
+            bar.title = f"{home} - {away}"
+            bar.show(share)
+
+        table = league(players, args.matches, args.device, args.seed, progress, load_player, record, turn_progress)
     if args.png:
         from marl.pictures.league import draw
 

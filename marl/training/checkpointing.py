@@ -71,7 +71,7 @@ def build_state(config: TrainConfig, group: Solo | Ranks, checkpoint: Checkpoint
     if state.is_exact:
         state.first = Progress(**saved.get("first", asdict(progress)))
         state.logged = Progress(**saved.get("logged", asdict(progress)))
-        state.marks = saved.get("marks") or state.marks
+        state.marks |= saved.get("marks") or {}
     return state
 
 

@@ -24,7 +24,7 @@ from marl.ranks.process_group import Solo
 from marl.rollout.assignment import MatchAssignment
 
 CPU = torch.device("cpu")
-SKIPPED = 1 + Ppo.LOGGED.index("losses/skipped")
+SKIPPED = 1 + Ppo.LOGGED.index("updates/skipped")
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def events_of(run: Path) -> dict[str, list[tuple[int, float]]]:
     """The curves that TensorBoard shows; times left out."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(run / "tensorboard"))
+    events = EventAccumulator(str(run))
     events.Reload()
     tags = [tag for tag in events.Tags()["scalars"] if not tag.startswith("time")]
     return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in tags}

@@ -43,7 +43,7 @@ def test_other_matches_start_anew_and_the_counters_go_on(run, words) -> None:
     assert all(after[name] > before[name] for name in ("turns", "updates", "env_steps", "episodes"))
     assert after["next_match"] > before["next_match"]  # no match is played twice
     first = next(line for line in logged(run) if line["step"] > 16)
-    assert first["losses/entropy"] <= 1.4, "a mean over the new updates alone: the most is log 4"
+    assert first["policy/entropy"] <= 1.4, "a mean over the new updates alone: the most is log 4"
 
 
 def test_a_buffer_that_is_not_saved_is_filled_again(tmp_path) -> None:

@@ -70,7 +70,7 @@ def test_the_tensorboard_curve_of_a_resumed_run_has_no_step_twice(run) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     assert here("train", "--resume", run / "checkpoints" / "episode_8").returncode == 0
-    events = EventAccumulator(str(run / "tensorboard"))
+    events = EventAccumulator(str(run))
     events.Reload()
     assert [event.step for event in events.Scalars("reward/total")] == [line["step"] for line in logged(run)]
 
