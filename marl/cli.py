@@ -42,6 +42,7 @@ COMMANDS = {
         "marl.commands.replay",
         "Show recorded matches: in a window, a terminal, or as HTML, GIF, MP4 or PNG.",
     ),
+    "runs": ("marl.commands.runs", "List, compare, delete and prune training runs."),
     "play": ("marl.commands.play", "Watch two players in a window, play yourself, or look on while a team is trained."),
 }
 

@@ -107,8 +107,8 @@ class TrainConfig:
     run_name: str | None = None
     """Name of the run folder (auto: run<N>_<time>)."""
     resume: str = "auto"
-    """auto: resume the run named run_name if it exists. never: start a new run. Or the folder of a run or checkpoint to
-    resume."""
+    """auto: resume the run named run_name if it exists. never: start a new run. last: resume the run started last. Or
+    the folder, name or number (run7) of a run, or the folder of a checkpoint."""
     load_model: bool = False
     """Continue from the run and episode given by the next two options."""
     load_model_run: int | None = None

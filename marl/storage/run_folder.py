@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from marl.errors import UserError
+from marl.storage.run_process import process_name
 
 GROUP = "snakes_3v3"
 CONFIG, RUN = "config.yaml", "run.json"
@@ -82,6 +83,7 @@ def about_start(words: list[str], ranks: int) -> dict[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(now)),
         "started_unix": now,
         "world_size": ranks,
+        "process": process_name(os.getpid()),
         "versions": machine.versions(),
         "processor": machine.processor(),
         "git": git_state(),
