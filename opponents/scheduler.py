@@ -33,15 +33,23 @@ BY_PROGRESS = {
     "evasive": _curriculum,
 }
 STRATEGIES = (*BY_PROGRESS, "adaptive", "league")
+# What each strategy does, for the help text.
+ABOUT_STRATEGIES = (
+    ("linear", "level0 to level3, each for a quarter of the run"),
+    ("exponential", "level0 to level3, the easy ones longer"),
+    ("curriculum", "level0 to level4, changing at 10, 30, 60 and 85 % of the run"),
+    ("evasive", "as curriculum, then evasive from opponent_evasion_start_episode on"),
+    ("adaptive", "level0 to territory, up or down by the measured win rate"),
+    ("league", "as adaptive, and also against past selves, the hard ones more often"),
+)
 
 
 @dataclass(frozen=True)
 class ScheduleConfig:
     """The settings of a schedule; a value out of range is an error."""
 
-    strategy: Annotated[str, STRATEGIES] = "curriculum"
-    """How the ladder is climbed. linear, exponential, curriculum, evasive: by the progress of the run. adaptive: by the
-    win rates. league: by the win rates, and against past selves."""
+    strategy: Annotated[str, STRATEGIES, ABOUT_STRATEGIES] = "curriculum"
+    """How the opponents get harder."""
     max_episodes: int | None = None
     """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000; PPO on a CPU 100,000)."""
     enable_opponent_evasion: bool = False

@@ -25,6 +25,22 @@ from marl.registry import LEARNERS
 from opponents.scheduler import ScheduleConfig
 
 CONFIG_VERSION = 1
+# For the help text.
+ABOUT_LEARNERS = (
+    ("ddpg", "DDPG for discrete moves: off-policy, with a replay buffer"),
+    ("ppo", "PPO: on-policy, faster and stronger"),
+    ("ppo_lstm", "PPO with an LSTM in the network"),
+)
+# The options that matter most, by subject, for the short help text.
+MAIN_OPTIONS: Mapping[str, Sequence[str]] = {
+    "Length": ("schedule.max_episodes", "max_minutes"),
+    "Opponents": ("schedule.strategy", "schedule.self_play"),
+    "Team and reward": ("network.encoder", "network.model_size", "reward.preset"),
+    "Learner": ("algo", "ppo.lr", "ddpg.a_lr", "ddpg.c_lr"),
+    "Machine": ("device", "matches", "threads", "seed"),
+    "Run": ("run_name", "runs_dir", "resume", "save_interval"),
+    "Evaluation": ("evaluation.eval_opponents", "evaluation.eval_interval"),
+}
 MAX_SEED = 10**18  # torch and the arena count in 64 bits
 # Options that a resumed run does not take over from its saved configuration.
 NOT_RESUMED = (
@@ -62,8 +78,8 @@ class TrainConfig:
 
     config_version: int = CONFIG_VERSION
     """Version of the option names; a file of another version is refused."""
-    algo: Annotated[str, Choices(LEARNERS)] = "ddpg"
-    """The learner; ppo_lstm is ppo with an LSTM."""
+    algo: Annotated[str, Choices(LEARNERS), ABOUT_LEARNERS] = "ddpg"
+    """The learner."""
     seed: int = 1
     """Seed of everything random."""
     device: str = "auto"

@@ -48,6 +48,15 @@ def create(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path:
         raise _failed(group, error) from None
 
 
+def name_of_new(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path:
+    """The folder that `create` would make now; `<time>` stands for the time of the start."""
+    group = Path(runs_dir) / GROUP
+    if run_name is not None:
+        return group / _checked(run_name)
+    number = max(_taken(group), default=0) + 1 if group.is_dir() else 1
+    return group / f"run{number}_<time>"
+
+
 def find_run(runs_dir: str | os.PathLike, number: int) -> Path:
     """The folder of run <number>. If two have this number (a copy made by hand), the later one."""
     group = Path(runs_dir) / GROUP

@@ -123,7 +123,7 @@ def test_delete(runs):
 def test_prune_keeps_the_newest_and_best(runs):
     run = runs / "weak"
     for episode in (100, 200, 300, 400):
-        saved = checkpoint_writer.save(run, episode, {"actor.w": torch.zeros(1)}, {"state": {}}, {"save": episode})
+        saved = checkpoint_writer.save(run, episode, {"actor.w": torch.zeros(1)}, {"state": {}}, {})
         if episode == 200:
             checkpoint_writer.mark_best(run, saved)
     done = here("runs", "prune", "--keep", "1", "--yes")
