@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if args.subject == TRAIN:
         return _run_train(args)
     if args.against:
-        raise UserError(f"--against is a flag of bench train; bench {args.subject} has none of it")
+        raise UserError(f"--against is a flag of bench train; bench {args.subject} does not read it")
     module, name = SUBJECTS[args.subject]
     bench = getattr(importlib.import_module(module), name)(args.device, args.matches, args.threads, args.seconds)
     about = _machine()

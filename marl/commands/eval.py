@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the replay of the first match to FILE; those of the closest, of home's worst and best beside it, "
         "with .closest, .worst and .best before the suffix",
     )
-    parser.add_argument("--list", action="store_true", help="print the known players and end")
+    parser.add_argument("--list", action="store_true", help="print the known players and quit")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -161,7 +161,7 @@ class TrainConfig:
         if not self.load_model and (self.load_model_run, self.load_model_run_episode) != (None, None):
             raise UserError("load_model_run and load_model_run_episode say what to load; add --load_model")
         if self.load_model and self.resume not in ("auto", "never"):
-            raise UserError(f"load_model and resume {self.resume} both say where to go on; give one of them")
+            raise UserError(f"load_model and resume {self.resume} both name a run to start from; give one of them")
 
     @property
     def learner_section(self) -> str:

@@ -33,13 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "path",
         nargs="?",
         metavar="PATH",
-        help="look at this run (or last), checkpoint or pointer to one, not at the machine",
+        help="check this run (or last), checkpoint or pointer file instead of the machine",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    parser.add_argument(
-        "--backend", choices=("gloo", "nccl"), help="how ranks shall talk (default: as training would choose)"
-    )
-    parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="where runs shall go (default: runs)")
+    parser.add_argument("--backend", choices=("gloo", "nccl"), help="backend of the ranks (default: as in training)")
+    parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="folder of all runs (default: runs)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -313,4 +313,4 @@ def _check_loadable(value: Any, where: str) -> None:
 
 def _what_is_good(run: Path) -> str:
     good = [folder.name.removeprefix(REPLACED) for folder in list_complete(run)[:1]]
-    return f"{good[0]} is still good, see to the disk and --resume" if good else "there is no earlier checkpoint"
+    return f"{good[0]} is still good, check the disk and --resume" if good else "there is no earlier checkpoint"

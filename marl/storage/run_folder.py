@@ -37,7 +37,7 @@ def create(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path:
             if not folder.is_dir():
                 raise _failed(folder, error) from None
             advice = "continue it with --resume, or take another --run_name"
-            raise UserError(f"run {folder} is there already; {advice}") from None
+            raise UserError(f"run {folder} exists already; {advice}") from None
         except OSError as error:
             raise _failed(folder, error) from None
         return folder
@@ -196,4 +196,4 @@ def _checked(name: str) -> str:
 
 def _failed(path: Path, error: OSError) -> UserError:
     where = error.filename or path  # the obstacle may be a folder further up
-    return UserError(f"cannot make the run folder {path}: {where}: {error.strerror}; free it or choose --runs_dir")
+    return UserError(f"cannot make the run folder {path}: {where}: {error.strerror}; choose another --runs_dir")

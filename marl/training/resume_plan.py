@@ -157,9 +157,9 @@ class ResumePlan:
         message = {
             "": "",
             "max_episodes": f"{checkpoint.path} has all its {progress.episodes} episodes; "
-            f"train on with --max_episodes above {progress.episodes}",
+            f"resume with --max_episodes above {progress.episodes}",
             "max_minutes": f"{checkpoint.path} has had its {progress.seconds / 60:.3g} minutes; "
-            "train on with a higher --max_minutes",
+            "resume with a higher --max_minutes",
         }[state.limit_reached()]
         if message and (self.config.load_model or (state.is_closed and self.resumes_by_path)):
             raise UserError(message)
