@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Home is red in the first half of the matches and blue in the second.\n"
         "win_rate = wins / matches, with Wilson's 95 % interval; points = (wins + draws / 2) / matches."
     )
-    parser.add_argument("--home", type=player_name, metavar="PLAYER", help="who plays")
-    parser.add_argument("--away", type=player_name, metavar="PLAYER", help="against whom")
+    parser.add_argument("--home", type=player_name, metavar="PLAYER", help="the player to measure")
+    parser.add_argument("--away", type=player_name, metavar="PLAYER", help="its opponent")
     parser.add_argument("--matches", type=int, default=1000, metavar="N", help="how many (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
     parser.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, cuda:1, ... (default: cpu)")

@@ -21,7 +21,7 @@ SPEED_MIN, SPEED_MAX = 0.25, 64.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
-        "Players are named as in eval. The window tells its keys on ?; n begins the next match, p goes back.\n"
+        "Players are named as in eval. In the window, ? shows the keys; n starts the next match, p the previous one.\n"
         "--watch shows match after match of a training that is running, each with its newest snapshot."
     )
     parser.add_argument("--red", type=player_name, metavar="PLAYER", help="who plays red (default: champion)")

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from marl.commands.runs_summary import RUNNING, RunSummary, read_summary, size_on_disk
@@ -63,7 +64,7 @@ def _check_none_is_running(runs: list[RunSummary]) -> None:
             raise UserError(f"{run.folder} is still training; stop it first (nothing was deleted)")
 
 
-def _confirm(what: str, rows: list[tuple[str, ...]], yes: bool, as_json: bool) -> bool:
+def _confirm(what: str, rows: Sequence[tuple[str, ...]], yes: bool, as_json: bool) -> bool:
     """Show what would be deleted and ask; False if there is nothing to do or the user declines."""
     if not rows:
         print("[]" if as_json else f"nothing to {what}")

@@ -1,5 +1,6 @@
 """Numbers and tables of `runs`, as text and for JSON."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def rate_text(run: "RunSummary", point: "EvaluationPoint | None") -> str:
     return f"{name} {rate:.1%} ({100 * low:.0f}-{100 * high:.0f})"
 
 
-def print_rows(rows: list[tuple[str, ...]], right: tuple[int, ...] = (), gap: str = "  ") -> None:
+def print_rows(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = (), gap: str = "  ") -> None:
     """Print aligned columns; those in `right` are aligned on the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -64,8 +64,8 @@ def _topic(words: Sequence[str]) -> str:
 def _configs() -> str:
     about = about_configs()
     width = max(map(len, about), default=0)
-    indents = {"initial_indent": " " * 6, "subsequent_indent": " " * (8 + width)}
     rows = ["  --config NAME               read a configuration: a YAML file, or one of these by name:"]
     for name, text in about.items():
-        rows += textwrap.wrap(f"{name:{width}}  {text}", WIDTH, break_on_hyphens=False, **indents)
+        first, *others = textwrap.wrap(text, WIDTH - width - 8, break_on_hyphens=False) or [""]
+        rows += [f"{'':6}{name:{width}}  {first}", *(" " * (width + 8) + line for line in others)]
     return "\n".join(rows)

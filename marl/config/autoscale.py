@@ -148,7 +148,7 @@ def _check_precision(precision: str | None, device: torch.device) -> None:
     if device.type == "cuda" or precision in (None, "fp32"):
         return
     if precision == "fp16" or not _cpu_has_bf16():
-        raise UserError(f"precision is {precision}; this CPU calculates in fp32")
+        raise UserError(f"precision is {precision}, which this CPU does not support; use --precision fp32 or auto")
 
 
 def _ddpg(config: TrainConfig, auto: dict[str, Any], device: torch.device, sharing: int) -> DdpgConfig:
