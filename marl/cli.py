@@ -129,7 +129,8 @@ def _check_flags(parser: argparse.ArgumentParser, command: str, words: list[str]
         if flag == "--":
             return
         if flag.startswith("--") and flag not in known:
-            raise UserError(f"unknown flag {flag}{_guess(flag, known)}; {command} knows: {', '.join(known)}")
+            guess = _guess(flag, known)
+            raise UserError(f"unknown flag {flag}{guess or f'; {command} knows: ' + ', '.join(known)}")
 
 
 def _with_dashes(words: Sequence[str]) -> list[str]:
