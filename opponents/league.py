@@ -17,7 +17,8 @@ from itertools import combinations
 import numpy as np
 
 from arena.errors import ArenaError
-from opponents.match import NORMAL_95, Results, open_player, play
+from opponents.intervals import NORMAL_95
+from opponents.match import Results, open_player, play
 from opponents.players import Loader, Player
 
 MEAN = 1500.0

@@ -8,7 +8,6 @@ is always match k of the arena's seed. So players whose moves depend only on the
 same results with every batch size and on every device.
 """
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from arena import BatchArena
 from arena.errors import ArenaError
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
+from opponents.intervals import wilson
 from opponents.players import Loader, Player, find
 from opponents.submission import Submission
 
@@ -30,7 +30,6 @@ BATCH = 16384  # fills a GPU; recording it takes 20 MB
 SUBMISSION_BATCH = 32  # a submission is loaded once for every match of a batch
 FORFEIT = 1000  # a lead above any lead by score
 Progress = Callable[[float], None]  # gets the share of the turns that have been played, 0 to 1
-NORMAL_95 = 1.959964  # standard deviations on each side that contain 95 % of a normal distribution
 
 
 @dataclass(frozen=True)
@@ -83,14 +82,6 @@ class Results:
         """Everything but the replays, for JSON."""
         names = [of.name for of in fields(self) if of.name != "replays"]
         return {name: getattr(self, name) for name in (*names, "win_rate", "win_rate_low", "win_rate_high", "points")}
-
-
-def wilson(wins: int, matches: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a rate: stays within 0 and 1, and has a width even if all matches were won."""
-    rate, weight = wins / matches, NORMAL_95**2 / matches
-    middle = (rate + weight / 2) / (1 + weight)
-    half = math.sqrt(weight * (rate * (1 - rate) + weight / 4)) / (1 + weight)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 @dataclass(frozen=True)

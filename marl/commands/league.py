@@ -10,6 +10,7 @@ from marl.arguments import new_file
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
+from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:
     from opponents.league import Table
@@ -129,4 +130,4 @@ def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r} is no list of players, like level1,level2")
-    return names
+    return [player_name(name) for name in names]

@@ -102,7 +102,7 @@ class Metrics:
             write()
         except OSError as error:
             where = error.filename or self._folder
-            advice = "see to the disk, then go on with --resume"
+            advice = "check the disk, then resume with --resume"
             raise UserError(f"cannot write metrics: {where}: {error.strerror or error}; {advice}") from None
 
 

@@ -52,8 +52,8 @@ def banner(
     if settings and group.backend == "nccl":
         lines.append(("set for NCCL", " ".join(f"{name}={value}" for name, value in settings.items())))
     if resumed:
-        how = "to the bit" if state.is_exact else "with new matches and a new buffer"
-        lines.append(("going on from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
+        how = "bit-exactly" if state.is_exact else "with new matches and a new buffer"
+        lines.append(("resumed from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
     return lines
 
 
@@ -71,7 +71,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
     progress, folder, console = trainer.state.progress, trainer.outputs.folder, trainer.outputs.console
     if ended == "signal":
         again = command("train", "--resume", folder)
-        console.note(f"stopped by a signal at episode {progress.episodes:,}; go on with: {again}")
+        console.note(f"stopped by a signal at episode {progress.episodes:,}; resume with: {again}")
         return
     rows: list[Sequence[Any]] = [("against", "won", "95 % interval", "mean score")]
     for name, result in trainer.evaluation.results.items():
@@ -143,7 +143,7 @@ def _lr_changes(config: "TrainConfig") -> str:
 def _checkpoints(trainer: "Trainer") -> str:
     """How many there are and what they have cost."""
     saver = trainer.saver
-    left_out = f" ({saver.left_out} left out: the disk was busy)" if saver.left_out else ""
+    left_out = f" ({saver.left_out} skipped: the disk was busy)" if saver.left_out else ""
     each = 1000 * trainer.save_seconds / max(1, saver.saved)
     return f"{saver.saved}{left_out}; training waited {trainer.save_seconds:.1f} s for them, {each:.0f} ms each"
 

@@ -179,7 +179,7 @@ class Trainer:
         """Whether any rank has got a signal. Also sets the same time on all ranks: learning rates and the end depend
         on it."""
         group, progress = self.state.group, self.state.progress
-        group.doing = "agreeing whether to go on"
+        group.doing = "agreeing whether to continue"
         mine = torch.tensor([float(self.stop_signal != 0), progress.seconds], dtype=torch.float64)
         stopped, seconds = group.sum_(mine).tolist()
         progress.seconds = seconds / group.world
@@ -264,7 +264,7 @@ class Trainer:
 
     def _not_finite(self, what: str) -> NotFinite:
         return NotFinite(
-            f"{what} is not finite at episode {self.state.progress.episodes}; go on from the last checkpoint with "
+            f"{what} is not finite at episode {self.state.progress.episodes}; resume from the last checkpoint with "
             f"lower learning rates: --resume {self.outputs.folder} {self.state.learner.lower_lr_flags()}"
         )
 

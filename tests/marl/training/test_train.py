@@ -162,7 +162,7 @@ def test_a_damaged_last_checkpoint_is_passed_over(smoke, tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") == 1
     assert "state.pt is damaged" in done.stderr
-    assert done.stderr.endswith("going on from episode_32\n")
+    assert done.stderr.endswith("resuming from episode_32\n")
     assert_goes_on(run, 48)
 
 

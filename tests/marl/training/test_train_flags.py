@@ -111,9 +111,10 @@ def test_nproc_1_is_one_process(tmp_path, monkeypatch) -> None:
 
 
 def test_help_names_every_flag() -> None:
-    done = here("train", "--help")
+    done = here("train", "--help", "all")
     assert done.returncode == 0
-    for flag in ("--config FILE", "--distributed", "--num_gpus", "--max_episodes", "--opponent_difficulty_strategy"):
+    assert here("train", "--help_all").stdout == done.stdout
+    for flag in ("--config NAME", "--distributed", "--num_gpus", "--max_episodes", "--opponent_difficulty_strategy"):
         assert flag in done.stdout
     for option in Schema(TrainConfig).options.values():
         assert f"--{option.path}" in done.stdout

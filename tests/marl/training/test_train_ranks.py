@@ -99,7 +99,7 @@ def test_two_ranks_then_one_then_two_by_torchrun(launched, tmp_path) -> None:
     assert [manifest(run, episode)["world_size"] for episode in (16, 24, 32)] == [2, 1, 2]
     assert_goes_on(run, 32)
     assert [start["world_size"] for start in json.loads((run / "run.json").read_text())["earlier"]] == [2, 1]
-    assert done.stdout.count(f"going on from   {run / 'checkpoints' / 'episode_24'} ") == 1
+    assert done.stdout.count(f"resumed from    {run / 'checkpoints' / 'episode_24'} ") == 1
 
 
 @needs_proc
@@ -142,7 +142,7 @@ def test_term_to_the_launcher_saves_once_and_goes_on(tmp_path) -> None:
     assert done.stderr == "snakes: stopped by SIGTERM\n"
     run = the_run(tmp_path)
     assert done.stdout.count("stopped by a signal at episode") == 1
-    assert done.stdout.endswith(f"go on with: {command('train', '--resume', run)}\n")
+    assert done.stdout.endswith(f"resume with: {command('train', '--resume', run)}\n")
     last = (run / "checkpoints" / "last").read_text().strip()
     assert f"at episode {int(last.removeprefix('episode_')):,};" in done.stdout
 
