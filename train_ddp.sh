@@ -8,7 +8,7 @@
 # The environment says more:
 #   NPROC=2                  ranks on this machine
 #   NNODES NODE_RANK MASTER_ADDR MASTER_PORT    several machines, the same command on each
-#   CONFIG=configs/x.yaml    a configuration, or its name; flags count more than it
+#   CONFIG=configs/x.yaml    a configuration, or its name; flags override it
 set -euo pipefail
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 if [ ! -f "$root/pyproject.toml" ] && [ -n "${SLURM_SUBMIT_DIR:-}" ]; then

@@ -13,6 +13,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,27 +23,34 @@ from marl.invocation import command, interpreter, program
 
 # name: (module, description in the help text)
 COMMANDS = {
-    "train": ("marl.commands.train", "Train a team under a curriculum of opponents, in one process or many ranks."),
-    "bench": (
-        "marl.bench.command",
-        "Measure how fast arena, opponents and training run on this machine.",
-    ),
-    "demo": ("marl.commands.demo", "Play one match between two teams and print the board as text."),
-    "doctor": (
-        "marl.doctor.command",
-        "Check this machine (packages, game, ranks, disk), or a run or checkpoint.",
-    ),
-    "eval": ("marl.commands.eval", "Play matches between two players and tell who is better, and how sure that is."),
-    "export": (
-        "marl.export.command",
-        "Write a policy as a competition submission, ONNX, safetensors, or a web page.",
-    ),
-    "league": ("marl.commands.league", "Let all players meet all others: points, ratings, a picture."),
-    "replay": (
-        "marl.commands.replay",
-        "Show recorded matches: in a window, a terminal, or as HTML, GIF, MP4 or PNG.",
-    ),
-    "play": ("marl.commands.play", "Watch two players in a window, play yourself, or look on while a team is trained."),
+    "train": ("marl.commands.train", "Train a team, in one process or many ranks."),
+    "runs": ("marl.commands.runs", "List, compare, delete and prune training runs."),
+    "eval": ("marl.commands.eval", "Measure a player: matches against another one, with 95 % intervals."),
+    "league": ("marl.commands.league", "Measure many players: all against all, points, ratings, a picture."),
+    "play": ("marl.commands.play", "Watch two players in a window, play yourself, or watch a team in training."),
+    "replay": ("marl.commands.replay", "Show recorded matches: window, terminal, HTML, GIF, MP4 or PNG."),
+    "demo": ("marl.commands.demo", "Play one match and print the board as text."),
+    "export": ("marl.export.command", "Write a team as a competition submission, web page, ONNX or safetensors."),
+    "bench": ("marl.bench.command", "Measure how fast arena, opponents and training run on this machine."),
+    "doctor": ("marl.doctor.command", "Check this machine (packages, game, ranks, disk), or a run or checkpoint."),
+    "completion": ("marl.completion", "Print a script that completes commands and flags in bash, zsh or fish."),
+}
+# The commands by purpose, for the help text.
+GROUPS = {
+    "Train": ("train", "runs"),
+    "Measure": ("eval", "league"),
+    "Watch": ("play", "replay", "demo"),
+    "Send": ("export",),
+    "This machine": ("bench", "doctor", "completion"),
+}
+FIRST_STEPS = {
+    "train": "train a team; good defaults for this machine",
+    "eval --home last --away level2": "measure it",
+    "play --red last --blue level2": "watch it",
+    "runs": "list all runs",
+    "runs compare last run1 --png curves.png": "compare two runs",
+    "runs delete run1": "delete a run (runs prune: old checkpoints, old runs)",
+    "export last --jidi my_team": "export it for the competition",
 }
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,7 +100,7 @@ def _run(words: list[str]) -> int:
         print(_overview())
         return 0
     if name == "--version":
-        print(f"snakes-3v3 {marl.__version__}")
+        print(_version())
         return 0
     if name not in COMMANDS:
         kind = "flag" if name.startswith("-") else "command"
@@ -121,7 +129,8 @@ def _check_flags(parser: argparse.ArgumentParser, command: str, words: list[str]
         if flag == "--":
             return
         if flag.startswith("--") and flag not in known:
-            raise UserError(f"unknown flag {flag}{_guess(flag, known)}; {command} knows: {', '.join(known)}")
+            guess = _guess(flag, known)
+            raise UserError(f"unknown flag {flag}{guess or f'; {command} knows: ' + ', '.join(known)}")
 
 
 def _with_dashes(words: Sequence[str]) -> list[str]:
@@ -160,9 +169,26 @@ def _missing(package: str) -> str:
     return f"the package {package} is missing in {interpreter()}; {advice}"
 
 
+def _version() -> str:
+    """Versions of the program and of the packages that change results; the commit in a checkout."""
+    from marl.compute import machine
+    from marl.storage.run_folder import git_state
+
+    versions = machine.versions(("torch", "numba"))
+    packages = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
+    state = git_state()
+    commit = f", commit {state['commit'][:12]}{' with changes' if state['dirty'] else ''}" if state else ""
+    return f"snakes-3v3 {marl.__version__}{commit}\n{packages}"
+
+
 def _overview() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    lines: list[str] = []
+    others = [name for name in COMMANDS if name not in chain(*GROUPS.values())]
+    for title, names in {**GROUPS, "Others": others}.items():
+        lines += [f"{title}:", *(f"  {name:{width}}  {COMMANDS[name][1]}" for name in names)] if names else []
+    examples = [(command(*words.split()), text) for words, text in FIRST_STEPS.items()]
+    column = max(len(example) for example, _ in examples)
     return "\n".join(
         [
             f"usage: {program()} COMMAND [flags]",
@@ -171,7 +197,10 @@ def _overview() -> str:
             "",
             *lines,
             "",
-            f"{program()} COMMAND --help shows the flags of a command, --version the version of the program.",
+            "First steps (`last` is the run that was started last; a run can also be named by its path or number):",
+            *(f"  {example:{column}}  {text}" for example, text in examples),
+            "",
+            f"{program()} COMMAND --help shows the flags of a command, --version the versions of the program.",
             "Flags may be spelled --like-this or --like_this.",
         ]
     )

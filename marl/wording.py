@@ -1,5 +1,6 @@
-"""Singular and plural of words in messages."""
+"""Words and times in messages: singular and plural, durations."""
 
+import math
 from collections.abc import Sized
 
 
@@ -16,3 +17,19 @@ def verb(things: Sized, one: str, many: str) -> str:
 def count(number: int, noun: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """A time in its two largest units: `45 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`; `?` if unknown."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "?"
+    rest = round(seconds)
+    if rest < 60:
+        return f"{rest} s"
+    if rest < 3600:
+        return f"{rest // 60} min {rest % 60} s"
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"

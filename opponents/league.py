@@ -12,11 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from arena.errors import ArenaError
-from opponents.match import NORMAL_95, Results, open_player, play
+from opponents.intervals import NORMAL_95
+from opponents.match import Results, open_player, play
 from opponents.players import Loader, Player
 
 MEAN = 1500.0
@@ -57,10 +59,12 @@ def league(
     progress: Callable[[Results], None] | None = None,
     loader: Loader | None = None,
     record: bool = False,
+    turn_progress: Callable[[str, str, float], None] | None = None,
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards.
 
-    `progress` is called with the results of each pair; with `record`, these hold replays.
+    `progress` is called with the results of each pair; with `record`, these hold replays. `turn_progress` is called
+    after each turn with the names of the pair and the done share of the whole league.
     """
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
@@ -73,14 +77,19 @@ def league(
         problems: dict[str, None] = {}  # an ordered set
         wins = np.zeros((len(names), len(names)), np.int64)
         draws = np.zeros_like(wins)
-        for i in range(len(names)):
-            for j in range(i + 1, len(names)):
-                results = play(found[i], found[j], matches, device, seed, record)
-                wins[i, j], wins[j, i] = results.wins, results.losses
-                draws[i, j] = draws[j, i] = results.draws
-                problems |= dict.fromkeys(results.problems)
-                if progress is not None:
-                    progress(results)
+        pairs = list(combinations(range(len(names)), 2))
+        for number, (i, j) in enumerate(pairs):
+
+            def finish_turn(share: float, number: int = number, i: int = i, j: int = j) -> None:
+                if turn_progress is not None:
+                    turn_progress(names[i], names[j], (number + share) / len(pairs))
+
+            results = play(found[i], found[j], matches, device, seed, record, progress=finish_turn)
+            wins[i, j], wins[j, i] = results.wins, results.losses
+            draws[i, j] = draws[j, i] = results.draws
+            problems |= dict.fromkeys(results.problems)
+            if progress is not None:
+                progress(results)
     return Table(names, matches, wins, draws, *rate(wins + draws / 2), tuple(problems))
 
 

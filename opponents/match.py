@@ -8,10 +8,9 @@ is always match k of the arena's seed. So players whose moves depend only on the
 same results with every batch size and on every device.
 """
 
-import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -23,13 +22,14 @@ from arena import BatchArena
 from arena.errors import ArenaError
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
+from opponents.intervals import wilson
 from opponents.players import Loader, Player, find
 from opponents.submission import Submission
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
 SUBMISSION_BATCH = 32  # a submission is loaded once for every match of a batch
 FORFEIT = 1000  # a lead above any lead by score
-NORMAL_95 = 1.959964  # standard deviations on each side that contain 95 % of a normal distribution
+Progress = Callable[[float], None]  # gets the share of the turns that have been played, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,6 @@ class Results:
         return {name: getattr(self, name) for name in (*names, "win_rate", "win_rate_low", "win_rate_high", "points")}
 
 
-def wilson(wins: int, matches: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a rate: stays within 0 and 1, and has a width even if all matches were won."""
-    rate, weight = wins / matches, NORMAL_95**2 / matches
-    middle = (rate + weight / 2) / (1 + weight)
-    half = math.sqrt(weight * (rate * (1 - rate) + weight / 4)) / (1 + weight)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 @dataclass(frozen=True)
 class PlayedMatches:
     """The outcome of some consecutive matches between two players; `summarise` makes Results of it."""
@@ -116,12 +108,14 @@ def play(
     record: bool = False,
     batch: int | None = None,
     loader: Loader | None = None,
+    progress: Progress | None = None,
 ) -> Results:
     """Play matches 0 .. matches - 1 of the seed between two players or names, `batch` of them at a time.
 
-    `loader` loads players from paths other than submissions; see `players.find`.
+    `loader` loads players from paths other than submissions; see `players.find`. `progress` is called after each turn.
     """
-    return summarise([play_some(home, away, matches, range(matches), device, seed, record, batch, loader)], seed)
+    numbers = range(matches)
+    return summarise([play_some(home, away, matches, numbers, device, seed, record, batch, loader, progress)], seed)
 
 
 def play_some(
@@ -134,6 +128,7 @@ def play_some(
     record: bool = False,
     batch: int | None = None,
     loader: Loader | None = None,
+    progress: Progress | None = None,
 ) -> PlayedMatches:
     """Play those of the matches 0 .. matches - 1 whose numbers are in a range (at least one), as `play` would.
 
@@ -148,7 +143,7 @@ def play_some(
         home, away = (open_player(player, opened, loader) for player in (home, away))
         if batch is None:
             batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in (home, away)) else BATCH
-        return _play(home, away, matches, numbers, device, seed, record, batch)
+        return _play(home, away, matches, numbers, device, seed, record, batch, progress)
 
 
 def summarise(played: Sequence[PlayedMatches], seed: int) -> Results:
@@ -195,7 +190,15 @@ def open_player(player: str | Player, opened: ExitStack, loader: Loader | None =
 
 
 def _play(
-    home: Player, away: Player, matches: int, wanted: range, device: Any, seed: int, record: bool, batch: int
+    home: Player,
+    away: Player,
+    matches: int,
+    wanted: range,
+    device: Any,
+    seed: int,
+    record: bool,
+    batch: int,
+    progress: Progress | None,
 ) -> PlayedMatches:
     scores, deaths, forfeits = [], [], []  # [B, 2] each, home first
     turns, seconds = 0, 0.0
@@ -204,7 +207,12 @@ def _play(
         numbers = np.arange(first, min(first + batch, wanted.stop))
         side = _home_side(numbers, matches)
         arena = BatchArena(len(numbers), device, seed, first_match=first)
-        died, actions, taken = _play_batch(home, away, arena, side, record)
+
+        def finish_turn(turn: int, first: int = first, size: int = len(numbers)) -> None:
+            if progress is not None:
+                progress((first - wanted.start + size * (turn + 1) / TURNS) / len(wanted))
+
+        died, actions, taken = _play_batch(home, away, arena, side, record, finish_turn)
         lengths = arena.state[:, LENGTH : LENGTH + SNAKES].cpu().numpy()
         scores.append(_by_side(lengths, side) - TEAM * START_LENGTH)
         deaths.append(_by_side(died.cpu().numpy(), side))
@@ -227,7 +235,7 @@ def _play(
 
 
 def _play_batch(
-    home: Player, away: Player, arena: BatchArena, side: np.ndarray, record: bool
+    home: Player, away: Player, arena: BatchArena, side: np.ndarray, record: bool, finish_turn: Callable[[int], None]
 ) -> tuple[torch.Tensor, torch.Tensor | None, float]:
     """Play an arena's matches to their end; returns deaths [B, 6], actions [T, B, 6] if recorded, and the seconds."""
     arena.start()
@@ -248,6 +256,7 @@ def _play_batch(
         if actions is not None:
             actions[turn] = moves
         died += arena.play_turn(moves).died
+        finish_turn(turn)
     taken = _clock(arena.device) - begun
     arena.check()
     return died, actions, taken

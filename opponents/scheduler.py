@@ -33,41 +33,51 @@ BY_PROGRESS = {
     "evasive": _curriculum,
 }
 STRATEGIES = (*BY_PROGRESS, "adaptive", "league")
+# What each strategy does, for the help text.
+ABOUT_STRATEGIES = (
+    ("linear", "level0 to level3, each for a quarter of the run"),
+    ("exponential", "level0 to level3, the easy ones longer"),
+    ("curriculum", "level0 to level4, changing at 10, 30, 60 and 85 % of the run"),
+    ("evasive", "as curriculum, then evasive from opponent_evasion_start_episode on"),
+    ("adaptive", "level0 to territory, up or down by the measured win rate"),
+    ("league", "as adaptive, and also against past selves, the hard ones more often"),
+)
 
 
 @dataclass(frozen=True)
 class ScheduleConfig:
     """The settings of a schedule; a value out of range is an error."""
 
-    strategy: Annotated[str, STRATEGIES] = "curriculum"
-    """How the ladder is climbed. linear, exponential, curriculum, evasive: by the progress of the run. adaptive: by the
-    win rates. league: by the win rates, and against past selves."""
+    strategy: Annotated[str, STRATEGIES, ABOUT_STRATEGIES] = "curriculum"
+    """How the opponents get harder."""
     max_episodes: int | None = None
     """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000; PPO on a CPU 100,000)."""
     enable_opponent_evasion: bool = False
-    """Play at least the evasive opponent late in the run, whatever the strategy (`evasive` does so by itself)."""
+    """From opponent_evasion_start_episode on, play at least the evasive opponent, with any strategy (strategy evasive
+    always does)."""
     opponent_evasion_start_episode: int = 40_000
-    """First episode of that evasive phase."""
+    """First episode of the evasive phase."""
     easier_share: float = 0.2
-    """Share of the matches kept for easier rungs, so that nothing is unlearned; each rung gets twice the one below."""
+    """Share of the matches against easier opponents than the current one, against forgetting; each level gets twice the
+    share of the level below it."""
     up: float = 0.7
-    """adaptive, league: a win rate of at least this against the present rung moves up one rung."""
+    """adaptive, league: from this win rate against the current opponent on, the next harder one follows."""
     down: float = 0.3
-    """adaptive, league: a win rate below this against the present rung moves down one rung."""
+    """adaptive, league: below this win rate against the current opponent, the next easier one follows."""
     window: int = 200
     """Matches needed to judge a win rate; at twice as many, all results so far count half, so old ones fade."""
     league_power: float = 2.0
-    """league: a past self weighs (1 - win rate) to this power; 0 treats all alike."""
+    """league: a past self weighs (1 - win rate) to this power; 0: all equally often."""
     league_scripted_share: float = 0.3
-    """league: share of the matches, those with the team itself aside, that stays with the ladder."""
+    """league: share of the matches against scripted opponents; self-play matches are not counted."""
     league_interval: int = 5_000
-    """league: episodes after which the team as it then is joins the past selves."""
+    """league: episodes between two snapshots of the team that join the past selves."""
     league_size: int = 20
-    """league: past selves that are kept; the one that is beaten most surely leaves."""
+    """league: number of past selves to keep; the one that the team beats most often is dropped."""
     self_play: float = 0.0
-    """Share of the matches in which the team meets itself as it is, whatever the strategy."""
+    """Self-play: share of the matches against the current team itself, with any strategy."""
     learn_both_sides: bool = True
-    """Learn from both sides of these matches, not only from one."""
+    """Learn from both sides of self-play matches."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:

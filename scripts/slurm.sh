@@ -86,7 +86,7 @@ elif [ ! -t 0 ]; then # at a terminal somebody works inside an allocation: srun 
         if scontrol requeue "$SLURM_JOB_ID"; then
             say "job $SLURM_JOB_ID is queued again"
         else
-            say "job $SLURM_JOB_ID cannot be queued again; to go on, sbatch it with the --run_name of its run"
+            say "job $SLURM_JOB_ID cannot be queued again; to resume, sbatch it with the --run_name of its run"
         fi
     fi
     exit "$status"

@@ -73,8 +73,40 @@ make_venv() {
         fail "could not make .venv (on Debian and Ubuntu: apt install python3-venv); see $root/$log"
 }
 
+# The last thing that pip says it does, in a few words.
+current_step() {
+    tail -n 40 "$log" 2>/dev/null | sed -nE \
+        -e 's/^ *(Downloading|Using cached) ([^ ]+).*/\1 \2/p' -e 's/^(Collecting [^ ]+).*/\1/p' \
+        -e 's/^(Building|Preparing|Installing) .*/\1 packages/p' | tail -n 1 | cut -c1-60
+}
+
+# On a terminal: one line with the elapsed seconds and the present step, until the script ends.
+show_steps() {
+    while kill -0 $$ 2>/dev/null; do
+        printf '\r\033[Ksnakes: %d s  %s' "$SECONDS" "$(current_step)" >&2
+        sleep 0.5
+    done
+}
+
+hide_steps() {
+    [ -n "$watcher" ] || return 0
+    kill "$watcher" 2>/dev/null || true
+    wait "$watcher" 2>/dev/null || true
+    watcher=
+    printf '\r\033[K' >&2
+}
+
 install() {
-    .venv/bin/python -m pip install --disable-pip-version-check "$@" >>"$log" 2>&1 ||
+    local code=0
+    watcher=
+    # Without the lock (file 9): it must not outlive this script.
+    if [ -t 2 ]; then
+        show_steps 9>&- &
+        watcher=$!
+    fi
+    .venv/bin/python -m pip install --disable-pip-version-check "$@" >>"$log" 2>&1 || code=$?
+    hide_steps
+    [ $code -eq 0 ] ||
         fail "could not install ${stale[*]} packages: $(grep -m1 '^ERROR' "$log" || echo 'pip failed'); see $root/$log"
 }
 

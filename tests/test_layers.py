@@ -19,8 +19,9 @@ AT_HOME = {
     "gymnasium": {"arena/environment.py"},
     "torch.distributed": {path.as_posix() for path in FILES if path.parts[:2] == ("marl", "ranks")},
     "pynvml": {"marl/training/metrics.py"},
-    "tensorboard": {"marl/training/metrics.py"},
-    "torch.utils.tensorboard": {"marl/training/metrics.py"},
+    "tensorboard": {"marl/training/event_file.py", "marl/training/run_texts.py"},
+    "torch.utils.tensorboard": set(),
+    "wandb": {"marl/training/wandb_run.py"},
 }
 
 
@@ -37,6 +38,7 @@ ORDER = (
         *("marl.errors", "marl.wording", "marl.compute.machine", "marl.invocation", "marl.arguments"),
         *("marl.registry", "marl.rewards"),
     ),
+    ("marl.progress_bar",),
     ("marl.config",),
     ("marl.compute",),
     ("marl.networks",),

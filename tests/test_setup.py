@@ -1,6 +1,8 @@
 """The set-up scripts, played through in a copy of the repository with a Python that only pretends to install."""
 
 import os
+import pty
+import re
 import shutil
 import signal
 import stat
@@ -137,6 +139,31 @@ def test_first_start_installs_and_the_second_does_not(sandbox):
     assert (code, err) == (0, "")
     assert out == f"run in {sandbox.fake}: -m marl train --distributed\n"
     assert sandbox.calls() == []
+
+
+def test_on_a_terminal_the_set_up_shows_its_steps_and_the_time(sandbox):
+    # pip names a package and waits until the terminal has shown it.
+    speaking = 'echo "Collecting torch==2.11 (from x)"; if [ -e "$FAKE/go" ]; then read -r <"$FAKE/go"; fi'
+    sandbox.put("python3", FAKE_PYTHON.replace('echo "$*" >>"$FAKE/calls"', speaking))
+    os.mkfifo(sandbox.fake / "go")
+    ours, theirs = pty.openpty()
+    script, environment = sandbox.repository / "scripts/venv.sh", sandbox.environment()
+    process = subprocess.Popen([script], env=environment, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen, go = b"", sandbox.fake / "go"
+    try:
+        while data := os.read(ours, 4096):
+            seen += data
+            if b" s  Collecting torch==2.11" in seen and go.exists():
+                with open(go, "w") as answer:
+                    go.unlink()  # the second call of pip does not wait
+                    answer.write("\n")
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(timeout=30) == 0, seen
+    assert re.search(rb"\r\x1b\[Ksnakes: \d+ s  Collecting torch==2.11\r", seen)
+    assert seen.endswith(b"\r\x1b[K")  # nothing of it stays
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml"])

@@ -13,11 +13,11 @@ FAINT = (128, 135, 152)
 TRACK, PLAYED = (40, 45, 58), (76, 84, 104)
 
 HELP = (
-    ("space", "pause, go on; at the end from the beginning"),
+    ("space", "pause, resume; at the end: from the beginning"),
     (". ,", "one turn forward, back; arrows too, if they do not steer"),
     ("+ -", "faster, slower: 0.25x to 64x"),
-    ("x X", "right before the next death, the one before"),
-    ("b B", "right before the next bean eaten, the one before"),
+    ("x X", "jump to just before the next, previous death"),
+    ("b B", "jump to just before the next, previous bean eaten"),
     ("home end", "first turn, last turn"),
     ("mouse", "drag the bar; click a snake above to follow it"),
     ("0 - 5", "follow a snake; the same key again: stop"),
@@ -25,7 +25,7 @@ HELP = (
     ("n p", "next match, previous match"),
     ("c  or  F12", "picture of the window as PNG file"),
     ("?  or  F1", "this help, which pauses; esc closes it, and stops following"),
-    ("q", "end"),
+    ("q", "quit"),
 )
 HUMAN_HELP = ("arrows, WASD", "steer your snake; of two, WASD is for the second")
 

@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         ("--png", args.png, "scaling"),
     ):
         if value:
-            raise UserError(f"{flag} is a flag of bench {subject}; bench {args.subject} has none of it")
+            raise UserError(f"{flag} is a flag of bench {subject}; bench {args.subject} does not read it")
     module, name = SUBJECTS[args.subject]
     bench = getattr(importlib.import_module(module), name)(args.device, args.matches, args.threads, args.seconds)
     about = _machine()

@@ -3,20 +3,26 @@
 import argparse
 
 from marl.arguments import count
+from marl.storage.run_names import player_name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--red", default="territory", metavar="PLAYER", help="who plays red (default: territory)")
-    parser.add_argument("--blue", default="level2", metavar="PLAYER", help="who plays blue (default: level2)")
+    parser.add_argument(
+        "--red", type=player_name, default="territory", metavar="PLAYER", help="who plays red (default: territory)"
+    )
+    parser.add_argument(
+        "--blue", type=player_name, default="level2", metavar="PLAYER", help="who plays blue (default: level2)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which match (default: 0)")
     parser.add_argument("--every", type=count, default=50, metavar="N", help="turns between two boards (default: 50)")
 
 
 def run(args: argparse.Namespace) -> int:
     from arena.render.frame import ansi
+    from marl.planning.planned_player import load_player
     from opponents.match import play
 
-    results = play(args.red, args.blue, 1, seed=args.seed, record=True)
+    results = play(args.red, args.blue, 1, seed=args.seed, record=True, loader=load_player)
     replay = results.replays["first"]
     states = replay.states()
     for state in [*states[: -1 : args.every], states[-1]]:

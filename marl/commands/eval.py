@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from marl.arguments import new_file
 from marl.errors import UserError
 from marl.invocation import command
+from marl.progress_bar import ProgressBar
+from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:
     from opponents.match import Results
@@ -18,11 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         "Players: a name of --list, the same with a share of random moves (level3:0.2), or a path to a submission.py,\n"
-        "run, checkpoint or snapshot. Home is red in the first half of the matches and blue in the second.\n"
+        "run, checkpoint or snapshot; `last` is the run that was started last.\n"
+        "Home is red in the first half of the matches and blue in the second.\n"
         "win_rate = wins / matches, with Wilson's 95 % interval; points = (wins + draws / 2) / matches."
     )
-    parser.add_argument("--home", metavar="PLAYER", help="who plays")
-    parser.add_argument("--away", metavar="PLAYER", help="against whom")
+    parser.add_argument("--home", type=player_name, metavar="PLAYER", help="the player to measure")
+    parser.add_argument("--away", type=player_name, metavar="PLAYER", help="its opponent")
     parser.add_argument("--matches", type=int, default=1000, metavar="N", help="how many (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
     parser.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, cuda:1, ... (default: cpu)")
@@ -34,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the replay of the first match to FILE; those of the closest, of home's worst and best beside it, "
         "with .closest, .worst and .best before the suffix",
     )
-    parser.add_argument("--list", action="store_true", help="print the known players and end")
+    parser.add_argument("--list", action="store_true", help="print the known players and quit")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,9 +50,11 @@ def run(args: argparse.Namespace) -> int:
     if args.list:
         _print_players(listing(), args.json)
         return 0
-    results = play(
-        args.home, args.away, args.matches, args.device, args.seed, args.record is not None, loader=load_player
-    )
+    record = args.record is not None
+    with ProgressBar(f"{args.home} - {args.away}") as bar:
+        results = play(
+            *(args.home, args.away, args.matches, args.device, args.seed, record), loader=load_player, progress=bar.show
+        )
     files = _write_replays(results, args.record)
     if args.json:
         print(json.dumps(results.as_dict() | ({"replays": files} if files else {}), indent=2))
@@ -82,6 +87,7 @@ def _print_players(players: list[tuple[str, str]], as_json: bool) -> None:
         print(f"{name:{width}}  {description}")
     print(f"{'NAME:0.2':{width}}  The same with 20 % random moves.")
     print(f"{'PATH':{width}}  A submission.py (or its folder), run, checkpoint or snapshot.")
+    print(f"{'last':{width}}  The run that was started last; other runs by name or number: run7.")
 
 
 def _print_results(results: "Results", seed: int, device: str) -> None:

@@ -2,16 +2,22 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from marl.arguments import parse_whole_number
 from marl.errors import UserError
 from marl.invocation import VARIABLE, command, program
 from marl.training.resume_plan import ResumePlan
 
-HELP = """Ranks (or by torchrun -m marl train ..., which needs none of these):
+if TYPE_CHECKING:
+    from marl.ranks.nodes import Nodes
+
+SHORT_HELP = """Ranks (or by torchrun -m marl train ..., which needs none of these):
   --distributed               start one rank per GPU; without a GPU one for ddpg, for ppo one per two cores, up to 8;
                               NPROC=N fixes the number
   --num_gpus N                start N ranks on N GPUs
+"""
+HELP = f"""{SHORT_HELP.rstrip()}
   --nnodes N --node_rank K    several machines, or 1:4 if they may come and go; also NNODES and NODE_RANK
   --master_addr A             address of machine 0; also MASTER_ADDR
   --master_port P             a port that is free there; also MASTER_PORT
@@ -46,15 +52,11 @@ def split_launch_flags(words: Sequence[str]) -> tuple[dict[str, str], list[str]]
     return flags, others
 
 
-def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
-    """Start the ranks that the flags ask for and wait for them; returns the exit code.
-
-    None if the flags ask for one rank without restarts: it can run in this process.
-    """
+def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nodes", int]:
+    """What the flags and the environment ask for: ranks on this machine, machines, restarts."""
     import torch
 
     from marl.compute.machine import processor
-    from marl.ranks.launch import launch
     from marl.ranks.nodes import MOST_CPU_RANKS, choose_ranks_per_node, read_nodes
 
     variables = os.environ | {VARIABLES[name]: value for name, value in flags.items() if name in VARIABLES}
@@ -65,8 +67,17 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
     splits_ddpg = plan.config.learner_section == "ddpg" and plan.config.ddp.scaling == "strong"
     most = 1 if splits_ddpg else MOST_CPU_RANKS
     ranks = choose_ranks_per_node(variables, processor()["cores"], gpus, num_gpus, most)
-    nodes = read_nodes(variables)
-    restarts = max_restarts or 0
+    return ranks, read_nodes(variables), max_restarts or 0
+
+
+def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
+    """Start the ranks that the flags ask for and wait for them; returns the exit code.
+
+    None if the flags ask for one rank without restarts: it can run in this process.
+    """
+    from marl.ranks.launch import launch
+
+    ranks, nodes, restarts = choose_launch(flags, plan)
     if ranks == 1 and nodes.nnodes == (1, 1) and not restarts:
         return None
     os.environ[VARIABLE] = program()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from marl.arguments import new_file
 from marl.errors import UserError
 from marl.invocation import command
+from marl.progress_bar import ProgressBar
+from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:
     from opponents.league import Table
@@ -47,7 +49,13 @@ def run(args: argparse.Namespace) -> int:
             _print_pair(results)
 
     record = args.html is not None
-    table = league(players, args.matches, args.device, args.seed, progress, load_player, record)
+    with ProgressBar("league") as bar:
+
+        def turn_progress(home: str, away: str, share: float) -> None:
+            bar.title = f"{home} - {away}"
+            bar.show(share)
+
+        table = league(players, args.matches, args.device, args.seed, progress, load_player, record, turn_progress)
     if args.png:
         from marl.pictures.league import draw
 
@@ -122,4 +130,4 @@ def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r} is no list of players, like level1,level2")
-    return names
+    return [player_name(name) for name in names]

@@ -3,11 +3,11 @@
 import argparse
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marl.arguments import count, new_file
 from marl.errors import UserError
+from marl.storage.run_names import find_named, player_name
 
 if TYPE_CHECKING:
     from marl.commands.live_match import Supply
@@ -21,11 +21,13 @@ SPEED_MIN, SPEED_MAX = 0.25, 64.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
-        "Players are named as in eval. The window tells its keys on ?; n begins the next match, p goes back.\n"
+        "Players are named as in eval. In the window, ? shows the keys; n starts the next match, p the previous one.\n"
         "--watch shows match after match of a training that is running, each with its newest snapshot."
     )
-    parser.add_argument("--red", metavar="PLAYER", help="who plays red (default: champion)")
-    parser.add_argument("--blue", default="territory", metavar="PLAYER", help="who plays blue (default: territory)")
+    parser.add_argument("--red", type=player_name, metavar="PLAYER", help="who plays red (default: champion)")
+    parser.add_argument(
+        "--blue", type=player_name, default="territory", metavar="PLAYER", help="who plays blue (default: territory)"
+    )
     parser.add_argument(
         "--human",
         type=_seats,
@@ -36,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
     parser.add_argument("--speed", type=_speed, default=1.0, metavar="X", help="0.25 to 64; 1 is 4 turns a second")
     parser.add_argument("--fps", type=count, default=60, metavar="N", help="pictures a second (default: 60)")
-    parser.add_argument("--watch", type=Path, metavar="RUN", help="red is the newest snapshot of this training run")
+    parser.add_argument(
+        "--watch", type=find_named, metavar="RUN", help="red is the newest snapshot of this training run"
+    )
     parser.add_argument(
         "--record",
         type=new_file,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from marl.arguments import new_file
 from marl.errors import UserError
+from marl.storage.run_names import find_named
+from marl.training.report import BEST_MATCH
 
 if TYPE_CHECKING:
     from arena.render.export import Match
@@ -23,7 +25,8 @@ HOME, HIDE_CURSOR, SHOW_CURSOR = "\x1b[H", "\x1b[?25l", "\x1b[?25h"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
-        "FILE is a replay file (eval --record writes them, and train its best match) or a log of the competition.\n"
+        "FILE is a replay file (eval --record writes them), a log of the competition, or a run (its best match);\n"
+        "`last` is the run that was started last.\n"
         "Without an output the matches are shown in a window; ? in it, and in the HTML page, lists the keys.\n"
         "Several outputs can be made at once."
     )
@@ -45,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from arena.jidi_log import open_match
     from arena.render import export
 
-    matches = [open_match(path) for path in args.files]
+    matches = [open_match(_file_of(name)) for name in args.files]
     _check_outputs(matches, args.turn, outputs)
     make = {
         "gif": lambda path: export.gif(path, matches[0], args.fps),
@@ -62,6 +65,16 @@ def run(args: argparse.Namespace) -> int:
     elif not outputs:
         _watch(matches)
     return 0
+
+
+def _file_of(name: str) -> str:
+    """The file to show; of a run, its best match."""
+    path = find_named(name)
+    if not path.is_dir():
+        return str(path)
+    if not (path / BEST_MATCH).is_file():
+        raise UserError(f"{name}: no {BEST_MATCH} in {path}; a run writes it when it is finished")
+    return str(path / BEST_MATCH)
 
 
 def _check(args: argparse.Namespace, outputs: dict[str, Path]) -> None:

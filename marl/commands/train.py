@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
 from marl.commands import launch_flags
+from marl.commands.dry_run import check_opponents, dry_run
 from marl.commands.run_in_group import run_in_group
-from marl.config.help import help_text
-from marl.config.named_configs import config_names
-from marl.config.train_config import ALIASES, PREFER, TrainConfig
+from marl.commands.train_help import asks_for_help, train_help
+from marl.config.reader import to_yaml
 from marl.errors import UserError
-from marl.invocation import program
 from marl.ranks import environment
 from marl.training.resume_plan import ResumePlan, plan_resume
 
@@ -22,25 +21,25 @@ if TYPE_CHECKING:
     from marl.storage.checkpoint import Checkpoint
     from marl.training.cpu_setup import CpuSetup
 
-HELP = f"""usage: {{program}} train [--config FILE] [flags]
-
-Train a team of three snakes. Without flags: good defaults for this machine.
-
-{launch_flags.HELP}
---config FILE reads a YAML file, or a configuration of ours by its name: {{configs}}.
-Flags count more than the file, a later file more than an earlier one.
-"""
+# Flags of this command that are no options of a training. Flags are spelled with dashes: see marl/cli.py.
+PRINT_CONFIG, DRY_RUN = "--print-config", "--dry-run"
 
 
 def run_words(words: Sequence[str]) -> int:
     """Train as the words of the command line say; returns the exit code."""
-    if any(word in ("-h", "--help") for word in words):
-        usage = HELP.format(program=program(), configs=", ".join(config_names()))
-        print(usage + "\n" + help_text(TrainConfig, ALIASES, PREFER))
+    if asks_for_help(words):
+        print(train_help(words))
         return 0
+    asked = [word for word in words if word in (PRINT_CONFIG, DRY_RUN)]
+    words = [word for word in words if word not in asked]
     try:
-        flags, words = launch_flags.split_launch_flags(words)
-        plan = plan_resume(words)
+        flags, others = launch_flags.split_launch_flags(words)
+        plan = plan_resume(others)
+        if DRY_RUN in asked:
+            return dry_run(words, flags, plan, PRINT_CONFIG in asked)
+        if asked:
+            print(to_yaml(plan.config), end="")
+            return 0
         if flags and not environment.is_rank():
             code = launch_flags.launch_ranks(flags, plan)
             if code is not None:
@@ -69,7 +68,7 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
     from marl.training.trainer import Trainer
 
     plan = plan.with_relaunch(group).with_resolved_config(group)
-    _check_opponents(plan.config)
+    check_opponents(plan.config)
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     state = build_state(plan.config, group, checkpoint)
@@ -90,15 +89,6 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
             summarise(trainer, ended, time.perf_counter() - began, trained_before)
     outputs.metrics.close()
     return 128 + (trainer.stop_signal or signal.SIGTERM) if ended == "signal" else 0
-
-
-def _check_opponents(config: TrainConfig) -> None:
-    """An opponent that does not exist is an error now, not at the first evaluation."""
-    from marl.planning.planned_player import load_player
-    from opponents.players import find
-
-    for name in config.evaluation.eval_opponents:
-        find(name, load_player).close()
 
 
 def _set_up_cpu(

@@ -173,7 +173,7 @@ def _check_precision(precision: str | None, device: torch.device) -> None:
     if device.type == "cuda" or precision in (None, "fp32"):
         return
     if precision == "fp16" or not _cpu_has_bf16():
-        raise UserError(f"precision is {precision}; this CPU calculates in fp32")
+        raise UserError(f"precision is {precision}, which this CPU does not support; use --precision fp32 or auto")
 
 
 def _ddpg(config: TrainConfig, auto: dict[str, Any], device: torch.device, sharing: int) -> DdpgConfig:
@@ -201,7 +201,7 @@ def _ppo(config: TrainConfig, auto: dict[str, Any], world: int) -> PpoConfig:
     auto["update_interval"] = PPO_TURNS * env_steps
     ppo = _filled(config.ppo, auto)
     if ppo.target_kl and config.precision == "fp16":
-        raise UserError("ppo.target_kl leaves out steps, which fp16 with its scaled losses cannot; use bf16 or fp32")
+        raise UserError("ppo.target_kl skips steps, which fp16 with its loss scaling does not allow; use bf16 or fp32")
     if ppo.update_interval < env_steps:
         raise UserError(
             f"ppo.update_interval is {ppo.update_interval}; allowed: from {env_steps}, one turn of all matches of "

@@ -10,8 +10,9 @@ from marl.errors import UserError
 class EvalConfig:
     """Full matches with the most probable moves, played during training."""
 
-    eval_interval: int = 5_000
-    """Episodes between two evaluations; 0: only one, at the end."""
+    eval_interval: int | None = None
+    """Episodes between two evaluations; 0: only one, at the end (auto: ten over the whole run, by its episodes or its
+    minutes, and one before the first update)."""
     eval_matches: int = 200
     """Matches against each opponent, half of them on each side."""
     eval_opponents: tuple[str, ...] = ("level0", "level1", "level2", "level3")

@@ -1,6 +1,7 @@
 """The configurations that come with the program, by name. `marl/configs` is a link to `configs/`, as package data."""
 
 import difflib
+from itertools import takewhile
 from pathlib import Path
 
 from marl.errors import UserError
@@ -22,6 +23,16 @@ def find_config(name: str) -> Path:
         guess = f", did you mean {close[0]}?" if close else ""
         raise UserError(f"--config {name}: No such file{guess}; by name there are: {', '.join(names)}")
     return path
+
+
+def about_configs() -> dict[str, str]:
+    """Name -> the first sentence of the comment at the top of its file."""
+    about = {}
+    for name in config_names():
+        lines = (FOLDER / (name + SUFFIX)).read_text(encoding="utf-8").splitlines()
+        comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
+        about[name] = comment.partition(". ")[0].rstrip(".")
+    return about
 
 
 def config_names() -> list[str]:

@@ -11,6 +11,18 @@ from marl.registry import NETWORKS
 
 MODEL_SIZES = {"tiny": (64, 64), "small": (128, 128), "medium": (256, 128), "large": (512, 256), "huge": (1024, 512)}
 
+# For the help text.
+ABOUT_SIZES = tuple((name, ",".join(map(str, sizes))) for name, sizes in MODEL_SIZES.items())
+ABOUT_ENCODERS = (
+    ("features", "a vector of 80 numbers about the snake's surroundings"),
+    ("canonical", "the same, rotated and mirrored: the snake looks up, its nearest bean is not on the left"),
+    ("planes", "the whole board, centred on the snake's head"),
+)
+ABOUT_NETWORKS = (
+    ("mlp", "a dense layer"),
+    ("cnn", "convolutions that wrap around the edges of the board (only with encoder planes)"),
+)
+
 
 def _encoders() -> Mapping[str, Any]:
     from arena.encoders import ENCODERS
@@ -22,18 +34,14 @@ def _encoders() -> Mapping[str, Any]:
 class NetworkConfig:
     """The networks of the team; its three snakes share them."""
 
-    encoder: Annotated[str, Choices(_encoders)] | None = None
-    """What a snake observes. features: a vector of 80 numbers. canonical: the same vector, with the board rotated and
-    mirrored so that the snake looks up and its nearest bean is not on the left (auto on a CPU). planes: the whole
-    board, centred on the snake's head (auto on a GPU)."""
-    kind: Annotated[str, Choices(NETWORKS)] = "mlp"
-    """First layer of the network. mlp: a dense layer. cnn: convolutions that wrap around the edges of the board (only
-    with encoder planes)."""
+    encoder: Annotated[str, Choices(_encoders), ABOUT_ENCODERS] | None = None
+    """What a snake observes (auto: canonical on a CPU, planes on a GPU)."""
+    kind: Annotated[str, Choices(NETWORKS), ABOUT_NETWORKS] = "mlp"
+    """First layer of the network."""
     channels: tuple[int, ...] = (32, 32)
     """Output channels of the convolutions (only with kind cnn)."""
-    model_size: Annotated[str, Choices(MODEL_SIZES)] | None = None
-    """Hidden layer sizes by name: tiny 64,64; small 128,128; medium 256,128; large 512,256; huge 1024,512 (auto: the
-    sizes of body)."""
+    model_size: Annotated[str, Choices(MODEL_SIZES), ABOUT_SIZES] | None = None
+    """Hidden layer sizes by name (auto: those of body)."""
     body: tuple[int, ...] | None = None
     """Hidden layer sizes (auto: 128,128 on a CPU, 512,256 on a GPU)."""
     messages: bool = False

@@ -145,6 +145,8 @@ class Schema:
         close = difflib.get_close_matches(setting.key, names if dashes else [*names, *self.sections], n=1)
         guess = f", did you mean {dashes}{close[0]}?" if close else ""
         what = "unknown flag" if dashes else f"{setting.source}: unknown key"
+        if dashes and guess:
+            return f"{what} {shorten(setting.word)}{guess}"
         place = f" in {section}" if section else ""
         return f"{what} {shorten(setting.word)}{guess}; known{place}: {', '.join(known)}"
 

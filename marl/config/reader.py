@@ -11,7 +11,7 @@ from dataclasses import MISSING
 from typing import Any, TypeVar
 
 from marl.config.options import NO_OLD_NAMES, OldNames, Option, Schema, Setting, as_key, section_of
-from marl.config.values import NotText, describe, parse, shorten
+from marl.config.values import NONE_WORDS, NotText, describe, parse, shorten
 from marl.config.yaml_file import Layer, as_mapping
 from marl.errors import UserError
 
@@ -71,6 +71,20 @@ def to_dict(config: Any) -> dict[str, Any]:
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config) if field.init}
     return {
         name: to_dict(value) if dataclasses.is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+    }
+
+
+def to_yaml(config: Any) -> str:
+    """The configuration as the text of a YAML file for --config; None is written `auto`."""
+    import yaml
+
+    return yaml.safe_dump(_with_auto(to_dict(config)), sort_keys=False, allow_unicode=True)
+
+
+def _with_auto(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _with_auto(value) if isinstance(value, Mapping) else NONE_WORDS[0] if value is None else value
         for name, value in values.items()
     }
 

@@ -6,15 +6,21 @@ from typing import Annotated
 from marl.config.values import Choices
 from marl.rewards import PRESETS, RewardWeights
 
+# For the help text.
+ABOUT_PRESETS = (
+    ("score", "only the snake's own length, the plain reward of the game"),
+    ("team", "also the lengths of mates and foes"),
+    ("win", "only the result of the match"),
+    ("shaped", "team, and also eating, dying, leading and winning"),
+)
+
 
 @dataclass(frozen=True)
 class RewardConfig:
     """The reward of a snake at each turn. A length changes by +1 for a bean and falls back at a death."""
 
-    preset: Annotated[str, Choices(PRESETS)] = "team"
-    """Reward weights by name, for all weights below that are auto. score: only the snake's own length, the plain reward
-    of the game. team: also the lengths of mates and foes. win: only the result of the match. shaped: team, and also
-    eating, dying, leading and winning."""
+    preset: Annotated[str, Choices(PRESETS), ABOUT_PRESETS] = "team"
+    """Reward weights by name; single weights (own, mates, foes, eat, die, lead, win) override it."""
     own: float | None = None
     """Weight of the change of the snake's own length (score, team, shaped: 1; win: 0)."""
     mates: float | None = None

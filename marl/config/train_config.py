@@ -25,6 +25,22 @@ from marl.registry import LEARNERS
 from opponents.scheduler import ScheduleConfig
 
 CONFIG_VERSION = 1
+# For the help text.
+ABOUT_LEARNERS = (
+    ("ddpg", "DDPG for discrete moves: off-policy, with a replay buffer"),
+    ("ppo", "PPO: on-policy, faster and stronger"),
+    ("ppo_lstm", "PPO with an LSTM in the network"),
+)
+# The options that matter most, by subject, for the short help text.
+MAIN_OPTIONS: Mapping[str, Sequence[str]] = {
+    "Length": ("schedule.max_episodes", "max_minutes"),
+    "Opponents": ("schedule.strategy", "schedule.self_play"),
+    "Team and reward": ("network.encoder", "network.model_size", "reward.preset"),
+    "Learner": ("algo", "ppo.lr", "ddpg.a_lr", "ddpg.c_lr"),
+    "Machine": ("device", "matches", "threads", "seed"),
+    "Run": ("run_name", "runs_dir", "resume", "save_interval"),
+    "Evaluation": ("evaluation.eval_opponents", "evaluation.eval_interval"),
+}
 MAX_SEED = 10**18  # torch and the arena count in 64 bits
 # Options that a resumed run does not take over from its saved configuration.
 NOT_RESUMED = (
@@ -62,8 +78,8 @@ class TrainConfig:
 
     config_version: int = CONFIG_VERSION
     """Version of the option names; a file of another version is refused."""
-    algo: Annotated[str, Choices(LEARNERS)] = "ddpg"
-    """The learner; ppo_lstm is ppo with an LSTM."""
+    algo: Annotated[str, Choices(LEARNERS), ABOUT_LEARNERS] = "ddpg"
+    """The learner."""
     seed: int = 1
     """Seed of everything random."""
     device: str = "auto"
@@ -107,8 +123,8 @@ class TrainConfig:
     run_name: str | None = None
     """Name of the run folder (auto: run<N>_<time>)."""
     resume: str = "auto"
-    """auto: resume the run named run_name if it exists. never: start a new run. Or the folder of a run or checkpoint to
-    resume."""
+    """auto: resume the run named run_name if it exists. never: start a new run. last: resume the run started last. Or
+    the folder, name or number (run7) of a run, or the folder of a checkpoint."""
     load_model: bool = False
     """Continue from the run and episode given by the next two options."""
     load_model_run: int | None = None
@@ -145,7 +161,7 @@ class TrainConfig:
         if not self.load_model and (self.load_model_run, self.load_model_run_episode) != (None, None):
             raise UserError("load_model_run and load_model_run_episode say what to load; add --load_model")
         if self.load_model and self.resume not in ("auto", "never"):
-            raise UserError(f"load_model and resume {self.resume} both say where to go on; give one of them")
+            raise UserError(f"load_model and resume {self.resume} both name a run to start from; give one of them")
 
     @property
     def learner_section(self) -> str:

@@ -22,7 +22,8 @@ class Choices:
 
     Instead of the table a function may be given that returns it. It is called only to check a value or to print the
     help, so the module with the table is not loaded before. A package that must not import marl writes the names
-    themselves, as a tuple: `Annotated[str, NAMES]`.
+    themselves, as a tuple: `Annotated[str, NAMES]`. Pairs (name, description) may follow as a second tuple; the help
+    shows them.
     """
 
     def __init__(self, table: Collection[str] | Callable[[], Collection[str]]) -> None:
@@ -73,6 +74,12 @@ def choices_of(hint: Any) -> tuple[str, ...]:
         choices = kind.__metadata__[0]
         return (choices if isinstance(choices, Choices) else Choices(choices)).names()
     return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+
+
+def about_choices(hint: Any) -> dict[str, str]:
+    """A description of each choice that has one: pairs (name, text), the second metadata of Annotated."""
+    kind, _ = split_optional(hint)
+    return dict(kind.__metadata__[1]) if typing.get_origin(kind) is Annotated and kind.__metadata__[1:] else {}
 
 
 def split_optional(hint: Any) -> tuple[Any, bool]:

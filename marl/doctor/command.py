@@ -18,6 +18,7 @@ from marl.compute import machine
 from marl.doctor.check import REINSTALL, Check, amount
 from marl.errors import UserError
 from marl.storage.run_folder import GROUP, listing
+from marl.storage.run_names import find_named
 
 MATCHES = 64  # of the self-check
 CHECKSUM = "9dc599e78b325131"  # of the self-check's matches after their last turn, under rules version 1
@@ -29,17 +30,19 @@ PATIENCE = 2.0  # seconds after which the measurement ends early: some disks are
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit code 0 if every check passes, 1 if one fails."
     parser.add_argument(
-        "path", nargs="?", metavar="PATH", help="look at this run, checkpoint or pointer to one, not at the machine"
+        "path",
+        nargs="?",
+        metavar="PATH",
+        help="check this run (or last), checkpoint or pointer file instead of the machine",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    parser.add_argument(
-        "--backend", choices=("gloo", "nccl"), help="how ranks shall talk (default: as training would choose)"
-    )
-    parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="where runs shall go (default: runs)")
+    parser.add_argument("--backend", choices=("gloo", "nccl"), help="backend of the ranks (default: as in training)")
+    parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="folder of all runs (default: runs)")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.path is not None:
+        args.path = str(find_named(args.path, args.runs_dir))
         _check_exists(args.path)
     report: dict[str, Any] = {"versions": machine.versions(machine.PACKAGES + machine.TRAINING_PACKAGES)}
     checks = [_packages(report["versions"])]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from marl.arguments import new_file
 from marl.errors import UserError
+from marl.storage.run_names import player_name
 
 MOST_MILLISECONDS = 60_000  # of a planned move
 
@@ -17,7 +18,9 @@ MOST_MILLISECONDS = 60_000  # of a planned move
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "Without --plan all choose the policy's moves. Networks that are not dense can only be a snapshot."
-    parser.add_argument("player", metavar="PLAYER", help="a run (its best), checkpoint or snapshot, or champion")
+    parser.add_argument(
+        "player", type=player_name, metavar="PLAYER", help="a run (its best), checkpoint or snapshot, last, or champion"
+    )
     parser.add_argument(
         "--jidi", type=_folder, metavar="DIR", help="write the competition's submission.py into DIR (needs only numpy)"
     )

@@ -45,10 +45,11 @@ class Ddpg(Learner):
     """Actor, critics, their targets and optimizers."""
 
     LOGGED = (
-        "losses/critic", "losses/actor", "losses/entropy", "losses/value", "losses/actor_grad", "losses/critic_grad",
-        "losses/skipped",
+        "losses/critic", "losses/actor", "policy/entropy", "value/mean_q", "grad_norm/actor", "grad_norm/critic",
+        "updates/skipped",
     )  # fmt: skip
     SHOWN: ClassVar = {"critic": "losses/critic", "actor": "losses/actor"}
+    uses_epsilon = True
 
     def __init__(
         self,
@@ -223,8 +224,9 @@ class Ddpg(Learner):
 
     def anneal(self, lr_factor: float, share_done: float) -> None:
         factor = lr_factor * (1 - (1 - self.config.lr_end) * share_done)
-        for optimizer, lr in ((self.actor_optimizer, self.config.a_lr), (self.critic_optimizer, self.config.c_lr)):
-            self._precision.set_lr(optimizer, lr * factor)
+        self.lrs = {"lr/actor": self.config.a_lr * factor, "lr/critic": self.config.c_lr * factor}
+        for optimizer, lr in zip((self.actor_optimizer, self.critic_optimizer), self.lrs.values(), strict=True):
+            self._precision.set_lr(optimizer, lr)
 
     def instrument(self, wrap: Wrap, outputs: torch.Tensor) -> None:
         """Batches are measured apart from what is learned from them."""

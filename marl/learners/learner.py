@@ -24,9 +24,11 @@ from marl.rollout.turn_buffer import TurnBuffer
 class Learner(ABC):
     """A team in training on one rank: networks, optimizers and a buffer."""
 
-    # Statistics: names in the logs, in the order of `sums`; "losses/skipped" comes last.
+    # Statistics: names in the logs, in the order of `sums`; "updates/skipped" comes last.
     LOGGED: ClassVar[tuple[str, ...]]
+    MEASURED: ClassVar[tuple[str, ...]] = ()  # names in the logs of what `measure` returns
     SHOWN: ClassVar[dict[str, str]]  # label on the console -> name of a statistic
+    uses_epsilon: ClassVar[bool] = False  # whether `epsilon` means anything
     outputs: ClassVar[int] = ACTIONS  # numbers that `act` gives per snake: logits, and maybe a value
     record_step: Callable[[], None] | None = None  # called between the choice of the actions and the turn
 
@@ -41,6 +43,7 @@ class Learner(ABC):
         self.buffer, self._group, self._precision, self._sync_freq = buffer, group, precision, sync_freq
         self.sums = torch.zeros(1 + len(self.LOGGED), device=buffer.device)  # minibatches, and sums of LOGGED over them
         self._skipped_in_a_row = torch.zeros((), device=buffer.device)  # optimizer steps, up to now
+        self.lrs: dict[str, float] = {}  # present learning rates, by name in the logs; `anneal` sets them
 
     @property
     def encoder(self) -> Encoder:
@@ -90,6 +93,10 @@ class Learner(ABC):
         sums = torch.cat((self.sums, self._skipped_in_a_row[None]))
         self.sums.zero_()
         return sums
+
+    def measure(self) -> torch.Tensor:
+        """Values of MEASURED, on the device. Called at a log line only, so that it may cost something."""
+        return torch.zeros(0, device=self.buffer.device)
 
     @abstractmethod
     def last_batch(self) -> dict[str, torch.Tensor]:

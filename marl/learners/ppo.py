@@ -63,10 +63,11 @@ class Ppo(Learner):
     """A network that plays and values, and its optimizer."""
 
     LOGGED = (
-        "losses/policy", "losses/value", "losses/entropy", "losses/kl", "losses/clipped", "losses/grad",
-        "losses/skipped",
+        "losses/policy", "losses/value", "policy/entropy", "policy/kl", "policy/clip_fraction", "grad_norm/actor",
+        "updates/skipped",
     )  # fmt: skip
-    SHOWN: ClassVar = {"policy": "losses/policy", "value": "losses/value", "kl": "losses/kl"}
+    MEASURED = ("value/explained_variance",)
+    SHOWN: ClassVar = {"policy": "losses/policy", "value": "losses/value", "kl": "policy/kl"}
     outputs = OUTPUTS
     recurrent: ClassVar[bool] = False
 
@@ -230,9 +231,15 @@ class Ppo(Learner):
 
     def anneal(self, lr_factor: float, share_done: float) -> None:
         config = self.config
-        self._precision.set_lr(self.optimizer, config.lr * lr_factor * (1 - (1 - config.lr_end) * share_done))
+        self.lrs = {"lr/actor": config.lr * lr_factor * (1 - (1 - config.lr_end) * share_done)}
+        self._precision.set_lr(self.optimizer, self.lrs["lr/actor"])
         self.coefs.regularisers[0] = config.entropy + (config.entropy_end - config.entropy) * share_done
         self.coefs.regularisers[1] = (config.uniform_kl or 0.0) * (1 - share_done)
+
+    def measure(self) -> torch.Tensor:
+        """The share of the returns' variance that the values explain in the last round: 1 is perfect."""
+        returns, values = self.buffer.returns, self.buffer.values[:-1]
+        return (1 - (returns - values).var() / returns.var().clamp(min=1e-12))[None]
 
     def last_batch(self) -> dict[str, torch.Tensor]:
         names = Minibatch._fields

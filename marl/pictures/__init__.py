@@ -1,5 +1,5 @@
 """Pictures as PNG files: a league's table, a run's learning curve, speed by ranks.
 
-They are drawn with Pillow from plain numbers. May import opponents (types only), nothing else of marl; the pictures of
+They are drawn with Pillow from plain numbers. May import opponents (types only) and root modules of marl; pictures of
 matches are made by arena.render.
 """

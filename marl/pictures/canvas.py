@@ -49,6 +49,12 @@ class Canvas:
         """A line from x, y to x, y."""
         self._draw.line([v * SCALE for v in ends], colour, width * SCALE)
 
+    def area(self, corners: Sequence[Point], colour: Colour, opacity: float) -> None:
+        """A filled polygon that lets through what is below it."""
+        mask = Image.new("L", self._image.size)
+        ImageDraw.Draw(mask).polygon([(x * SCALE, y * SCALE) for x, y in corners], round(255 * opacity))
+        self._image.paste(colour, (0, 0), mask)
+
     def dot(self, at: Point, radius: float, colour: Colour) -> None:
         """A filled circle."""
         x, y = at

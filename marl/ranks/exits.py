@@ -10,7 +10,7 @@ EXIT_MISTAKE = 2  # a mistake of the user
 EXIT_LOST_RANK = 3  # another rank is dead or hangs
 EXIT_TOGETHER = 4  # all ranks ended for the same reason, and rank 0 has printed it
 
-GO_ON = "go on with --resume and the run's folder"
+GO_ON = "resume it with --resume and the run's folder"
 
 
 class LostRank(RuntimeError):

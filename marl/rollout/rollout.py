@@ -36,10 +36,12 @@ Wrap = Callable[[str, Callable], Callable]  # (part, function) -> the function, 
 
 
 class RolloutResults(NamedTuple):
-    """Matches of this rank that finished since the last call; tensors on the device."""
+    """Matches of this rank that finished since the last call, and deaths; tensors on the device."""
 
     tally: torch.Tensor  # [opponents, 3] wins, draws, losses, by opponent id
     rewards: torch.Tensor  # [3] sums over the finished matches, by snake
+    deaths: torch.Tensor  # [2] of all turns: of the team that learns and of its opponents
+    lengths: torch.Tensor  # [2] of both teams at the end, sums over the finished matches
 
 
 def seats_of(matches: torch.Tensor, sides: torch.Tensor) -> torch.Tensor:
@@ -88,7 +90,8 @@ class Rollout:
         self.opponent_id = torch.zeros(matches, dtype=torch.uint8, device=device)
         self._mix_cdf = torch.ones(len(self.opponents), dtype=torch.float64, device=device)
         tally = torch.zeros(matches, self.opponent_ids, 3, dtype=torch.int64, device=device)
-        self._results = Results(torch.zeros(matches, 2, TEAM, device=device), tally)
+        deaths, lengths = torch.zeros(2, matches, 2, dtype=torch.int64, device=device)
+        self._results = Results(torch.zeros(matches, 2, TEAM, device=device), tally, deaths, lengths)
         self._bind_loops(torch.tensor(reward_weights, device=device))
         self._turns = 0
         self._in_mix_until = dict.fromkeys(range(len(self.opponents)), 0)  # opponent id -> turn; -1: still in the mix
@@ -221,10 +224,11 @@ class Rollout:
 
     def pop_results(self) -> RolloutResults:
         """Results since the last call."""
-        returns, tally = self._results
-        results = RolloutResults(tally.sum(0), returns[:, 1].sum(0))
-        tally.zero_()
+        returns, tally, deaths, lengths = self._results
+        results = RolloutResults(tally.sum(0), returns[:, 1].sum(0), deaths.sum(0), lengths.sum(0))
         returns[:, 1] = 0
+        for counts in (tally, deaths, lengths):
+            counts.zero_()
         return results
 
     def state_dict(self) -> dict[str, torch.Tensor]:
@@ -234,7 +238,8 @@ class Rollout:
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Go on where state_dict() left off, instead of `start`."""
         for name, tensor in self._saved().items():
-            tensor.copy_(state[name])
+            if name in state:  # deaths and lengths are not in old checkpoints
+                tensor.copy_(state[name])
         # Any opponent may be in the middle of a match.
         self._in_mix_until = {i: -1 if last == -1 else self._turns for i, last in self._in_mix_until.items()}
 
@@ -242,7 +247,8 @@ class Rollout:
         """Tensors by their names in checkpoints."""
         arena = self.arena
         matches = {"state": arena.state, "keys": arena.keys, "numbers": arena.numbers, "which": self.opponent_id}
-        return {**matches, "totals": self._results.returns, "tally": self._results.tally}
+        returns, tally, deaths, lengths = self._results
+        return {**matches, "totals": returns, "tally": tally, "deaths": deaths, "lengths": lengths}
 
     def episodes(self, turns: int) -> int:
         """Matches that all ranks have finished after this many turns: known without asking the device."""

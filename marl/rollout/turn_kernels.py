@@ -65,6 +65,8 @@ class Results(NamedTuple):
 
     returns: torch.Tensor  # [B, 2, 3]: rewards of the match so far, and of all finished matches, by snake
     tally: torch.Tensor  # [B, opponents, 3]: wins, draws, losses
+    deaths: torch.Tensor  # [B, 2]: of all turns; the team that learns first, like the next one
+    lengths: torch.Tensor  # [B, 2]: of whole teams at the end of finished matches
 
 
 @njit
@@ -141,23 +143,31 @@ def finish_turn(g, state, events, board_actions, opponent_id, teams, reward_weig
     row = int(rows.counts[0]) % rows.rewards.shape[0]
     b = int(teams.match[g])
     over = events.over[b]
-    lead = 0
+    length, foe_length, deaths, foe_deaths = 0, 0, 0, 0
     for k in range(TEAM):
         snake = int(teams.side[g]) * TEAM + k
+        foe = (snake + TEAM) % SNAKES
         reward = reward_of(state[b], events.ate[b], events.died[b], events.reward[b], over, snake, reward_weights)
         rows.actions[row, g, k] = local_action(int(teams.orientation[TEAM * g + k]), int(board_actions[b, snake]))
         rows.rewards[row, g, k] = reward
-        lead += int(state[b, LENGTH + snake]) - int(state[b, LENGTH + (snake + TEAM) % SNAKES])
+        length += int(state[b, LENGTH + snake])
+        foe_length += int(state[b, LENGTH + foe])
+        deaths += int(events.died[b, snake])
+        foe_deaths += int(events.died[b, foe])
     rows.terminated[row, g] = over
     if teams.is_second[g]:
         return  # the first team of the match writes its result
     for k in range(TEAM):
         results.returns[b, 0, k] += rows.rewards[row, g, k]
+    results.deaths[b, 0] += deaths
+    results.deaths[b, 1] += foe_deaths
     if over:
         for k in range(TEAM):
             results.returns[b, 1, k] += results.returns[b, 0, k]
             results.returns[b, 0, k] = 0.0
-        results.tally[b, int(opponent_id[b]), 1 - sign(lead)] += 1
+        results.tally[b, int(opponent_id[b]), 1 - sign(length - foe_length)] += 1
+        results.lengths[b, 0] += length
+        results.lengths[b, 1] += foe_length
 
 
 draw_actions = item_loop(draw_action)

@@ -60,7 +60,7 @@ def load_newest(run: Path) -> Checkpoint:
             first_error = first_error or error
             continue
         if first_error:
-            print(f"snakes: {first_error}; going on from {folder.name}", file=sys.stderr, flush=True)
+            print(f"snakes: {first_error}; resuming from {folder.name}", file=sys.stderr, flush=True)
         return found
     if first_error:
         raise first_error

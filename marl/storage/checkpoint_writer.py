@@ -119,15 +119,20 @@ def mark_best(run: Path, checkpoint: Path) -> None:
         raise CheckpointError(f"cannot write {checkpoints / BEST}: {error.strerror}; {_what_is_good(run)}") from None
 
 
-def prune(run: Path, keep_last: int, milestones: int = 0) -> list[Path]:
-    """Remove all but the newest keep_last checkpoints (0: remove none) and return the removed ones.
+def list_prunable(run: Path, keep_last: int, milestones: int = 0) -> list[Path]:
+    """All complete checkpoints but the newest keep_last (0: none).
 
-    The targets of `last` and `best` stay, and so does every multiple of `milestones` episodes.
+    The targets of `last` and `best` are not among them, nor any multiple of `milestones` episodes.
     """
     checkpoints = Path(run) / FOLDER
     kept = {read_pointer(checkpoints / LAST), read_pointer(checkpoints / BEST)}
     old = [folder for folder in list_complete(run)[keep_last:] if folder not in kept] if keep_last else []
-    old = [folder for folder in old if not milestones or episode_of(folder) % milestones]
+    return [folder for folder in old if not milestones or episode_of(folder) % milestones]
+
+
+def prune(run: Path, keep_last: int, milestones: int = 0) -> list[Path]:
+    """Remove the checkpoints that list_prunable finds, and return them."""
+    old = list_prunable(run, keep_last, milestones)
     for folder in old:
         try:
             _remove_folder(folder)
@@ -308,4 +313,4 @@ def _check_loadable(value: Any, where: str) -> None:
 
 def _what_is_good(run: Path) -> str:
     good = [folder.name.removeprefix(REPLACED) for folder in list_complete(run)[:1]]
-    return f"{good[0]} is still good, see to the disk and --resume" if good else "there is no earlier checkpoint"
+    return f"{good[0]} is still good, check the disk and --resume" if good else "there is no earlier checkpoint"

@@ -6,13 +6,13 @@ names the launchers.
 """
 
 import os
-import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from marl.ranks import environment
 from marl.storage import run_folder
+from marl.storage.run_process import process_name
 
 if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo
@@ -32,13 +32,7 @@ def launcher() -> str | None:
     launch_id = environment.launch_id()
     if launch_id is None:  # a shell, say, in which somebody starts one training after the other
         return None
-    pid = os.getppid()
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        since = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # in ticks from the boot
-    except OSError:  # not Linux
-        boot, since = "", launch_id
-    return f"{socket.gethostname()} {boot} {pid} {since}"
+    return process_name(os.getppid(), unknown_start=launch_id)
 
 
 def find(folders: Iterable[Path], group: "Solo | Ranks") -> LaunchRecord | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from marl.errors import UserError
+from marl.storage.run_process import process_name
 
 GROUP = "snakes_3v3"
 CONFIG, RUN = "config.yaml", "run.json"
@@ -36,7 +37,7 @@ def create(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path:
             if not folder.is_dir():
                 raise _failed(folder, error) from None
             advice = "continue it with --resume, or take another --run_name"
-            raise UserError(f"run {folder} is there already; {advice}") from None
+            raise UserError(f"run {folder} exists already; {advice}") from None
         except OSError as error:
             raise _failed(folder, error) from None
         return folder
@@ -45,6 +46,15 @@ def create(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path:
         return _create_numbered(group)
     except OSError as error:
         raise _failed(group, error) from None
+
+
+def name_of_new(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path:
+    """The folder that `create` would make now; `<time>` stands for the time of the start."""
+    group = Path(runs_dir) / GROUP
+    if run_name is not None:
+        return group / _checked(run_name)
+    number = max(_taken(group), default=0) + 1 if group.is_dir() else 1
+    return group / f"run{number}_<time>"
 
 
 def find_run(runs_dir: str | os.PathLike, number: int) -> Path:
@@ -82,6 +92,7 @@ def about_start(words: list[str], ranks: int) -> dict[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(now)),
         "started_unix": now,
         "world_size": ranks,
+        "process": process_name(os.getpid()),
         "versions": machine.versions(),
         "processor": machine.processor(),
         "git": git_state(),
@@ -185,4 +196,4 @@ def _checked(name: str) -> str:
 
 def _failed(path: Path, error: OSError) -> UserError:
     where = error.filename or path  # the obstacle may be a folder further up
-    return UserError(f"cannot make the run folder {path}: {where}: {error.strerror}; free it or choose --runs_dir")
+    return UserError(f"cannot make the run folder {path}: {where}: {error.strerror}; choose another --runs_dir")

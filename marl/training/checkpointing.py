@@ -72,7 +72,7 @@ def build_state(config: TrainConfig, group: Solo | Ranks, checkpoint: Checkpoint
     if state.is_exact:
         state.first = Progress(**saved.get("first", asdict(progress)))
         state.logged = Progress(**saved.get("logged", asdict(progress)))
-        state.marks = saved.get("marks") or state.marks
+        state.marks |= saved.get("marks") or {}
     return state
 
 
@@ -84,7 +84,7 @@ def _restore_team(state: TrainingState, checkpoint: Checkpoint, saved: dict[str,
     except (RuntimeError, ValueError, KeyError):  # torch's own message names every tensor
         raise UserError(
             f"{checkpoint.path} holds other networks than these flags ask for; leave out --algo, --critic, "
-            "--critic_form, --twin and all flags of the network to go on with its own, or start a new run"
+            "--critic_form, --twin and all flags of the network to resume with its own, or start a new run"
         ) from None
     if saved["schedule"]["strategy"] == state.scheduler.config.strategy:  # another strategy starts from its beginning
         state.scheduler.load_state_dict(saved["schedule"])

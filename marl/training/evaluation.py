@@ -3,7 +3,10 @@
 The command `snakes eval`, for any two players, is marl/commands/eval.py. Both play by opponents.match.
 """
 
+import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from arena.encoders import Encoder
 from arena.errors import ArenaError
@@ -15,9 +18,11 @@ from marl.networks.actors import AnyActor
 from marl.networks.policy import PolicyPlayer
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo
+from marl.training.console import WIDTH
 from opponents.match import PlayedMatches, Results, play_some, summarise
 
 GIF_CELL = 16  # pixels
+Progress = Callable[[str, float], None]  # opponent, done share of its matches
 EVAL_SEED = 1_000_003  # added to the run's seed: these matches are never trained on
 
 
@@ -41,26 +46,41 @@ class Evaluation:
         """The best replay as a small GIF; drawing it takes seconds."""
         return gif_bytes(self.best_replay, cells=(GIF_CELL,)) if self.best_replay else None
 
+    def console_lines(self, episode: int, last_episode: int) -> list[str]:
+        """What the console says of it, in lines that fit."""
+        when = "the end" if episode >= last_episode else f"episode {episode:,}"
+        rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in self.results.items())
+        text = f"evaluation at {when}: won {rates}"
+        return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
     def metrics(self) -> dict[str, float]:
         """Values for TensorBoard, by tag."""
-        values = {f"eval/win_rate_{name}": result.win_rate for name, result in self.results.items()}
-        scores = {f"eval/score_{name}": result.home_score for name, result in self.results.items()}
-        return {**values, **scores, "eval/points": self.points}
+        values: dict[str, float] = {}
+        for name, result in self.results.items():
+            values |= {f"eval/win_rate_{name}": result.win_rate, f"eval/score_{name}": result.home_score}
+            values |= {f"eval_low/{name}": result.win_rate_low, f"eval_high/{name}": result.win_rate_high}
+        return values | {"eval/points": self.points}
 
 
 def evaluate(
-    actor: AnyActor, encoder: Encoder, config: EvalConfig, group: Solo | Ranks, seed: int, record: bool = False
+    actor: AnyActor,
+    encoder: Encoder,
+    config: EvalConfig,
+    group: Solo | Ranks,
+    seed: int,
+    record: bool = False,
+    progress: Progress | None = None,
 ) -> Evaluation | None:
     """Play against all opponents, the matches shared out over the ranks. A collective; returns it on rank 0 only.
 
     Ranks that are done wait for the others as long as these are alive. With `record`, replays of the matches against
-    the last opponent are kept.
+    the last opponent are kept. `progress` is called with the opponent and the done share of its matches.
     """
     mine: dict[str, PlayedMatches] = {}
     problem = None
     with group.keep_alive():
         try:
-            mine = _play_share(actor, encoder, config, group, seed + EVAL_SEED, record)
+            mine = _play_share(actor, encoder, config, group, seed + EVAL_SEED, record, progress)
         except (UserError, ArenaError) as error:
             problem = str(error)
     shares = group.gather((mine, problem)) or []
@@ -76,7 +96,13 @@ def share_of_matches(matches: int, rank: int, world: int) -> range:
 
 
 def _play_share(
-    actor: AnyActor, encoder: Encoder, config: EvalConfig, group: Solo | Ranks, seed: int, record: bool
+    actor: AnyActor,
+    encoder: Encoder,
+    config: EvalConfig,
+    group: Solo | Ranks,
+    seed: int,
+    record: bool,
+    progress: Progress | None,
 ) -> dict[str, PlayedMatches]:
     """Play this rank's matches on its device, by opponent; empty if it has none."""
     numbers = share_of_matches(config.eval_matches, group.rank, group.world)
@@ -85,7 +111,15 @@ def _play_share(
         player = PolicyPlayer(actor, encoder, "team")
         keep = record and name == config.eval_opponents[-1]
         played[name] = play_some(
-            player, name, config.eval_matches, numbers, group.device, seed, keep, loader=load_player
+            player,
+            name,
+            config.eval_matches,
+            numbers,
+            group.device,
+            seed,
+            keep,
+            loader=load_player,
+            progress=partial(progress, name) if progress else None,
         )
     return played
 

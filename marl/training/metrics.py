@@ -1,60 +1,82 @@
 """Metrics of a run: TensorBoard events, the same numbers as JSON lines, and W&B if the user asks for it.
 
-The only importer of tensorboard, pynvml and wandb. Events are written by the call itself, not by SummaryWriter's
-thread: a full disk or a removed folder is an error of that call, in one line, and no event is ever left in a queue.
+The only importer of pynvml. Everything is on the disk when a call returns: a full disk or a removed folder is an error
+of that call, in one line.
 """
 
-import io
 import json
 import math
-import secrets
-import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from arena.extras import install_hint
 from arena.files import write_atomically
 from marl.errors import UserError
+from marl.training.event_file import EventFile, append
+from marl.training.run_texts import layout, main_curves
+from marl.training.wandb_run import WandbRun
 
-EVENTS, LINES, WANDB_ID = "tensorboard", "metrics.jsonl", "wandb_id"
+LINES = "metrics.jsonl"
+OLD_EVENTS = "tensorboard"  # folder of the event files in runs of earlier versions
+ENV_STEPS = "by_env_steps"  # folder of the event files whose steps are env steps
 
 
 class Metrics:
-    """Writes the metrics of a run. Rank 0 has one, all other ranks have Silent. A step is an episode."""
+    """Writes the metrics of a run. Rank 0 has one, all other ranks have Silent. A step is an episode.
 
-    def __init__(self, folder: Path, resume_at: int | None = None, wandb_project: str | None = None):
-        """Open for a new run, or for one resumed after episode resume_at: metrics of later episodes are dropped."""
-        self._folder = Path(folder)
-        self._wandb = _start_wandb(self._folder, wandb_project, resume_at) if wandb_project else None
-        # Imported late: it takes about a second, which other ranks than 0 need not spend.
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.record_writer import RecordWriter
+    Event files are in the run folder itself, so that TensorBoard names the run by its folder.
+    """
 
-        self._Event, self._Summary, self._RecordWriter = Event, Summary, RecordWriter
+    def __init__(
+        self,
+        folder: Path,
+        resume_at: int | None = None,
+        wandb_project: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        resume_env_steps: int = 0,
+    ):
+        """Open for a new run, or for one resumed after episode resume_at: metrics of later episodes are dropped.
+
+        config: options by path, for TensorBoard's HPARAMS and for W&B. resume_env_steps: those of resume_at.
+        """
+        self._folder, self._env_steps_first = Path(folder), 0 if resume_at is None else resume_env_steps + 1
+        self._wandb = None
+        if wandb_project:
+            self._wandb = WandbRun(self._folder, wandb_project, resume_at is not None, config or {})
+        self._by_env_steps: EventFile | None = None
         first = 0 if resume_at is None else resume_at + 1
-        self._reporting_errors(lambda: self._open(first, SessionLog(status=SessionLog.START)))
+        self._reporting_errors(lambda: self._open(first, config or {}))
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Write all values of a step."""
+    def describe(self, texts: Mapping[str, str], opponents: Iterable[str]) -> None:
+        """Write texts about the start, and TensorBoard's charts with several curves. opponents: of evaluations."""
+        self._reporting_errors(lambda: self._events.add_texts(self._first, texts))
+        self._reporting_errors(lambda: self._events.add(0, [layout(opponents)]))
+
+    def log(self, step: int, values: Mapping[str, float], env_steps: int | None = None) -> None:
+        """Write all values of a step. With env_steps, the main curves are written by env steps as well."""
         assert not values.keys() & {"step", "time"}, "step and time are fields of every line"
         numbers = {tag: float(value) for tag, value in values.items()}
-        scalars = [self._Summary.Value(tag=tag, simple_value=number) for tag, number in numbers.items()]
         finite = {tag: number if math.isfinite(number) else None for tag, number in numbers.items()}
         line = json.dumps({"step": int(step), "time": round(time.time(), 3)} | finite, allow_nan=False) + "\n"
-        self._add(step, self._Summary(value=scalars))
-        self._reporting_errors(lambda: _append(self._folder / LINES, line.encode()))
+        self._reporting_errors(lambda: self._events.add_scalars(step, numbers))
+        if env_steps is not None:
+            self._reporting_errors(lambda: self._log_by_env_steps(env_steps, main_curves(numbers)))
+        self._reporting_errors(lambda: append(self._folder / LINES, line.encode()))
         if self._wandb:
-            self._wandb.log({"episode": int(step)} | numbers)
+            self._wandb.log(step, numbers)
 
     def animation(self, tag: str, gif: bytes, step: int = 0) -> None:
         """Write a GIF file; TensorBoard plays it among its images."""
-        width, height = (int.from_bytes(gif[at : at + 2], "little") for at in (6, 8))
-        image = self._Summary.Image(width=width, height=height, colorspace=3, encoded_image_string=gif)
-        self._add(step, self._Summary(value=[self._Summary.Value(tag=tag, image=image)]))
+        self._reporting_errors(lambda: self._events.add_gif(step, tag, gif))
+        if self._wandb:
+            self._wandb.animation(step, tag, gif)
+
+    def summarise(self, values: Mapping[str, Any]) -> None:
+        """Set the results of the whole run, for W&B's table of runs."""
+        if self._wandb:
+            self._wandb.summarise(values)
 
     def close(self) -> None:
         """End the W&B run, if there is one. Everything else is on the disk already."""
@@ -62,39 +84,35 @@ class Metrics:
             self._wandb.finish()
             self._wandb = None
 
-    def _open(self, first: int, start: Any) -> None:
-        folder = self._folder / EVENTS
-        folder.mkdir(parents=True, exist_ok=True)
-        # TensorBoard reads the files in the order of their names. Numbers, not times: another node's clock may be slow.
-        number = sum("tfevents" in file.name for file in folder.iterdir())
-        self._events = folder / f"events.out.tfevents.{number:010d}.{socket.gethostname()}"
-        self._add_events(self._Event(file_version="brain.Event:2", step=first))
-        self._add_events(self._Event(session_log=start, step=first))  # TensorBoard drops later events
+    def _open(self, first: int, config: Mapping[str, Any]) -> None:
+        old = self._folder / OLD_EVENTS
+        self._first = first
+        self._events = EventFile(old if old.exists() else self._folder, first)
+        if config:
+            self._events.add_hparams(config)
         _keep_lines(self._folder / LINES, first)
 
-    def _add(self, step: int, summary: Any) -> None:
-        self._reporting_errors(lambda: self._add_events(self._Event(summary=summary, step=int(step))))
-
-    def _add_events(self, event: Any) -> None:
-        event.wall_time = time.time()
-        record = io.BytesIO()
-        self._RecordWriter(record).write(event.SerializeToString())
-        _append(self._events, record.getvalue())
+    def _log_by_env_steps(self, env_steps: int, values: Mapping[str, float]) -> None:
+        if self._by_env_steps is None:
+            self._by_env_steps = EventFile(self._folder / ENV_STEPS, self._env_steps_first)
+        self._by_env_steps.add_scalars(env_steps, values)
 
     def _reporting_errors(self, write: Callable[[], None]) -> None:
         try:
             write()
         except OSError as error:
             where = error.filename or self._folder
-            advice = "see to the disk, then go on with --resume"
+            advice = "check the disk, then resume with --resume"
             raise UserError(f"cannot write metrics: {where}: {error.strerror or error}; {advice}") from None
 
 
 class Silent:
     """Discards all metrics; for all ranks but 0."""
 
-    def log(self, step: int, values: Mapping[str, float]) -> None: ...
+    def describe(self, texts: Mapping[str, str], opponents: Iterable[str]) -> None: ...
+    def log(self, step: int, values: Mapping[str, float], env_steps: int | None = None) -> None: ...
     def animation(self, tag: str, gif: bytes, step: int = 0) -> None: ...
+    def summarise(self, values: Mapping[str, Any]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -129,27 +147,6 @@ def _nvml() -> tuple[Any, list[Any]]:
         return nvml, []
 
 
-def _start_wandb(folder: Path, project: str, resume_at: int | None) -> Any:
-    missing = f"--wandb needs the package wandb (or leave --wandb out); {install_hint('wandb')}"
-    try:
-        import wandb
-    except ImportError:
-        raise UserError(missing) from None
-    if not hasattr(wandb, "init"):  # a folder ./wandb of an earlier run is imported as an empty package
-        raise UserError(missing)
-    # The id is kept in the run folder: a resumed run continues its curves, and two runs of one name stay separate.
-    kept = folder / WANDB_ID
-    run_id = kept.read_text().strip() if resume_at is not None and kept.is_file() else secrets.token_hex(8)
-    try:
-        run = wandb.init(project=project, dir=str(folder), name=folder.name, id=run_id, resume="allow")
-        run.define_metric("*", step_metric="episode")  # W&B's own step can only rise; that of a resumed run falls
-        write_atomically(kept, f"{run_id}\n".encode())
-    except Exception as error:  # of any kind: the account, the network or the disk
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(f"--wandb: {reason}; try `wandb login`, set WANDB_MODE=offline or leave --wandb out") from None
-    return run
-
-
 def read_lines(folder: Path) -> list[dict[str, Any]]:
     """The metrics of a run, one dictionary per line."""
     return [json.loads(line) for line in (Path(folder) / LINES).read_text().splitlines()]
@@ -167,9 +164,3 @@ def _keep_lines(file: Path, first: int) -> None:
         except (ValueError, KeyError, TypeError):
             continue
     write_atomically(file, b"".join(kept))
-
-
-def _append(file: Path, data: bytes) -> None:
-    # Opened each time: a folder removed during the run is noticed, and nothing stays in Python's buffers.
-    with open(file, "ab") as out:
-        out.write(data)

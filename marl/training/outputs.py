@@ -10,6 +10,7 @@ from marl.storage import relaunch, run_folder
 from marl.training.console import Console, Quiet
 from marl.training.metrics import Metrics, Silent
 from marl.training.resume_plan import ResumePlan
+from marl.training.run_texts import flat_config, start_texts
 from marl.training.training_state import TrainingState
 
 if TYPE_CHECKING:
@@ -37,9 +38,17 @@ def open_outputs(plan: ResumePlan, state: TrainingState, cpu: "CpuSetup | None" 
         folder = plan.choose_folder()
         # At once: a relaunch finds the folder by the launchers that its run.json names.
         start["launch"] = relaunch.describe(folder, plan.source, plan.earlier, plan.launchers)
-        run_folder.describe(folder, reader.to_dict(config), start)
-        metrics = Metrics(folder, episodes if state.is_resumed else None, run_folder.GROUP if config.wandb else None)
-        outputs = RunOutputs(folder, metrics, Console(config.schedule.max_episodes, episodes))
+        options = reader.to_dict(config)
+        run_folder.describe(folder, options, start)
+        metrics = Metrics(
+            folder,
+            episodes if state.is_resumed else None,
+            run_folder.GROUP if config.wandb else None,
+            flat_config(options, config.learner_section),
+            state.progress.env_steps,
+        )
+        metrics.describe(start_texts((folder / run_folder.CONFIG).read_text(), start), config.evaluation.eval_opponents)
+        outputs = RunOutputs(folder, metrics, Console(config.schedule.max_episodes, episodes, 60 * config.max_minutes))
         return folder
 
     folder = on_main(state.group, open_on_main)

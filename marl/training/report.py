@@ -2,11 +2,14 @@
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marl.invocation import command, interpreter
+from marl.wording import count, duration
 
 if TYPE_CHECKING:
+    from marl.config.train_config import TrainConfig
     from marl.networks.spec import NetworkSpec
     from marl.rollout.assignment import MatchAssignment
     from marl.storage.checkpoint import Checkpoint
@@ -24,35 +27,33 @@ def banner(
 
     state = trainer.state
     config, group, buffer, learner = state.config, state.group, state.buffer, state.learner
-    ddp = config.ddp
     device = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU"
-    rows = 3 * learner.batch_turns
-    effective = rows * group.world * ddp.sync_freq
     weights = sum(p.numel() for p in learner.actor.parameters())
     evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
     evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
     body = " -> ".join(_layers(learner.spec))
     held = 3 * buffer.turns * buffer.teams
-    size = f"{held:,} transitions, {buffer.bytes / 2**20:,.0f} MiB on {buffer.storage} per rank"
+    size = f"{held:,} transitions, {buffer.bytes / 2**20:,.0f} MiB on {buffer.storage}"
+    all_matches = f" per rank, {state.rollout.all_matches:,} in all" if group.world > 1 else ""
     schedule = f"{config.schedule.strategy} over {config.schedule.max_episodes:,} episodes"
     lines = [
         ("run", str(trainer.outputs.folder)),
         ("device", f"{device} ({group.device}), {config.precision}" + (f", {cpu}" if cpu else "")),
-        ("ranks", f"{group.world}" + (f" over {group.backend}" if group.backend else ", one process")),
+        *([("ranks", f"{group.world} over {group.backend}")] if group.backend else []),
         ("learner", config.algo),
         ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
-        ("matches", f"{config.matches:,} per rank, {state.rollout.all_matches:,} in all"),
-        ("batch", f"{rows:,} x {group.world} ranks x sync_freq {ddp.sync_freq} = {effective:,} snake transitions"),
-        ("cycle", f"{learner.turns} turns, {learner.updates} updates"),
-        ("learning rates", f"{learner.lr_text()}; scaling {ddp.lr_scaling}, warm-up {ddp.lr_warmup} updates"),
-        ("buffer", f"{size}, {held * group.world:,} transitions in all"),
+        ("matches", f"{config.matches:,}{all_matches}"),
+        ("batch", _batch(3 * learner.batch_turns, group.world, config.ddp.sync_freq)),
+        ("cycle", f"{count(learner.turns, 'turn')}, {count(learner.updates, 'update')}"),
+        ("learning rates", learner.lr_text() + _lr_changes(config)),
+        ("buffer", size + (f" per rank, {held * group.world:,} transitions in all" if group.world > 1 else "")),
         ("opponents", schedule + (evasion if evades else "") + _others(state.rollout.assignment)),
     ]
     if settings and group.backend == "nccl":
         lines.append(("set for NCCL", " ".join(f"{name}={value}" for name, value in settings.items())))
     if resumed:
-        how = "to the bit" if state.is_exact else "with new matches and a new buffer"
-        lines.append(("going on from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
+        how = "bit-exactly" if state.is_exact else "with new matches and a new buffer"
+        lines.append(("resumed from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
     return lines
 
 
@@ -70,12 +71,13 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
     progress, folder, console = trainer.state.progress, trainer.outputs.folder, trainer.outputs.console
     if ended == "signal":
         again = command("train", "--resume", folder)
-        console.note(f"stopped by a signal at episode {progress.episodes:,}; go on with: {again}")
+        console.note(f"stopped by a signal at episode {progress.episodes:,}; resume with: {again}")
         return
     rows: list[Sequence[Any]] = [("against", "won", "95 % interval", "mean score")]
     for name, result in trainer.evaluation.results.items():
         interval = f"{result.win_rate_low:.1%} to {result.win_rate_high:.1%}"
-        rows.append((name, f"{result.win_rate:.1%}", interval, f"{result.home_score:.1f} : {result.away_score:.1f}"))
+        score = f"{result.home_score:.1f} : {result.away_score:4.1f}"  # right-aligned: the colons line up
+        rows.append((name, f"{result.win_rate:.1%}", interval, score))
     console.summary("at the end", rows)
     curve = draw(folder.name, read_lines(folder))
     if curve is not None:
@@ -96,26 +98,52 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
             ("last", str(resolve(folder))),
             ("best match", str(folder / BEST_MATCH)),
             ("curve", str(folder / CURVE)),
-            ("all curves", f"{interpreter()} -m tensorboard.main --logdir {shlex.quote(str(folder))}"),
-            ("measure it", command("eval", "--home", folder, "--away", "level2")),
         ],
     )
+    console.commands(_next_commands(trainer.state.config, folder, ended))
+    results = {"episodes": progress.episodes, "env_steps": progress.env_steps, "seconds": progress.seconds}
+    trainer.outputs.metrics.summarise(results | {"best_points": progress.best} | trainer.evaluation.metrics())
+
+
+def _next_commands(config: "TrainConfig", folder: Path, ended: str) -> list[tuple[str, str]]:
+    """Commands for a finished run. None of them needs a display."""
+    page = Path(BEST_MATCH).with_suffix(".html")  # in the current folder
+    more = [] if ended == "max_minutes" else ["--max_episodes", str(2 * config.schedule.max_episodes)]
+    if config.max_minutes:
+        more += ["--max_minutes", f"{2 * config.max_minutes:g}"]
+    return [
+        ("look at it", command("replay", folder / BEST_MATCH, "--html", page)),
+        ("measure it", command("eval", "--home", folder, "--away", "level2")),
+        ("all curves", f"{interpreter()} -m tensorboard.main --logdir {shlex.quote(str(folder.parent))}"),
+        ("go on", command("train", "--resume", folder, *more)),
+    ]
 
 
 def _times(seconds: float, trained: float, trained_before: float) -> str:
     """The time of this start, the training in it, and the training of the whole run."""
-    from marl.training.console import duration
-
     text = f"{duration(seconds)} ({duration(trained)} of training)"
     if not trained_before:
         return text
     return f"{text} since it was resumed; {duration(trained_before + trained)} of training in all"
 
 
+def _batch(rows: int, ranks: int, sync_freq: int) -> str:
+    """Snake transitions in a batch; with several ranks or accumulated batches, also the product."""
+    factors = [f"{ranks} ranks"] * (ranks > 1) + [f"sync_freq {sync_freq}"] * (sync_freq > 1)
+    product = f" = {rows * ranks * sync_freq:,}" if factors else ""
+    return " x ".join([f"{rows:,}", *factors]) + f"{product} snake transitions"
+
+
+def _lr_changes(config: "TrainConfig") -> str:
+    """How learning rates differ from those configured, at many ranks and at the start."""
+    scaling, updates = config.ddp.lr_scaling, config.ddp.lr_warmup
+    return f"; scaling {scaling}" * (scaling != "none") + f"; warm-up {updates} updates" * (updates > 0)
+
+
 def _checkpoints(trainer: "Trainer") -> str:
     """How many there are and what they have cost."""
     saver = trainer.saver
-    left_out = f" ({saver.left_out} left out: the disk was busy)" if saver.left_out else ""
+    left_out = f" ({saver.left_out} skipped: the disk was busy)" if saver.left_out else ""
     each = 1000 * trainer.save_seconds / max(1, saver.saved)
     return f"{saver.saved}{left_out}; training waited {trainer.save_seconds:.1f} s for them, {each:.0f} ms each"
 

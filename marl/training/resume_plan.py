@@ -17,6 +17,7 @@ from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.ranks import environment
 from marl.storage import relaunch, run_folder
+from marl.storage.run_names import find_named
 
 if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo
@@ -53,7 +54,11 @@ class ResumePlan:
     def check_path_exists(self) -> None:
         """Raise a UserError if --resume names a path that does not exist."""
         if self.resumes_by_path and not Path(self.config.resume).exists():
-            raise UserError(f"--resume {self.config.resume}: there is no such run or checkpoint; or give auto or never")
+            runs = run_folder.listing([run.name for run in run_folder.all_runs(self.config.runs_dir)])
+            raise UserError(
+                f"--resume {self.config.resume}: there is no such run or checkpoint; in {self.config.runs_dir} there: "
+                f"{runs}; also: last, auto or never"
+            )
 
     def with_relaunch(self, group: "Solo | Ranks") -> "ResumePlan":
         """The plan of a relaunch, if an earlier start of this launch has begun a run; else the same plan, checked.
@@ -158,9 +163,9 @@ class ResumePlan:
         message = {
             "": "",
             "max_episodes": f"{checkpoint.path} has all its {progress.episodes} episodes; "
-            f"train on with --max_episodes above {progress.episodes}",
+            f"resume with --max_episodes above {progress.episodes}",
             "max_minutes": f"{checkpoint.path} has had its {progress.seconds / 60:.3g} minutes; "
-            "train on with a higher --max_minutes",
+            "resume with a higher --max_minutes",
         }[state.limit_reached()]
         if message and (self.config.load_model or (state.is_closed and self.resumes_by_path)):
             raise UserError(message)
@@ -181,6 +186,11 @@ class ResumePlan:
 def plan_resume(words: Sequence[str]) -> ResumePlan:
     """The plan that the command line asks for."""
     config = read_config(words, unread_flags=True)  # a resumed run brings its own learner
+    if config.resume not in ("auto", "never"):
+        # The path in place of a short name like `last`, also for the ranks: they must all resume the same run.
+        found = str(find_named(config.resume, config.runs_dir))
+        if found != config.resume:
+            words, config = [*words, "--resume", found], replace(config, resume=found)
     source = _find_source(config)
     plan = ResumePlan(tuple(words), config, source)
     if relaunch.launcher() is None:  # under a launcher, with_relaunch checks: a relaunch does not need the path

@@ -47,6 +47,7 @@ class Trainer:
         self._stopwatch = Stopwatch(state.progress.seconds)
         self.saver = Saver(config.keep_last, config.milestones, remove_unneeded, group.rank, group.world)
         self.save_seconds = 0.0  # that training has waited for checkpoints
+        self._logged_saves = (0, 0.0)  # checkpoints and save_seconds at the last log line
         self.evaluation: Evaluation | None = None  # the last one; on rank 0 only
         self.stop_signal = 0  # number of the signal that asks the run to save and end
 
@@ -71,6 +72,8 @@ class Trainer:
             self._renew_past_selves()
             state.rollout.start(state.learner.act)
         self._stopwatch = Stopwatch(state.progress.seconds)  # compiling and staggering matches are not training
+        if state.config.evaluation.eval_interval is None and not state.is_resumed:
+            self._play_evaluation()  # before the first update: where the curves begin
         if not state.is_exact:
             self.fill_buffer()
         self._agree()
@@ -155,15 +158,16 @@ class Trainer:
         if crosses_multiple(config.ddp.check_sync, updates - learner.updates, updates):
             state.group.doing = "comparing parameters"
             state.group.check_sync(learner.named_weights(), f"update {updates}")
-        intervals = {"log": config.log_interval, "eval": config.evaluation.eval_interval, "save": config.save_interval}
+        self.outputs.console.progress(state.progress.episodes, state.progress.seconds)
+        intervals = {"log": config.log_interval, "save": config.save_interval}
         due = {task: state.is_due(task, interval) for task, interval in intervals.items()}
+        evaluates = state.is_evaluation_due()
         if due["log"]:
             self._log()
-        best = due["eval"] and going_on and self._evaluate()  # the end has an evaluation of its own
+        best = evaluates and going_on and self._evaluate()  # the end has an evaluation of its own
         if due["save"] or best:
             is_milestone = config.milestones > 0 and state.progress.episodes % config.milestones == 0
             self._save(best, skippable=going_on and not best and not is_milestone)
-        self.outputs.console.progress(min(state.progress.episodes, config.schedule.max_episodes))
 
     def _end_reason(self) -> str:
         """Why the run ends now: max_episodes, max_minutes or signal; empty if it goes on."""
@@ -175,7 +179,7 @@ class Trainer:
         """Whether any rank has got a signal. Also sets the same time on all ranks: learning rates and the end depend
         on it."""
         group, progress = self.state.group, self.state.progress
-        group.doing = "agreeing whether to go on"
+        group.doing = "agreeing whether to continue"
         mine = torch.tensor([float(self.stop_signal != 0), progress.seconds], dtype=torch.float64)
         stopped, seconds = group.sum_(mine).tolist()
         progress.seconds = seconds / group.world
@@ -197,35 +201,47 @@ class Trainer:
         state = self.state
         progress, before, group, learner = state.progress, state.logged, state.group, state.learner
         group.doing = "logging"
-        sums = group.sum_(pack(state.rollout.pop_results(), learner.pop_stats()))
+        sums = group.sum_(pack(state.rollout.pop_results(), learner.measure(), learner.pop_stats()))
         opponents = (*state.rollout.opponents, *state.past_selves.names)
-        window = unpack(sums, opponents, learner.LOGGED, group.world)
+        window = unpack(sums, opponents, learner.MEASURED, learner.LOGGED, group.world)
         self._check_nonfinite_updates(window)
         for name, (wins, draws, losses) in window.matches.items():
             state.scheduler.record(name, wins, draws, losses)
         self._renew_past_selves()
         seconds, updates = max(1e-9, progress.seconds - before.seconds), progress.updates - before.updates
-        rate = (progress.env_steps - before.env_steps) / seconds
-        values = window.metrics()
-        values |= {"train/epsilon": state.epsilon, "train/opponent_level": state.scheduler.rung(progress.episodes)}
+        env_steps = progress.env_steps - before.env_steps
+        rate = env_steps / seconds
+        values = window.metrics(env_steps) | learner.lrs
+        values |= {"train/epsilon": state.epsilon} if learner.uses_epsilon else {}
+        values["train/opponent_level"] = state.scheduler.rung(progress.episodes)
         values |= {"time/global_fps": rate, "time/updates_per_second": updates / seconds}
         values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
         values["train/updates"] = progress.updates
-        on_main(group, lambda: self.outputs.metrics.log(progress.episodes, values | gpu_gauges()))
-        fields = window.console_fields()
+        save_cost = self._pop_save_cost()
+        values |= {} if save_cost is None else {"time/save_ms": save_cost}
+        on_main(group, lambda: self.outputs.metrics.log(progress.episodes, values | gpu_gauges(), progress.env_steps))
+        opponent = state.scheduler.level(progress.episodes)
         self.outputs.console.line(
             {
                 "episode": progress.episodes,
-                "reward": fields["reward"],
-                "epsilon": f"{state.epsilon:.3f}",
-                "level": state.scheduler.level(progress.episodes),
-                "won": fields["won"],
+                "reward": f"{sum(window.rewards):.1f}",
+                "opponent": opponent,
+                "won": window.won(opponent),
                 **{label: f"{values[name]:.3f}" for label, name in learner.SHOWN.items()},
                 "env steps/s": f"{rate:,.0f}",
-                "ranks": group.world,
-            }
+                **({"epsilon": f"{state.epsilon:.3f}"} if learner.uses_epsilon else {}),
+                **({"ranks": group.world} if group.world > 1 else {}),
+                "save": "-" if save_cost is None else f"{save_cost:.0f} ms",
+            },
+            {"by opponent": window.won_by_opponent(), "each snake": window.reward_text()},
         )
         state.logged = progress.copy()
+
+    def _pop_save_cost(self) -> float | None:
+        """Milliseconds that training has waited for a checkpoint, mean since the last log line; None without one."""
+        (saved, seconds), self._logged_saves = self._logged_saves, (self.saver.saved, self.save_seconds)
+        begun = self.saver.saved - saved
+        return 1000 * (self.save_seconds - seconds) / begun if begun else None
 
     def _renew_past_selves(self) -> None:
         """At intervals the team joins its past selves, and other past selves play."""
@@ -243,37 +259,49 @@ class Trainer:
             skipped = f"{window.skipped_in_a_row:.0f}"
             raise self._not_finite(f"the gradient of {skipped} updates in a row (last batch: {BAD_BATCH})")
         if window.skipped:
-            self.outputs.console.note(f"{window.skipped:.0f} updates were left out: their gradients were not finite")
+            skipped = f"{window.skipped:.0f} updates were skipped: their gradients were not finite"
+            self.outputs.console.note(skipped, warning=True)
 
     def _not_finite(self, what: str) -> NotFinite:
         return NotFinite(
-            f"{what} is not finite at episode {self.state.progress.episodes}; go on from the last checkpoint with "
+            f"{what} is not finite at episode {self.state.progress.episodes}; resume from the last checkpoint with "
             f"lower learning rates: --resume {self.outputs.folder} {self.state.learner.lower_lr_flags()}"
         )
 
     # --- evaluate
 
     def _evaluate(self, record: bool = False) -> bool:
-        """All ranks play, rank 0 logs and shares the points; returns whether they are the best so far."""
-        state = self.state
-        with self._pause("an evaluation"):
-            self.evaluation = evaluate(
-                state.learner.actor, state.encoder, state.config.evaluation, state.group, state.config.seed, record
-            )
-            points = on_main(state.group, self._report_evaluation)
-        progress = state.progress
+        """Play an evaluation; returns whether its points are the best so far."""
+        points, progress = self._play_evaluation(record), self.state.progress
         best = points > progress.best
         progress.best = max(points, progress.best)
         return best
 
+    def _play_evaluation(self, record: bool = False) -> float:
+        """All ranks play, rank 0 logs and shares the points."""
+        state, console = self.state, self.outputs.console
+        with self._pause("an evaluation"):
+            self.evaluation = evaluate(
+                state.learner.actor,
+                state.encoder,
+                state.config.evaluation,
+                state.group,
+                state.config.seed,
+                record,
+                lambda name, share: console.task(f"evaluation against {name}: {share:.0%}"),
+            )
+            console.task("")
+            return on_main(state.group, self._report_evaluation)
+
     def _report_evaluation(self) -> float:
         """Log and print the evaluation; returns its points."""
-        metrics, episode, evaluation = self.outputs.metrics, self.state.progress.episodes, self.evaluation
-        metrics.log(episode, evaluation.metrics())
+        metrics, progress, evaluation = self.outputs.metrics, self.state.progress, self.evaluation
+        episode = progress.episodes
+        metrics.log(episode, evaluation.metrics() | {"time/seconds": progress.seconds}, progress.env_steps)
         if self.state.config.evaluation.eval_gif and (gif := evaluation.best_gif()):
             metrics.animation("eval/best_match", gif, episode)
-        rates = ", ".join(f"{name} {result.win_rate:.1%}" for name, result in evaluation.results.items())
-        self.outputs.console.note(f"evaluation at episode {episode}: wins against {rates}")
+        for line in evaluation.console_lines(episode, self.state.config.schedule.max_episodes):
+            self.outputs.console.note(line)
         return evaluation.points
 
     # --- save

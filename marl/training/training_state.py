@@ -14,6 +14,8 @@ from marl.training.progress import Progress, crosses_multiple
 from opponents.scheduler import Scheduler
 
 TASKS = ("log", "eval", "save")  # periodic, counted in episodes
+EVALUATIONS = 10  # with eval_interval auto: evenly over the run, the last one at its end
+EVALUATED = "evaluations"  # their number up to now, among the marks
 # Rounds of all match slots that are left out when matches start again: those cut off at the start and at the end.
 SPARE_ROUNDS = 3
 
@@ -54,6 +56,7 @@ class TrainingState:
         self.first = self.progress.copy()  # when the present matches were started
         self.logged = self.progress.copy()  # at the last log line
         self.marks = dict.fromkeys(TASKS, self.progress.episodes)  # episodes when each task was last checked
+        self.marks[EVALUATED] = int(EVALUATIONS * self.share_done)
         self.is_resumed = False  # whether a checkpoint has been restored
         self.is_exact = False  # whether its matches and buffer have been restored too
         self.is_closed = False  # whether the checkpoint was saved at the end of its run
@@ -98,3 +101,11 @@ class TrainingState:
         """Whether the episodes have passed a multiple of the interval since the last call for this task."""
         before, self.marks[task] = self.marks[task], self.progress.episodes
         return crosses_multiple(interval, before, self.progress.episodes)
+
+    def is_evaluation_due(self) -> bool:
+        """Whether an evaluation is due since the last call. The same on all ranks: they agree on the time."""
+        interval = self.config.evaluation.eval_interval
+        if interval is not None:
+            return self.is_due("eval", interval)
+        before, self.marks[EVALUATED] = self.marks[EVALUATED], int(EVALUATIONS * self.share_done)
+        return self.marks[EVALUATED] > before

@@ -46,7 +46,8 @@ class FinishedTurn:
             np.zeros((turns, count), bool),
         )
         tally = np.zeros((matches, opponents, 3), np.int64)
-        self.results = Results(np.zeros((matches, 2, TEAM), np.float32), tally)
+        deaths, lengths = np.zeros((2, matches, 2), np.int64)
+        self.results = Results(np.zeros((matches, 2, TEAM), np.float32), tally, deaths, lengths)
 
     def finish(self) -> None:
         turn = (self.state, self.events, self.board_actions, self.opponent_id)

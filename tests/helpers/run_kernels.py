@@ -48,7 +48,7 @@ def draw(masks_reversal: bool, drawn: str) -> Case:
 
 def finish(weights: str, prefix: str = "") -> Case:
     rows = TurnRows("counts", prefix + "ACTIONS", prefix + "REWARDS", prefix + "TERMINATED")
-    results = Results(prefix + "MATCH_RETURNS", prefix + "TALLY")
+    results = Results(*(prefix + name for name in ("MATCH_RETURNS", "TALLY", "DEATHS", "LENGTHS")))
     return Case(turn_kernels.finish_turns, "team_match", (*TURN, weights, rows, results))
 
 

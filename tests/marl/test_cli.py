@@ -1,8 +1,10 @@
 """The command line: help, mistakes in one line, both spellings of a flag."""
 
 import importlib
+import shlex
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 from helpers.command import ROOT, assert_one_line, snakes
@@ -20,6 +22,15 @@ def test_help_lists_every_command():
     assert all(name in result.stdout for name in cli.COMMANDS)
 
 
+def test_help_leads_to_every_step(monkeypatch):
+    """Train, measure, watch, compare, delete and export: each is a line that can be copied."""
+    monkeypatch.setenv("SNAKES_PROGRAM", "snakes")
+    lines = [line.split("  ")[1] for line in cli._overview().splitlines() if line.startswith("  snakes ")]
+    assert [shlex.split(line)[1] for line in lines] == ["train", "eval", "play", "runs", "runs", "runs", "export"]
+    assert {shlex.split(line)[2] for line in lines[4:6]} == {"compare", "delete"}
+    assert not cli.COMMANDS.keys() - {name for names in cli.GROUPS.values() for name in names}
+
+
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_help_without_loading_torch(name, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torch", None)  # an import of torch would now fail
@@ -32,11 +43,11 @@ def test_every_command_has_help_without_loading_torch(name, monkeypatch, capsys)
 
 
 def test_no_command():
-    assert_one_line(snakes(), "missing", "bench, demo, doctor")
+    assert_one_line(snakes(), "missing", "train, runs, eval")
 
 
 def test_unknown_command_lists_the_known_ones_and_guesses():
-    assert_one_line(snakes("docter"), "'docter'", "did you mean doctor?", "bench, demo, doctor")
+    assert_one_line(snakes("docter"), "'docter'", "did you mean doctor?", "train, runs, eval")
 
 
 def test_unknown_flag_in_place_of_a_command():
@@ -69,12 +80,17 @@ def test_a_mistake_that_the_arena_finds_is_one_line():
 
 def test_the_version():
     result = snakes("--version")
-    assert (result.returncode, result.stdout, result.stderr) == (0, f"snakes-3v3 {marl.__version__}\n", "")
+    assert (result.returncode, result.stderr) == (0, "")
+    program, packages = result.stdout.splitlines()
+    assert program.startswith(f"snakes-3v3 {marl.__version__}")
+    assert ", commit " in program or not (ROOT / ".git").exists()
+    assert f"torch {metadata.version('torch')}, numba {metadata.version('numba')}" in packages
 
 
 @pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name != "doctor"])  # it makes a report of its own
 def test_a_missing_package_is_one_line_for_every_command(name):
     words = {"eval": ["--home", "level0", "--away", "level1"], "export": ["champion", "--html", "x.html"]}
+    words |= {"completion": ["bash"]}
     words |= {"replay": ["tests/data/long_match.jsonl"], "play": ["--red", "level0"]}
     code = "import sys; sys.modules['numba'] = None; from marl.cli import main; sys.exit(main(sys.argv[1:]))"
     result = subprocess.run(

@@ -167,7 +167,9 @@ def test_a_precision_that_a_cpu_does_not_have_is_refused_in_a_line(precision, bf
     memory(PLENTY, bf16)
     with pytest.raises(UserError) as error:
         resolve(TrainConfig(precision=precision), CPU)
-    assert str(error.value) == f"precision is {precision}; this CPU calculates in fp32"
+    assert (
+        str(error.value) == f"precision is {precision}, which this CPU does not support; use --precision fp32 or auto"
+    )
 
 
 def test_a_cpu_with_bf16_may_be_asked_for_it() -> None:
@@ -314,9 +316,9 @@ def test_updates_more_often_than_a_turn_are_refused_in_a_line(world) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_fp16_cannot_leave_out_steps() -> None:
+def test_fp16_cannot_skip_steps() -> None:
     config = TrainConfig(algo="ppo", precision="fp16", ppo=PpoConfig(target_kl=0.1))
-    with pytest.raises(UserError, match="target_kl leaves out steps, which fp16"):
+    with pytest.raises(UserError, match="target_kl skips steps, which fp16"):
         resolve(config, GPU)
     assert resolve(replace(config, precision="bf16"), GPU).ppo.target_kl == 0.1
 

@@ -17,7 +17,8 @@ from marl.errors import UserError
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 MOMENT = [
     "--device", "cpu", "--precision", "fp32", "--matches", "4", "--max_episodes", "8", "--log_interval", "4",
-    "--batch_size", "48", "--eval_matches", "2", "--no-eval_gif",
+    "--batch_size", "48", "--eval_interval", "0", "--eval_matches", "2",
+    "--no-eval_gif",
 ]  # fmt: skip
 MOMENT_OF = {
     "ddpg": ["--buffer_size", "4800", "--warmup_turns", "4", "--turns", "20", "--updates", "1"],

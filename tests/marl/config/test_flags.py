@@ -87,11 +87,11 @@ def test_a_flag_changes_nothing_else():
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ("--sede 1", ["unknown flag --sede", "did you mean --seed?", "known: algo, seed", "ddpg.*"]),
-        ("--xyzzy", ["unknown flag --xyzzy;", "known: algo"]),
-        ("--ddpg.tua 1", ["--ddpg.tua", "did you mean --ddpg.tau?", "known in ddpg: tau, body, noise"]),
-        ("--ddpg.optimizer.lt 1", ["--ddpg.optimizer.lr?", "known in ddpg.optimizer: lr, clip"]),
-        ("--dppg.tau 1", ["did you mean --ddpg.tau?", "ddpg.*, ppo.*, schedule.*"]),
+        ("--sede 1", ["unknown flag --sede, did you mean --seed?"]),
+        ("--xyzzy", ["unknown flag --xyzzy;", "known: algo, seed", "ddpg.*, ppo.*, schedule.*"]),
+        ("--ddpg.tua 1", ["--ddpg.tua", "did you mean --ddpg.tau?"]),
+        ("--ddpg.optimizer.lt 1", ["did you mean --ddpg.optimizer.lr?"]),
+        ("--dppg.tau 1", ["did you mean --ddpg.tau?"]),
         ("--optimizer.lr 1", ["--optimizer.lr", "did you mean --ddpg.optimizer.lr?"]),
         ("--opponent-dificulty-strategy x", ["did you mean --opponent_difficulty_strategy?"]),
         ("--se 1", ["unknown flag --se"]),  # no abbreviations

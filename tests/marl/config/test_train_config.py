@@ -158,7 +158,7 @@ def test_a_wrong_file_is_told_by_name(tmp_path, text, parts) -> None:
         (["--league_size", "0"], "league_size is 0; allowed: at least 1"),
         (["--config_version", "0"], f"config_version is 0; this program reads version {CONFIG_VERSION}"),
         (["--load_model_run_episode", "8"], "load_model_run and load_model_run_episode say what to load"),
-        (["--load_model", "--resume", "runs/x"], "load_model and resume runs/x both say where to go on"),
+        (["--load_model", "--resume", "runs/x"], "load_model and resume runs/x both name a run to start from"),
         (["--lr_scaling", "cubic"], "--lr_scaling is 'cubic'; allowed: one of none, linear, sqrt"),
         (["--config"], "--config needs a file"),
         (["configs/quick.yaml"], "'configs/quick.yaml' belongs to no flag"),

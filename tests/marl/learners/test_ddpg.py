@@ -440,7 +440,7 @@ def test_a_step_that_overflows_in_fp16_is_left_out_and_logged_as_a_number(buffer
 
 # --- gradients that are not finite ------------------------------------------------------------------------------------
 
-SKIPPED = 1 + Ddpg.LOGGED.index("losses/skipped")  # the first is the number of batches
+SKIPPED = 1 + Ddpg.LOGGED.index("updates/skipped")  # the first is the number of batches
 
 
 def spoilt(made: Ddpg, number: float) -> pytest.MonkeyPatch:
@@ -624,7 +624,7 @@ def test_a_reversal_has_a_probability_only_without_a_mask(masks_reversal, buffer
     probs = made._next_probs(obs).gather(-1, backwards[..., None])
     assert (probs == 0).all() if masks_reversal else (probs > 0.1).all()
     made.update()
-    entropy = made.pop_stats()[1 + Ddpg.LOGGED.index("losses/entropy")].item()
+    entropy = made.pop_stats()[1 + Ddpg.LOGGED.index("policy/entropy")].item()
     actions = 3 if masks_reversal else 4
     assert entropy == pytest.approx(math.log(actions), abs=0.01), "all actions are nearly alike at first"
 

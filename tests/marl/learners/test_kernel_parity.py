@@ -47,6 +47,8 @@ def given(matches: int) -> dict[str, np.ndarray]:
         "TERMINATED": np.zeros((turns, teams), bool),
         "MATCH_RETURNS": generator.integers(-8, 8, (matches, 2, TEAM)).astype(np.float32),
         "TALLY": generator.integers(0, 8, (matches, 4, 3)),
+        "DEATHS": generator.integers(0, 8, (matches, 2)),
+        "LENGTHS": generator.integers(0, 8, (matches, 2)),
     }
     return {
         "state": arena.state.numpy(),

@@ -30,7 +30,7 @@ from marl.rollout.rollout import Rollout
 
 SEED = 23
 CPU = torch.device("cpu")
-SKIPPED = 1 + Ppo.LOGGED.index("losses/skipped")
+SKIPPED = 1 + Ppo.LOGGED.index("updates/skipped")
 # Torch tells at length that this CPU has no bf16 products of its own.
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -610,8 +610,8 @@ def test_smoke_trains_and_eval_plays_its_checkpoint(algo, words, episodes, tmp_p
     lines = logged(run)
     assert [line["step"] for line in lines] == [*range(16, episodes + 1, 16)]
     assert all(line.keys() >= set(Ppo.LOGGED) for line in lines)
-    assert all(0 < line["losses/entropy"] < 1.1 for line in lines), "three moves: at the most log 3"
-    assert lines[-1]["losses/skipped"] == 0
+    assert all(0 < line["policy/entropy"] < 1.1 for line in lines), "three moves: at the most log 3"
+    assert lines[-1]["updates/skipped"] == 0
     state = torch.load(run / "checkpoints" / f"episode_{episodes}" / "state.pt", weights_only=True)
     ppo = yaml.safe_load((run / "config.yaml").read_text())["ppo"]
     rate = state["learner"]["optimizer"]["optimizer"]["param_groups"][0]["lr"]

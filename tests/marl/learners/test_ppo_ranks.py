@@ -24,7 +24,7 @@ from marl.ranks.process_group import Solo
 from marl.rollout.assignment import MatchAssignment
 
 CPU = torch.device("cpu")
-SKIPPED = 1 + Ppo.LOGGED.index("losses/skipped")
+SKIPPED = 1 + Ppo.LOGGED.index("updates/skipped")
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,7 @@ def test_a_run_stopped_and_resumed_equals_one_that_was_never_stopped(stopped, na
     folder, printed = stopped
     whole, resumed = the_run(folder / name / "whole"), the_run(folder / name / "stopped")
     world = STOPS[name][0]
-    from_episode = re.search(r"going on from +\S+ \(episode (\d+)\), to the bit", printed[f"{name}, resumed"])
+    from_episode = re.search(r"resumed from +\S+ \(episode (\d+)\), bit-exactly", printed[f"{name}, resumed"])
     assert 8 <= int(from_episode[1]) < 16
     mine, other = saved(resumed, 16), saved(whole, 16)
     assert mine.keys() == {"state", "weights", *(f"rank{rank}" for rank in range(world))}
@@ -234,7 +234,7 @@ def test_a_run_goes_on_with_other_ranks(stopped) -> None:
     folder, printed = stopped
     run = the_run(folder / "two_term" / "stopped")
     for name in ("one", "two again"):
-        assert "to the bit" not in printed[name]
+        assert "bit-exactly" not in printed[name]
         assert re.search(r"\(episode \d+\), with new matches", printed[name])
     assert [manifest(run, episode)["world_size"] for episode in (16, 24, 32)] == [2, 1, 2]
     parts = {episode: saved(run, episode) for episode in (16, 24, 32)}

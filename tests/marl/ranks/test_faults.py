@@ -29,7 +29,7 @@ WORDS = [
     "--max_episodes", str(END), "--log_interval", str(LOGGED), "--save_interval", str(SAVED), "--check_sync", "1",
     "--opponent_difficulty_strategy", "adaptive", "--window", "3", "--up", "0.01", "--down", "0",
 ]  # fmt: skip
-GOING_ON = re.compile(r"going on from +\S+ \(episode ([\d,]+)\), (.*)\n")
+GOING_ON = re.compile(r"resumed from +\S+ \(episode ([\d,]+)\), (.*)\n")
 LEFT_OUT = re.compile(r"no checkpoint at episode (\d+): ")
 EPISODE = re.compile(r"episode (\d+)/")
 
@@ -177,7 +177,7 @@ def test_ranks_killed_again_and_again_end_as_if_nothing_had_happened(tmp_path) -
         if len(starts) == before:
             continue  # the run was complete: no start after this kill
         went_on, how = starts[before]
-        assert how == "to the bit"
+        assert how == "bit-exactly"
         assert went_on >= pointer, f"what was saved when rank {victim} was killed {name} is lost"
         again.append(episode - went_on)
         # Ranks write a checkpoint in the background. If one is killed meanwhile, the episodes during that write are
@@ -209,5 +209,5 @@ def test_a_run_without_a_name_stays_one_run_when_it_starts_again(tmp_path) -> No
     run = the_run(tmp_path)
     assert re.fullmatch(r"run1_\d{8}_\d{6}", run.name)
     (again,) = _starts(training)
-    assert again[1] == "to the bit"
+    assert again[1] == "bit-exactly"
     assert_goes_on(run, 12)

@@ -144,7 +144,7 @@ def test_what_the_user_has_set_stays(launches) -> None:
         (
             "kill",
             137,
-            "snakes: rank 1 was killed by SIGKILL (out of memory?); go on with --resume and the run's folder\n",
+            "snakes: rank 1 was killed by SIGKILL (out of memory?); resume it with --resume and the run's folder\n",
         ),
     ],
 )

@@ -82,7 +82,7 @@ def test_all_collectives_of_two_ranks(results) -> None:
         assert err == ""
         assert out == (
             f"rank {rank}: update 9: critic.2.bias on rank 1 of 2 differs from the other ranks; "
-            "go on with --resume and the run's folder\n"
+            "resume it with --resume and the run's folder\n"
         )
 
 

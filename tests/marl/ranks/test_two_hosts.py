@@ -67,7 +67,7 @@ def test_a_cut_cable_is_told_and_after_it_heals_the_same_commands_go_on(hosts, t
     lines = [*both[0].err.splitlines(), *both[1].err.splitlines()]
     assert lines[0] == rendezvous_line(hosts)
     for lost, line in zip((1, 0), lines[1:], strict=True):
-        assert re.match(rf"snakes: rank {lost} of 2 stopped answering during .* cut off; go on with --resume", line)
+        assert re.match(rf"snakes: rank {lost} of 2 stopped answering during .* cut off; resume it with --resume", line)
     wait_until(lambda: not hosts.processes(), 10, "no process is left")
     (run,) = (tmp_path / "snakes_3v3").iterdir()
     assert run.name == "pair"
@@ -80,7 +80,7 @@ def test_a_cut_cable_is_told_and_after_it_heals_the_same_commands_go_on(hosts, t
     assert both[0].err.splitlines() == [rendezvous_line(hosts)]
     assert (both[1].out, both[1].err) == ("", "")
     assert re.search("^ranks +2 over gloo", both[0].out, re.MULTILINE)
-    assert re.search(rf"^going on from +\S*/episode_{stopped} ", both[0].out, re.MULTILINE)
+    assert re.search(rf"^resumed from +\S*/episode_{stopped} ", both[0].out, re.MULTILINE)
     assert saved(run) == (240, 2)
     for before, after in pairwise(logged(run)):  # one curve without repetition; the matches of both hosts count
         assert before["step"] < after["step"]

@@ -259,7 +259,7 @@ def test_rows_and_results_over_many_turns() -> None:
     events, rows, results = played.events, played.rows, played.results
     played.teams.side[:] = np.arange(matches) % 2
     running, finished = np.zeros((2, matches, TEAM))
-    tally = np.zeros_like(results.tally)
+    tally, deaths, ended = (np.zeros_like(each) for each in (results.tally, results.deaths, results.lengths))
     for turn in range(60):
         played.state[:, LENGTH : LENGTH + SNAKES] = generator.integers(3, 9, (matches, SNAKES))
         events.reward[:] = generator.integers(-4, 2, (matches, SNAKES))
@@ -279,6 +279,7 @@ def test_rows_and_results_over_many_turns() -> None:
             foes = [snake for snake in range(SNAKES) if snake not in own]
             lengths = played.state[b, LENGTH : LENGTH + SNAKES].astype(int)
             gain = events.reward[b].astype(int)
+            deaths[b] += [events.died[b, own].sum(), events.died[b, foes].sum()]
             for k, snake in enumerate(own):
                 mates = [mate for mate in own if mate != snake]
                 reward = gain[snake] + 0.25 * gain[mates].sum() - 0.5 * gain[foes].sum()
@@ -289,11 +290,14 @@ def test_rows_and_results_over_many_turns() -> None:
             if events.over[b]:
                 finished[b] += running[b]
                 running[b] = 0
+                ended[b] += [lengths[own].sum(), lengths[foes].sum()]
                 lead = lengths[own].sum() - lengths[foes].sum()
                 tally[b, played.opponent_id[b], 0 if lead > 0 else 2 if lead < 0 else 1] += 1
         np.testing.assert_array_equal(results.returns[:, 0], running)
         np.testing.assert_array_equal(results.returns[:, 1], finished)
         np.testing.assert_array_equal(results.tally, tally)
+        np.testing.assert_array_equal(results.deaths, deaths)
+        np.testing.assert_array_equal(results.lengths, ended)
     assert tally.sum() > 30
 
 
@@ -317,3 +321,5 @@ def test_a_match_in_which_both_sides_learn_has_two_rows_and_one_result() -> None
     np.testing.assert_array_equal(results.returns[:, 1], [[0] * 3, blue - 8, red + 8])
     assert results.tally[:, 2].tolist() == [[0, 0, 0], [0, 0, 1], [1, 0, 0]]
     assert results.tally.sum() == 2
+    assert results.deaths.tolist() == [[1, 1]] * 3  # counted once, for the first team of the match
+    assert results.lengths.tolist() == [[0, 0], [10, 12], [12, 10]]

@@ -131,7 +131,7 @@ def test_a_rank_that_cannot_write_says_so_in_one_line(tmp_path, monkeypatch) -> 
     ranks[1].wait()
     assert ranks[1].has_failed
     problem = ranks[1].problem()
-    assert problem.endswith("episode_2: No space left on device; episode_1 is still good, see to the disk and --resume")
+    assert problem.endswith("episode_2: No space left on device; episode_1 is still good, check the disk and --resume")
     ranks[0].abandon()
     ranks[0].wait()
     assert load(tmp_path).episode == 1

@@ -17,7 +17,7 @@ def test_the_best_match_is_a_gif_in_tensorboard(tmp_path):
     replay = Replay.from_actions(4, 0, None, [[0] * 6] * 6, red="level1", blue="level0")
     evaluation = Evaluation({"level0": dataclasses.replace(results, replays={"best": replay})})
     Metrics(tmp_path).animation("eval/best_match", evaluation.best_gif(), 30)
-    events = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={}).Reload()
+    events = EventAccumulator(str(tmp_path), size_guidance={}).Reload()
     (event,) = events.Images("eval/best_match")
     with Image.open(io.BytesIO(event.encoded_image_string)) as image:
         assert (image.format, image.n_frames) == ("GIF", 7)

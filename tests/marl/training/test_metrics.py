@@ -15,9 +15,8 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from arena.extras import install_hint
 from marl.errors import UserError
-from marl.training import metrics
+from marl.training import event_file, metrics
 from marl.training.metrics import Metrics, Silent, gpu_gauges
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,7 +25,7 @@ GIF = b"GIF89a\x04\x00\x03\x00"  # the head of a file: 4 x 3 pixels
 
 def events(folder: Path) -> EventAccumulator:
     """What TensorBoard shows of a run."""
-    return EventAccumulator(str(folder / "tensorboard"), size_guidance={}).Reload()
+    return EventAccumulator(str(folder), size_guidance={}).Reload()
 
 
 def curve(folder: Path, tag: str) -> list[tuple[int, float]]:
@@ -50,6 +49,26 @@ def test_values_come_back_from_both_files(tmp_path):
     assert second["time"] >= first["time"] > 1.6e9
     sink.close()
     sink.close()
+
+
+def test_the_main_curves_are_also_written_by_env_steps(tmp_path):
+    sink = Metrics(tmp_path)
+    for step in (10, 20, 30):
+        sink.log(step, {"reward/total": step, "eval/win_rate_level0": 0.5, "losses/actor": 1.0}, 200 * step)
+    by_env_steps = curve(tmp_path / "by_env_steps", "by_env_steps/reward/total")
+    assert by_env_steps == [(2000, 10), (4000, 20), (6000, 30)]
+    assert set(events(tmp_path / "by_env_steps").Tags()["scalars"]) == {
+        "by_env_steps/reward/total", "by_env_steps/eval/win_rate_level0",
+    }  # fmt: skip
+    Metrics(tmp_path, resume_at=20, resume_env_steps=4000).log(30, {"reward/total": 300}, 6000)
+    assert curve(tmp_path / "by_env_steps", "by_env_steps/reward/total") == [(2000, 10), (4000, 20), (6000, 300)]
+
+
+def test_a_resumed_run_of_an_earlier_version_keeps_its_folder_of_events(tmp_path):
+    (tmp_path / "tensorboard").mkdir()
+    Metrics(tmp_path, resume_at=0).log(1, {"loss": 1})
+    assert curve(tmp_path / "tensorboard", "loss") == [(1, 1)]
+    assert not list(tmp_path.glob("*tfevents*"))
 
 
 def test_values_that_are_no_numbers_are_null(tmp_path):
@@ -93,7 +112,7 @@ def test_an_event_cut_by_a_kill_does_not_hide_what_follows(tmp_path):
     sink = Metrics(tmp_path)
     sink.log(1, {"loss": 1})
     sink.log(2, {"loss": 2})
-    (file,) = (tmp_path / "tensorboard").iterdir()
+    (file,) = tmp_path.glob("*tfevents*")
     os.truncate(file, file.stat().st_size - 3)
     Metrics(tmp_path, resume_at=1).log(2, {"loss": 20})
     assert curve(tmp_path, "loss") == [(1, 1), (2, 20)]
@@ -101,7 +120,7 @@ def test_an_event_cut_by_a_kill_does_not_hide_what_follows(tmp_path):
 
 def test_files_are_read_in_the_order_written_whatever_the_clock_says(tmp_path, monkeypatch):
     for number, now in enumerate((2e9, 1e9, 1.5e9)):
-        monkeypatch.setattr(metrics.time, "time", lambda now=now: now)
+        monkeypatch.setattr(event_file.time, "time", lambda now=now: now)
         Metrics(tmp_path, resume_at=number - 1).log(number, {"loss": number})
     assert curve(tmp_path, "loss") == [(0, 0), (1, 1), (2, 2)]
 
@@ -113,8 +132,9 @@ def test_lines_that_are_not_ours_are_dropped_at_resuming(tmp_path):
 
 
 def test_a_folder_that_was_removed_is_told_in_one_line(tmp_path):
-    sink = Metrics(tmp_path)
-    (tmp_path / "tensorboard").rename(tmp_path / "gone")
+    folder = tmp_path / "run"
+    sink = Metrics(folder)
+    folder.rename(tmp_path / "gone")
     for call in (lambda: sink.log(1, {"a": 1}), lambda: sink.animation("a", GIF, 1)):
         with pytest.raises(UserError, match="No such file") as error:
             call()
@@ -135,7 +155,7 @@ def test_a_full_disk_is_told_by_the_very_call(tmp_path, monkeypatch):
     def full(file, _data):
         raise OSError(errno.ENOSPC, "No space left on device", str(file))
 
-    monkeypatch.setattr(metrics, "_append", full)
+    monkeypatch.setattr(event_file, "append", full)
     with pytest.raises(UserError, match="No space left on device") as error:
         sink.log(1, {"loss": 1})
     assert "\n" not in str(error.value)
@@ -160,7 +180,9 @@ def test_silent_has_the_same_methods_and_writes_nothing(tmp_path, monkeypatch):
         if not name.startswith("_"):
             assert inspect.signature(getattr(Silent, name)) == inspect.signature(method)
     silent = Silent()
-    silent.log(1, {"a": 1.0})
+    silent.describe({"run/command": "snakes train"}, ["level0"])
+    silent.log(1, {"a": 1.0}, 200)
+    silent.summarise({"points": 1.0})
     silent.animation("a", GIF, 1)
     silent.close()
     assert list(tmp_path.iterdir()) == []
@@ -245,69 +267,3 @@ def test_gauges_of_a_real_gpu():
     gauges = gpu_gauges()
     assert gauges["system/gpu0_memory_allocated_gb"] > 0
     assert 0 <= gauges["system/gpu0_util_percent"] <= 100
-
-
-# Weights & Biases
-
-
-class FakeWandb(types.ModuleType):
-    """Remembers what was sent."""
-
-    def __init__(self):
-        super().__init__("wandb")
-        self.starts, self.sent, self.finished = [], [], 0
-
-    def init(self, **options):
-        self.starts.append(options)
-        return self
-
-    def define_metric(self, name, step_metric):
-        self.axis = (name, step_metric)
-
-    def log(self, values):
-        self.sent.append(values)
-
-    def finish(self):
-        self.finished += 1
-
-
-def test_wandb_gets_the_same_values(tmp_path, monkeypatch):
-    wandb = FakeWandb()
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    sink = Metrics(tmp_path, wandb_project="snakes")
-    sink.log(10, {"loss": 0.5})
-    sink.close()
-    sink.close()
-    assert wandb.sent == [{"episode": 10, "loss": 0.5}]
-    assert wandb.axis == ("*", "episode")
-    assert wandb.finished == 1
-    assert curve(tmp_path, "loss") == [(10, 0.5)]
-    Metrics(tmp_path, resume_at=10, wandb_project="snakes")
-    Metrics(tmp_path, wandb_project="snakes")
-    first, resumed, new = wandb.starts
-    assert (first["project"], first["name"], first["dir"]) == ("snakes", tmp_path.name, str(tmp_path))
-    assert first["id"] == resumed["id"] != new["id"]
-
-
-@pytest.mark.parametrize("module", [None, types.ModuleType("wandb")], ids=["missing", "empty folder"])
-def test_wandb_asked_for_and_not_installed(tmp_path, monkeypatch, module):
-    monkeypatch.setitem(sys.modules, "wandb", module)
-    with pytest.raises(UserError) as error:
-        Metrics(tmp_path, wandb_project="snakes")
-    assert str(error.value).endswith(install_hint("wandb"))
-    assert "\n" not in str(error.value)
-    assert list(tmp_path.iterdir()) == []
-    Metrics(tmp_path).log(1, {"a": 1})  # and nothing breaks without it
-
-
-def test_wandb_that_does_not_let_us_in(tmp_path, monkeypatch):
-    wandb = FakeWandb()
-
-    def refuse(**_options):
-        raise RuntimeError("api_key not configured\nTraceback ...")
-
-    wandb.init = refuse
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    with pytest.raises(UserError, match="api_key not configured; try `wandb login`") as error:
-        Metrics(tmp_path, wandb_project="snakes")
-    assert "\n" not in str(error.value)

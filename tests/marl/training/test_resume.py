@@ -67,7 +67,7 @@ def events_of(run: Path) -> dict[str, list[tuple[int, float]]]:
     """The curves that TensorBoard shows; times left out."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(run / "tensorboard"))
+    events = EventAccumulator(str(run))
     events.Reload()
     tags = [tag for tag in events.Tags()["scalars"] if not tag.startswith("time")]
     return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in tags}
@@ -82,7 +82,7 @@ def test_a_run_that_was_stopped_and_resumed_equals_the_run_that_was_not_stopped(
     assert done[f"{name}, stopped"][int(rank)][0] == CODES.get(how, -signal.SIGKILL), done[f"{name}, stopped"]
     untouched, resumed = the_run(folder / whole(name)), the_run(folder / name / "stopped")
     told = in_order(done, f"{name}, resumed")
-    found = re.search(r"going on from +\S+ \(episode (\d+)\), to the bit", told)
+    found = re.search(r"resumed from +\S+ \(episode (\d+)\), bit-exactly", told)
     assert found or "first_save" in name, told
     # The whole last checkpoint: weights, optimisers, counters, schedule, matches and buffers of every rank.
     assert saved(resumed, 16).keys() == {"state", "weights", *(f"rank{rank}" for rank in range(world))}
@@ -113,12 +113,12 @@ def test_the_strategies_by_results_did_move(stopped) -> None:
 
 def test_a_stop_says_how_to_go_on_and_a_lost_rank_too(stopped) -> None:
     _, done = stopped
-    assert f"go on with: {command('train', '--resume')}" in done["two_term, stopped"][0][1]
+    assert f"resume with: {command('train', '--resume')}" in done["two_term, stopped"][0][1]
     for name, lost, other in (("two_adaptive_killed", 1, 0), ("two_rank_0_killed", 0, 1)):
         code, _, err = done[f"{name}, stopped"][other]
         assert code == 3, err
         assert err.startswith(f"snakes: rank {lost} of 2 stopped answering during")
-        assert err.endswith("go on with --resume and the run's folder\n")
+        assert err.endswith("resume it with --resume and the run's folder\n")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -132,6 +132,6 @@ def test_every_strategy_goes_on_to_the_bit(strategy, tmp_path) -> None:
     (run / "checkpoints" / "last").write_text("episode_8\n")
     done = here("train", "--resume", run)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "(episode 8), to the bit" in done.stdout
+    assert "(episode 8), bit-exactly" in done.stdout
     assert_equal(saved(run, 16), saved(whole, 16))
     assert measured(run) == measured(whole)

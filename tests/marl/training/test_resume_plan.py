@@ -43,7 +43,7 @@ def test_other_matches_start_anew_and_the_counters_go_on(run, words) -> None:
     assert all(after[name] > before[name] for name in ("turns", "updates", "env_steps", "episodes"))
     assert after["next_match"] > before["next_match"]  # no match is played twice
     first = next(line for line in logged(run) if line["step"] > 16)
-    assert first["losses/entropy"] <= 1.4, "a mean over the new updates alone: the most is log 4"
+    assert first["policy/entropy"] <= 1.4, "a mean over the new updates alone: the most is log 4"
 
 
 def test_a_buffer_that_is_not_saved_is_filled_again(tmp_path) -> None:
@@ -70,7 +70,7 @@ def test_two_ranks_then_one_then_two(tmp_path) -> None:
     )
     for name in ("one", "two again"):
         assert "), with new matches and a new buffer\n" in in_order(done, name)
-    assert "(episode 32), to the bit\n" in in_order(done, "two once more")
+    assert "(episode 32), bit-exactly\n" in in_order(done, "two once more")
     assert [manifest(run, episode)["world_size"] for episode in (16, 24, 32, 40)] == [2, 1, 2, 2]
     states = {episode: saved(run, episode)["state"]["progress"] for episode in (16, 24, 32, 40)}
     assert [state["episodes"] for state in states.values()] == [16, 24, 32, 40]
@@ -86,7 +86,7 @@ def test_a_finished_run_is_left_alone_and_is_no_failure_of_a_start_that_goes_on_
     again = ["train", "--runs_dir", run.parent.parent, "--run_name", "team"]
     done = here(*again, "--max_episodes", "16")
     assert (done.returncode, done.stderr) == (0, ""), "a job that is queued again when all is done"
-    assert "episode_16 has all its 16 episodes; train on with --max_episodes above 16\n" in done.stdout
+    assert "episode_16 has all its 16 episodes; resume with --max_episodes above 16\n" in done.stdout
     assert here("train", "--resume", run).returncode == 2
     assert here("train", "--runs_dir", run.parent.parent, "--load_model").returncode == 2
     assert files_of(run) == before
@@ -140,8 +140,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_leads_to_the_same_e
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") == 1
     named = r"\w+\.\w+" if name == "manifest.json" else re.escape(name)  # a flipped bit may name another file
-    assert re.fullmatch(rf"snakes: .*episode_16.*{named}.*; going on from episode_8\n", done.stderr)
-    assert "(episode 8), to the bit" in done.stdout
+    assert re.fullmatch(rf"snakes: .*episode_16.*{named}.*; resuming from episode_8\n", done.stderr)
+    assert "(episode 8), bit-exactly" in done.stdout
     assert_equal(saved(run, 16), saved(whole, 16))
     assert measured(run) == measured(whole)
 
@@ -188,11 +188,11 @@ def test_a_restart_goes_on_from_what_its_launch_has_saved(run, how, monkeypatch)
     told = here(*words)
     assert (told.returncode, told.stderr) == (0, "")
     (mine,) = [run] if how == "older" else set(run.parent.iterdir()) - {run}
-    begins = [f"going on from   {older} (episode 8)"] * (how in ("load_model", "older"))
-    assert re.findall(r"going on from .*\(episode \d+\)", told.stdout) == begins * 3
+    begins = [f"resumed from    {older} (episode 8)"] * (how in ("load_model", "older"))
+    assert re.findall(r"resumed from .*\(episode \d+\)", told.stdout) == begins * 3
     (done,) = ends
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"going on from   {mine / 'checkpoints' / 'episode_12'} (episode 12), to the bit\n" in done.stdout
+    assert f"resumed from    {mine / 'checkpoints' / 'episode_12'} (episode 12), bit-exactly\n" in done.stdout
     assert_goes_on(mine, 12)
     if how != "older":
         assert files_of(run) == before

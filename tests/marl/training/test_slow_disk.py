@@ -25,7 +25,7 @@ def test_checkpoints_are_left_out_but_not_the_last_one(name, slow) -> None:
     told = done[0][1]
     left_out = re.findall(r"no checkpoint at episode (\d+): the last one is still being written\n", told)
     assert left_out == ["8", "12"]
-    found = re.search(r"checkpoints +3 \(2 left out: the disk was busy\); training waited ([\d.]+) s for them", told)
+    found = re.search(r"checkpoints +3 \(2 skipped: the disk was busy\); training waited ([\d.]+) s for them", told)
     assert float(found[1]) < 1
     run = the_run(folder / name)
     there = sorted(int(path.name.removeprefix("episode_")) for path in (run / "checkpoints").glob("episode_*"))

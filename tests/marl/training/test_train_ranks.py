@@ -72,18 +72,18 @@ def test_two_ranks_make_one_run(launched) -> None:
     # In a fresh checkout this may be the first to compile, which is announced.
     assert [line for line in done.stderr.splitlines() if not line.startswith("snakes: compiling ")] == []
     assert re.fullmatch(r"run1_\d{8}_\d{6}", run.name)
-    assert {"config.yaml", "run.json", "metrics.jsonl", "tensorboard", "checkpoints", "best_match.jsonl"} <= {
+    assert {"config.yaml", "run.json", "metrics.jsonl", "by_env_steps", "checkpoints", "best_match.jsonl"} <= {
         path.name for path in run.iterdir()
     }
-    assert len(list((run / "tensorboard").iterdir())) == 1
+    assert len(list(run.glob("*tfevents*"))) == 1
     assert json.loads((run / "run.json").read_text())["world_size"] == 2
     assert manifest(run, 16)["world_size"] == 2
     assert not [key for key in load_file(run / "checkpoints/episode_16/weights.safetensors") if "module." in key]
     assert done.stdout.count(f"run             {run}\n") == 1  # rank 0 alone prints
     assert "ranks           2 over gloo\n" in done.stdout
     assert "4 per rank, 8 in all" in done.stdout
-    assert "96 x 2 ranks x sync_freq 1 = 192 snake transitions" in done.stdout
-    assert done.stdout.count("| ranks 2 |") == 4
+    assert "96 x 2 ranks = 192 snake transitions" in done.stdout
+    assert done.stdout.count("| ranks 2") == 4
     assert_goes_on(run, 16)
     assert logged(run)[-1]["train/env_steps"] == pytest.approx(200 * 16, abs=20 * 8)  # those of both ranks
 
@@ -99,7 +99,7 @@ def test_two_ranks_then_one_then_two_by_torchrun(launched, tmp_path) -> None:
     assert [manifest(run, episode)["world_size"] for episode in (16, 24, 32)] == [2, 1, 2]
     assert_goes_on(run, 32)
     assert [start["world_size"] for start in json.loads((run / "run.json").read_text())["earlier"]] == [2, 1]
-    assert done.stdout.count(f"going on from   {run / 'checkpoints' / 'episode_24'} ") == 1
+    assert done.stdout.count(f"resumed from    {run / 'checkpoints' / 'episode_24'} ") == 1
 
 
 @needs_proc
@@ -142,7 +142,7 @@ def test_term_to_the_launcher_saves_once_and_goes_on(tmp_path) -> None:
     assert done.stderr == "snakes: stopped by SIGTERM\n"
     run = the_run(tmp_path)
     assert done.stdout.count("stopped by a signal at episode") == 1
-    assert done.stdout.endswith(f"go on with: {command('train', '--resume', run)}\n")
+    assert done.stdout.endswith(f"resume with: {command('train', '--resume', run)}\n")
     last = (run / "checkpoints" / "last").read_text().strip()
     assert f"at episode {int(last.removeprefix('episode_')):,};" in done.stdout
 

@@ -39,7 +39,7 @@ def adam_of(state) -> dict:
 def test_resume_needs_no_other_flag_than_more_episodes(run) -> None:
     done = here("train", "--resume", run, "--max_episodes", "32")
     assert done.returncode == 0, done.stderr
-    assert f"going on from   {run / 'checkpoints' / 'episode_16'} (episode 16)" in done.stdout
+    assert f"resumed from    {run / 'checkpoints' / 'episode_16'} (episode 16)" in done.stdout
     assert "episode 20/32" in done.stdout
     assert re.search(r"^time +.* of training\) since it was resumed; .* of training in all$", done.stdout, re.MULTILINE)
     assert_goes_on(run, 32)
@@ -70,7 +70,7 @@ def test_the_tensorboard_curve_of_a_resumed_run_has_no_step_twice(run) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     assert here("train", "--resume", run / "checkpoints" / "episode_8").returncode == 0
-    events = EventAccumulator(str(run / "tensorboard"))
+    events = EventAccumulator(str(run))
     events.Reload()
     assert [event.step for event in events.Scalars("reward/total")] == [line["step"] for line in logged(run)]
 
@@ -103,7 +103,7 @@ def test_a_run_name_goes_on_by_itself_and_never_does_not(tmp_path) -> None:
     assert run.name == "team"
     assert_goes_on(run, 16)
     before = files_of(run)
-    assert_one_line(here(*words, "--resume", "never"), f"run {run} is there already", "--resume", "--run_name")
+    assert_one_line(here(*words, "--resume", "never"), f"run {run} exists already", "--resume", "--run_name")
     assert_one_line(here(*words, "--run_name", "a/b"), "a/b", "plain folder name")
     assert files_of(run) == before
 
@@ -121,7 +121,7 @@ def test_load_model_starts_a_new_run_from_a_checkpoint(run) -> None:
     assert done.returncode == 0, done.stderr
     (second,) = set(run.parent.iterdir()) - {run}
     assert second.name.startswith("run2_")
-    assert f"going on from   {run / 'checkpoints' / 'episode_8'}" in done.stdout
+    assert f"resumed from    {run / 'checkpoints' / 'episode_8'}" in done.stdout
     assert [line["step"] for line in logged(second)] == [12, 16]
     assert (second / "checkpoints" / "best").is_file()
     assert files_of(run) == before
@@ -161,7 +161,7 @@ def test_term_saves_and_says_how_to_go_on(tmp_path) -> None:
     assert done.stderr == ""
     run = the_run(tmp_path)
     last = done.stdout.splitlines()[-1]
-    found = re.fullmatch(r"stopped by a signal at episode ([\d,]+); go on with: .* -m marl (train --resume \S+)", last)
+    found = re.fullmatch(r"stopped by a signal at episode ([\d,]+); resume with: .* -m marl (train --resume \S+)", last)
     episode = int(found[1].replace(",", ""))
     assert (run / "checkpoints" / "last").read_text() == f"episode_{episode}\n"
     again = here(*found[2].split(), "--max_episodes", str(episode + 8))
@@ -183,7 +183,7 @@ def test_max_minutes_ends_a_run_in_good_order(tmp_path) -> None:
     episode = int((run / "checkpoints" / "last").read_text().strip().removeprefix("episode_"))
     assert 0 < episode < 1_000_000
     assert "at the end" in done.stdout
-    assert_one_line(here("train", "--resume", run), "minutes; train on with a higher --max_minutes")
+    assert_one_line(here("train", "--resume", run), "minutes; resume with a higher --max_minutes")
     done = here("train", "--resume", run, "--max_minutes", "0", "--max_episodes", str(episode + 8))
     assert done.returncode == 0, done.stderr
 

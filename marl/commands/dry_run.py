@@ -1,0 +1,157 @@
+"""train --dry_run: everything that a training checks before it starts, and what it would do. Writes nothing."""
+
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marl.commands import launch_flags
+from marl.config.options import Schema
+from marl.config.reader import to_yaml
+from marl.config.train_config import TrainConfig
+from marl.config.values import as_written
+from marl.errors import UserError
+from marl.invocation import command
+from marl.ranks import environment
+from marl.storage import run_folder
+from marl.training.resume_plan import ResumePlan
+from marl.wording import count
+
+if TYPE_CHECKING:
+    from marl.ranks.nodes import Nodes
+    from marl.ranks.process_group import Solo
+
+MEASURED = ("threads", "onednn")  # at the start of a training on a CPU
+
+
+def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, print_config: bool) -> int:
+    """Check the plan and print it, or its configuration with all chosen values; returns the exit code.
+
+    words: the command line without --dry_run. flags: those of it that start ranks.
+    """
+    import torch
+
+    from marl.ranks.nodes import ONE_NODE
+    from marl.ranks.placement import place
+    from marl.ranks.process_group import Solo
+
+    found = environment.read_rank_environment()
+    if found is not None:  # under torchrun; one rank reports
+        if found.rank:
+            return 0
+        local, world, nodes = found.local_world, found.world, ONE_NODE
+    else:
+        local, nodes, _ = launch_flags.choose_launch(flags, plan) if flags else (1, ONE_NODE, 0)
+        world = local * nodes.most
+    backend, device = place(plan.config.ddp.backend, plan.config.device, 0, local, torch.cuda.device_count())
+    group = Solo(device)
+    group.world = world  # for the sizes of one rank of so many
+    asked = plan
+    plan = plan.with_resolved_config(group)
+    about = _check(plan, group)
+    if print_config:
+        print(to_yaml(plan.config), end="")
+        return 0
+    rows = _rows(plan, about, str(device), _ranks(local, nodes, backend))
+    for name, value in rows:
+        print(f"{name:15} {value}")
+    chosen = _chosen(asked.config, plan.config)
+    print("chosen for auto:" if chosen else "nothing is auto")
+    for path, value in chosen.items():
+        print(f"  {path:25} {value}")
+    print(f"\ndry run: nothing was started or written; start it: {command('train', *words)}")
+    return 0
+
+
+def _check(plan: ResumePlan, group: "Solo") -> str:
+    """Check opponents, checkpoint, networks, memory and folder; returns what would be resumed, if anything."""
+    from marl.training.checkpointing import build_state
+
+    config = plan.config
+    check_opponents(config)
+    _check_wandb(config)
+    checkpoint = plan.load_checkpoint(group)
+    state = build_state(config, group, checkpoint)
+    message = plan.check_unfinished(checkpoint, state) if checkpoint else ""
+    folder = Path(config.runs_dir)
+    parent = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise UserError(f"--runs_dir {config.runs_dir}: {parent} cannot be written; choose another")
+    if checkpoint is None:
+        return ""
+    how = "bit-exactly" if state.is_exact else "with new matches and a new buffer"
+    return message or f"{checkpoint.path} (episode {checkpoint.episode:,}), {how}"
+
+
+def check_opponents(config: TrainConfig) -> None:
+    """An opponent that does not exist is an error now, not at the first evaluation."""
+    from marl.planning.planned_player import load_player
+    from opponents.players import find
+
+    for name in config.evaluation.eval_opponents:
+        find(name, load_player).close()
+
+
+def _check_wandb(config: TrainConfig) -> None:
+    if config.wandb and importlib.util.find_spec("wandb") is None:
+        from arena.extras import install_hint
+
+        raise UserError(f"--wandb needs the package wandb (or leave --wandb out); {install_hint('wandb')}")
+
+
+def _rows(plan: ResumePlan, resumes: str, device: str, ranks: str) -> list[tuple[str, str]]:
+    config = plan.config
+    learner, evaluation = getattr(config, config.learner_section), config.evaluation
+    limit = f"{config.schedule.max_episodes:,} episodes"
+    if config.max_minutes:
+        limit += f", at most {config.max_minutes:g} min"
+    keeps = f"the last {config.keep_last} and the best are kept" if config.keep_last else "all are kept"
+    every = f"every {evaluation.eval_interval:,} episodes" if evaluation.eval_interval else "at the end"
+    rows = [
+        ("run", str(_folder(plan))),
+        ("device", f"{device}, {config.precision}"),
+        ("ranks", ranks),
+        ("learner", f"{config.algo}, batch {learner.batch_size:,} per rank"),
+        ("network", f"{config.network.encoder} -> {' -> '.join(map(str, config.network.body))}"),
+        ("matches", f"{config.matches:,} per rank"),
+        ("length", limit),
+        ("opponents", config.schedule.strategy),
+        ("evaluation", f"{every}, {evaluation.eval_matches} matches each: {', '.join(evaluation.eval_opponents)}"),
+        ("checkpoints", f"every {config.save_interval:,} episodes; {keeps}"),
+    ]
+    return rows + ([("resumes", resumes)] if resumes else [])
+
+
+def _folder(plan: ResumePlan) -> Path:
+    config = plan.config
+    if plan.source is not None and not config.load_model:
+        return next(
+            (each for each in (plan.source, *plan.source.parents) if (each / run_folder.CONFIG).is_file()), plan.source
+        )
+    return run_folder.name_of_new(config.runs_dir, config.run_name)
+
+
+def _ranks(local: int, nodes: "Nodes", backend: str) -> str:
+    if local == 1 and nodes.most == 1:
+        return "1, one process"
+    machines = f" on each of {count(nodes.most, 'machine')}" if nodes.most > 1 else ""
+    return f"{local}{machines}, over {backend}"
+
+
+def _chosen(asked: TrainConfig, config: TrainConfig) -> dict[str, str]:
+    """Path -> value of the options that were auto, of this learner."""
+    schema, values = Schema(TrainConfig), {}
+    learners = schema.chosen_by(schema.options["algo"]).keys() - {config.learner_section}
+    for path, option in schema.options.items():
+        before, after = (_get(each, path) for each in (asked, config))
+        if option.section in learners or before is not None:
+            continue
+        if path in MEASURED or after is not None:
+            values[path] = "measured at the start" if after is None else as_written(after)
+    return values
+
+
+def _get(config: TrainConfig, path: str) -> object:
+    section, _, name = path.rpartition(".")
+    return getattr(getattr(config, section) if section else config, name)

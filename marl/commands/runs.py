@@ -1,0 +1,212 @@
+"""The command `runs`: list, compare and clean up training runs."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from marl.arguments import count, new_file
+from marl.commands.runs_text import amount, document, duration, print_rows, rate_text, shortened, size_text
+from marl.errors import UserError
+from marl.invocation import command
+from marl.storage.run_names import RUNS_DIR
+from marl.wording import count as counted
+
+# Action -> arguments and description in the help text.
+ACTIONS = {
+    "list": ("", "all runs, the newest first (default)"),
+    "compare": ("RUN RUN ...", "settings that differ, results, and with --png the learning curves in one picture"),
+    "best": ("[RUN ...]", "print the path of the run with the most points in one of its evaluations"),
+    "last": ("", "print the path of the run that was started last"),
+    "delete": ("RUN ...", "delete whole runs"),
+    "prune": ("[RUN ...]", "delete old checkpoints (--keep) or old runs (--older_than)"),
+}
+# Flag -> the actions that read it. `--runs-dir` and `--json` are for all.
+READ_BY = {
+    "png": ("compare",),
+    "by": ("compare",),
+    "against": ("best",),
+    "yes": ("delete", "prune"),
+    "keep": ("prune",),
+    "older_than": ("prune",),
+}
+WITH_VALUE = ("--png", "--by", "--against", "--keep", "--older-than", "--runs-dir")
+DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.usage = f"{parser.prog} [ACTION] [RUN ...] [flags]"
+    width = max(len(f"{name} {words}") for name, (words, _) in ACTIONS.items())
+    rows = [f"  {f'{name} {words}':{width}}  {text}" for name, (words, text) in ACTIONS.items()]
+    parser.epilog = "\n".join(
+        [
+            "actions:",
+            *rows,
+            "",
+            "RUN is a path, the name of a run, its number (run7), or `last`. Every command that takes a run or a",
+            "player knows these names, too: eval --home last, train --resume last, export last --html FILE.",
+            "steps: env steps. best win rate: of the best evaluation, against its last opponent (95 % interval).",
+            "A run that is still training is never deleted or pruned.",
+        ]
+    )
+    parser.add_argument("--runs-dir", default=RUNS_DIR, metavar="DIR", help=f"folder of all runs (default: {RUNS_DIR})")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    parser.add_argument(
+        "--png", type=new_file, metavar="FILE", help="compare: draw the learning curves into a PNG file"
+    )
+    parser.add_argument(
+        "--by",
+        choices=("episodes", "steps", "minutes"),
+        help="compare: x axis of the picture; steps are env steps, minutes are of training (default: episodes)",
+    )
+    parser.add_argument("--against", metavar="NAME", help="best: by the win rate against this opponent alone")
+    parser.add_argument(
+        "--keep", type=count, metavar="N", help="prune: checkpoints to keep per run, and `best`; from 1"
+    )
+    parser.add_argument("--older-than", type=_days, metavar="AGE", help="prune: delete runs unchanged for 12h, 30d, 8w")
+    parser.add_argument("--yes", action="store_true", help="delete, prune: do not ask")
+
+
+def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
+    """The flags with their values, and the words that belong to no flag: the action and the runs."""
+    flags: list[str] = []
+    others: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        (flags if word.startswith("-") else others).append(word)
+        if word in WITH_VALUE:
+            flags += rest[:1]
+            del rest[:1]
+    return flags, others
+
+
+def run(args: argparse.Namespace) -> int:
+    action, *names = args.set_aside or ["list"]
+    if action not in ACTIONS:
+        raise UserError(f"unknown action {action!r} of runs; known: {', '.join(ACTIONS)}")
+    for flag, readers in READ_BY.items():
+        if getattr(args, flag) not in (None, False) and action not in readers:
+            raise UserError(f"--{flag} is a flag of runs {' and '.join(readers)}; runs {action} does not read it")
+    if names and action in ("list", "last"):
+        raise UserError(f"runs {action} takes no run; it was given {names[0]!r}")
+    if action in ("compare", "delete") and not names:
+        raise UserError(f"runs {action} needs {ACTIONS[action][0]} (see {command('runs', 'list')})")
+    doing: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
+        "list": _list, "compare": _compare, "best": _best, "last": _last, "delete": _delete, "prune": _prune,
+    }  # fmt: skip
+    return doing[action](args, names)
+
+
+def _list(args: argparse.Namespace, names: list[str]) -> int:
+    from marl.commands.runs_summary import read_all
+
+    runs = read_all(args.runs_dir)
+    if args.json:
+        print(json.dumps([document(run) for run in runs], indent=2))
+        return 0
+    if not runs:
+        print(f"no runs in {args.runs_dir}; train one: {command('train')}")
+        return 0
+    rows = [("run", "algo", "episodes", "steps", "best win rate", "trained", "disk", "state")]
+    for run in runs:
+        rows.append(
+            (
+                shortened(run.name),
+                run.algo,
+                f"{run.episodes:,}",
+                amount(run.env_steps),
+                rate_text(run, run.best),
+                duration(run.seconds),
+                size_text(run.size),
+                run.state,
+            )
+        )
+    print_rows(rows, right=(2, 3, 5, 6))
+    print(f"{counted(len(runs), 'run')}, {size_text(sum(run.size for run in runs))} in {args.runs_dir}")
+    return 0
+
+
+def _compare(args: argparse.Namespace, names: list[str]) -> int:
+    from marl.commands.runs_compare import compare
+    from marl.commands.runs_summary import find_runs
+
+    runs = find_runs(names, args.runs_dir)
+    if len(runs) < 2:
+        raise UserError(f"runs compare needs two different runs or more; given: {', '.join(names)}")
+    return compare(runs, args.png, args.by or "episodes", args.json)
+
+
+def _best(args: argparse.Namespace, names: list[str]) -> int:
+    from marl.commands.runs_summary import find_runs, read_all
+
+    runs = [run for run in (find_runs(names, args.runs_dir) if names else read_all(args.runs_dir)) if run.best]
+    if not runs:
+        raise UserError(f"no run in {args.runs_dir} has been evaluated yet")
+    if args.against:
+        compared = [run for run in runs if args.against in run.opponents]
+        score = {id(run): max(point.rates.get(args.against, 0.0) for point in run.evaluations) for run in compared}
+        what = f"win rate against {args.against}"
+    else:
+        compared = [run for run in runs if run.opponents == runs[0].opponents]
+        score = {id(run): run.best.points for run in compared}
+        what = f"points against {', '.join(runs[0].opponents)}"
+    if not compared:
+        known = sorted({name for run in runs for name in run.opponents})
+        raise UserError(f"--against {args.against}: no run was evaluated against it; known: {', '.join(known)}")
+    best = max(compared, key=lambda run: score[id(run)])
+    if args.json:
+        print(json.dumps(document(best), indent=2))
+        return 0
+    print(best.folder)
+    left = len(runs) - len(compared)
+    others = f"; {counted(left, 'run')} with other opponents not compared (see --against)" if left else ""
+    among = counted(len(compared), "run")
+    print(f"{score[id(best)]:.1%} {what}, the best of {among}{others}", file=sys.stderr)
+    return 0
+
+
+def _last(args: argparse.Namespace, names: list[str]) -> int:
+    from marl.storage.run_names import LAST_RUN, find_named
+
+    folder = find_named(str(Path(args.runs_dir) / LAST_RUN), args.runs_dir)
+    if not folder.is_dir():
+        raise UserError(f"there is no run in {args.runs_dir} yet")
+    print(json.dumps(str(folder)) if args.json else folder)
+    return 0
+
+
+def _delete(args: argparse.Namespace, names: list[str]) -> int:
+    from marl.commands.runs_removal import delete_runs
+    from marl.commands.runs_summary import find_runs
+
+    return delete_runs(find_runs(names, args.runs_dir), args.yes, args.json)
+
+
+def _prune(args: argparse.Namespace, names: list[str]) -> int:
+    from marl.commands.runs_removal import delete_runs, prune_checkpoints
+    from marl.commands.runs_summary import RUNNING, find_runs, read_all
+
+    if (args.keep is None) == (args.older_than is None):
+        raise UserError("runs prune needs --keep N (checkpoints) or --older_than AGE (whole runs), one of them")
+    runs = find_runs(names, args.runs_dir) if names else read_all(args.runs_dir)
+    if not names:  # not an error, unlike a running one that is named
+        runs = [run for run in runs if run.state != RUNNING]
+    if args.keep is not None:
+        return prune_checkpoints(runs, args.keep, args.yes, args.json)
+    limit = time.time() - 86400 * args.older_than
+    return delete_runs([run for run in runs if run.changed < limit], args.yes, args.json)
+
+
+def _days(text: str) -> float:
+    number, unit = text[:-1], text[-1:]
+    try:
+        days = float(number) * DAYS[unit]
+    except (ValueError, KeyError):
+        days = -1.0
+    if not 0 <= days < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no age; allowed: hours, days or weeks, like 12h, 30d or 8w")
+    return days

@@ -1,0 +1,239 @@
+"""What is known about a run from its folder: settings, progress, evaluations, size, and whether it still runs.
+
+Reads plain files only (config.yaml, run.json, metrics.jsonl, the pointer files): a list of runs needs no torch.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from marl.config.options import section_of
+from marl.errors import UserError
+from marl.registry import LEARNERS
+from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_run
+from marl.storage.run_names import find_named
+from marl.storage.run_process import is_running
+from marl.training.metrics import LINES
+from opponents.intervals import wilson
+
+RUNNING, FINISHED, UNFINISHED = "running", "finished", "unfinished"
+CHECKPOINTS = "checkpoints"
+RECENT = 3600.0  # seconds: a run of another machine that was written to since then counts as running
+RATE, POINTS = "eval/win_rate_", "eval/points"
+AXES = {"steps": ("train/env_steps", 1), "minutes": ("time/seconds", 60)}  # x axis -> metric, its unit
+
+
+@dataclass(frozen=True)
+class EvaluationPoint:
+    """One evaluation of a run."""
+
+    episode: int
+    points: float  # mean share of the points over all opponents
+    rates: dict[str, float]  # opponent -> share of the matches won
+
+
+@dataclass
+class RunSummary:
+    """A run, read from its folder."""
+
+    folder: Path
+    config: dict[str, Any]
+    about: dict[str, Any]
+    lines: list[dict[str, Any]] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def algo(self) -> str:
+        return str(self.config.get("algo", "-"))
+
+    @property
+    def started(self) -> float:
+        """First start of the run, in seconds since 1970."""
+        starts = [about.get("started_unix") for about in (*self.about.get("earlier", ()), self.about)]
+        return next((float(at) for at in starts if isinstance(at, (int, float))), self.folder.stat().st_mtime)
+
+    @property
+    def last_started(self) -> float:
+        at = self.about.get("started_unix")
+        return float(at) if isinstance(at, (int, float)) else self.started
+
+    @property
+    def episodes(self) -> int:
+        return max((int(line["step"]) for line in self.lines), default=0)
+
+    @property
+    def env_steps(self) -> int:
+        return int(self._last("train/env_steps"))
+
+    @property
+    def seconds(self) -> float:
+        """Time of training, without compiling and evaluations."""
+        return self._last("time/seconds")
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return size_on_disk(self.folder)
+
+    @cached_property
+    def changed(self) -> float:
+        """Last change of any of its files, in seconds since 1970."""
+        return max((status.st_mtime for status in _files(self.folder)), default=self.folder.stat().st_mtime)
+
+    @property
+    def opponents(self) -> tuple[str, ...]:
+        """Opponents of its evaluations, in their order."""
+        names = _mapping(self.config.get("evaluation")).get("eval_opponents")
+        return tuple(map(str, names)) if isinstance(names, list) else ()
+
+    @property
+    def eval_matches(self) -> int:
+        """Matches against each opponent in an evaluation."""
+        return int(_mapping(self.config.get("evaluation")).get("eval_matches") or 0)
+
+    @cached_property
+    def evaluations(self) -> list[EvaluationPoint]:
+        found = []
+        for line in self.lines:
+            rates = {name: line[RATE + name] for name in self.opponents if line.get(RATE + name) is not None}
+            if rates and line.get(POINTS) is not None:
+                found.append(EvaluationPoint(int(line["step"]), float(line[POINTS]), rates))
+        return found
+
+    @property
+    def best(self) -> EvaluationPoint | None:
+        """The evaluation with the most points, the first of equals: as training chooses `best`."""
+        return max(self.evaluations, key=lambda each: each.points, default=None)
+
+    @cached_property
+    def state(self) -> str:
+        """running, finished (its limit is reached and saved) or unfinished."""
+        names = [self.about.get("process"), *(_mapping(self.about.get("launch")).get("launchers") or ())]
+        alive = [is_running(name) for name in names if isinstance(name, str)]
+        finished = self._has_reached_its_limit()
+        unknown = not alive or None in alive
+        if True in alive or (unknown and not finished and time.time() - self.changed < RECENT):
+            return RUNNING
+        return FINISHED if finished else UNFINISHED
+
+    def interval(self, rate: float) -> tuple[float, float]:
+        """95 % interval of a win rate against one opponent in one evaluation."""
+        return wilson(round(rate * self.eval_matches), self.eval_matches) if self.eval_matches else (0.0, 1.0)
+
+    def curve(self, opponent: str, by: str) -> list[tuple[float, float]]:
+        """(x, win rate) of all evaluations against an opponent. by: episodes, steps or minutes."""
+        points = [(point.episode, point.rates[opponent]) for point in self.evaluations if opponent in point.rates]
+        if by == "episodes":
+            return [(float(episode), rate) for episode, rate in points]
+        tag, unit = AXES[by]
+        logged = [(0.0, 0.0), *((float(line["step"]), line[tag] / unit) for line in self.lines if tag in line)]
+        return [(_interpolated(episode, logged), rate) for episode, rate in points]
+
+    def settings(self) -> dict[str, Any]:
+        """All options by path, without the sections of learners that this run does not use."""
+        learners = {section_of(name, self.config) for name in LEARNERS} - {section_of(self.algo, self.config)}
+        return {path: value for path, value in _flat(self.config) if path.partition(".")[0] not in learners}
+
+    def _last(self, tag: str) -> float:
+        return float(next((line[tag] for line in reversed(self.lines) if line.get(tag) is not None), 0.0))
+
+    def _has_reached_its_limit(self) -> bool:
+        try:
+            saved = int((self.folder / CHECKPOINTS / "last").read_text().strip().rpartition("_")[2])
+        except (OSError, ValueError):
+            return False
+        limit = _mapping(self.config.get("schedule")).get("max_episodes")
+        minutes = self.config.get("max_minutes")
+        by_time = isinstance(minutes, (int, float)) and minutes > 0 and self.seconds >= 60 * minutes
+        return by_time or (isinstance(limit, int) and saved >= limit)
+
+
+def read_summary(folder: Path) -> RunSummary:
+    """The run in a folder. Missing and damaged files count as empty: such runs must be listed and deleted, too."""
+    try:
+        config = _mapping(yaml.safe_load((folder / CONFIG).read_bytes()))
+    except (OSError, ValueError, yaml.YAMLError):
+        config = {}
+    return RunSummary(folder, dict(config), read_run(folder), list(_read_lines(folder / LINES)))
+
+
+def read_all(runs_dir: str) -> list[RunSummary]:
+    """All runs, the one started last first."""
+    runs = [read_summary(folder) for folder in all_runs(runs_dir) if is_run(folder)]
+    return sorted(runs, key=lambda run: (run.last_started, run.name), reverse=True)
+
+
+def find_runs(names: list[str], runs_dir: str) -> list[RunSummary]:
+    """The runs of these names or paths, each once."""
+    found: dict[Path, RunSummary] = {}
+    for name in names:
+        folder = find_named(name, runs_dir)
+        if not is_run(folder):
+            there = listing([run.name for run in all_runs(runs_dir) if is_run(run)])
+            raise UserError(f"{name}: no run; in {runs_dir} there: {there}")
+        found.setdefault(folder.resolve(), read_summary(folder))
+    return list(found.values())
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run, also of one that ended before its first checkpoint."""
+    return folder.is_dir() and any((folder / name).exists() for name in (RUN, CONFIG))
+
+
+def size_on_disk(folder: Path) -> int:
+    """Bytes that the files below a folder take on disk."""
+    return sum(512 * blocks if (blocks := getattr(s, "st_blocks", None)) else s.st_size for s in _files(folder))
+
+
+def _files(folder: Path) -> Iterator[os.stat_result]:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                yield os.lstat(os.path.join(parent, name))
+            except OSError:  # removed since
+                continue
+
+
+def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
+    try:
+        text = file.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in text:
+        try:
+            values = json.loads(line)
+        except ValueError:  # cut off by a kill
+            continue
+        if isinstance(values, dict) and isinstance(values.get("step"), int):
+            yield values
+
+
+def _interpolated(x: float, points: list[tuple[float, float]]) -> float:
+    """The value at x on the line through the points; before and after them that of the nearest."""
+    for (left, low), (right, high) in pairwise(points):
+        if left <= x <= right:
+            return low + (high - low) * (x - left) / (right - left) if right > left else high
+    return points[-1][1]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

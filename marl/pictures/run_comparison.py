@@ -1,0 +1,99 @@
+"""The picture of several runs: a panel for each opponent, in it the learning curves of all runs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from PIL import Image
+from PIL.ImageFont import FreeTypeFont
+
+from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font
+
+PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 430, 250, 2
+LEFT, RIGHT, TOP, BOTTOM = 56, 40, 40, 40  # margins around the curves of a panel
+TITLE, LEGEND_ROW, MARGIN = 70, 24, 24
+TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 16, 13, 22
+LABEL_GAP = 14  # least distance between two labels at the ends of their curves
+# Colour-blind people can tell them apart. In the order of the runs.
+COLOURS = ((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (213, 94, 0), (86, 180, 233), (70, 70, 70))
+X_NAMES = {"episodes": "episodes", "steps": "env steps", "minutes": "minutes of training"}
+
+
+class Curve(NamedTuple):
+    """The win rates of one run against one opponent."""
+
+    label: str  # a letter
+    run: str
+    points: Sequence[tuple[float, float]]  # x, share of the matches won
+
+
+def draw(panels: Mapping[str, Sequence[Curve]], by: str) -> Image.Image:
+    """Draw the curves of each opponent; the same runs, in the same order, in every panel."""
+    runs = next(iter(panels.values()))
+    columns = min(COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    width = PANEL_WIDTH * columns + 2 * MARGIN
+    height = TITLE + PANEL_HEIGHT * rows + LEGEND_ROW * len(runs) + 2 * MARGIN
+    image = Image.new("RGB", (width * SCALE, height * SCALE), PAPER)
+    canvas = Canvas(image)
+    title, text, small = (load_font(size) for size in (TITLE_SIZE, TEXT_SIZE, SMALL_SIZE))
+    canvas.text((MARGIN, MARGIN + 10), "Matches won", title, INK, "lm")
+    canvas.text((MARGIN, MARGIN + 36), f"in percent, by {X_NAMES[by]}; one panel per opponent", small, FAINT, "lm")
+    end = max((x for curves in panels.values() for curve in curves for x, _ in curve.points), default=0.0)
+    axis = _ticks(end or 1.0)
+    for i, (opponent, curves) in enumerate(panels.items()):
+        corner = (MARGIN + PANEL_WIDTH * (i % columns), TITLE + MARGIN + PANEL_HEIGHT * (i // columns))
+        _panel(canvas, corner, opponent, curves, axis, text, small)
+    for i, curve in enumerate(runs):
+        y = TITLE + MARGIN + PANEL_HEIGHT * rows + LEGEND_ROW * (i + 0.5)
+        colour = COLOURS[i % len(COLOURS)]
+        canvas.line((MARGIN, y, MARGIN + 28, y), colour, 3)
+        canvas.text((MARGIN + 38, y), f"{curve.label}  {curve.run}", text, INK, "lm")
+    return image
+
+
+def _panel(
+    canvas: Canvas,
+    corner: tuple[float, float],
+    opponent: str,
+    curves: Sequence[Curve],
+    axis: Sequence[float],
+    text: FreeTypeFont,
+    small: FreeTypeFont,
+) -> None:
+    left, top = corner[0] + LEFT, corner[1] + TOP
+    width, height = PANEL_WIDTH - LEFT - RIGHT, PANEL_HEIGHT - TOP - BOTTOM
+
+    def place(x: float, share: float) -> tuple[float, float]:
+        return left + width * x / axis[-1], top + height * (1 - share)
+
+    canvas.text((left, corner[1] + 20), f"against {opponent}", text, INK, "lm")
+    for percent in range(0, 101, 25):
+        x, y = place(0, percent / 100)
+        canvas.line((x, y, left + width, y), LINE, 1)
+        canvas.text((x - 8, y), f"{percent}", small, FAINT, "rm")
+    for tick in axis:
+        x, y = place(tick, 0)
+        canvas.text((x, y + 8), f"{tick:,.10g}", small, FAINT, "mt")
+    ends = []
+    for i, curve in enumerate(curves):
+        colour = COLOURS[i % len(COLOURS)]
+        places = [place(x, share) for x, share in curve.points]
+        for begin, end in pairwise(places):
+            canvas.line((*begin, *end), colour, 2)
+        for at in places:
+            canvas.dot(at, 2.5, colour)
+        if places:
+            ends.append((places[-1][1], places[-1][0], curve.label, colour))
+    below = -math.inf
+    for y, x, label, colour in sorted(ends):
+        below = max(y, below + LABEL_GAP)  # labels never overlap
+        canvas.text((x + 8, below), label, small, colour, "lm")
+
+
+def _ticks(end: float) -> list[float]:
+    """Round numbers from 0 to the first one that is not below `end`; about four steps."""
+    power = 10 ** math.floor(math.log10(end / 4))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power * 4 >= end * 0.999)
+    return [step * i for i in range(math.ceil(end * 0.999 / step) + 1)]

@@ -1,0 +1,76 @@
+"""TensorBoard's event files: scalars with descriptions, texts, hyperparameters, a layout of charts, and animations.
+
+Events are written by the call itself, not by SummaryWriter's thread: a full disk or a removed folder is an error of
+that call, and no event is ever left in a queue. With marl/training/run_texts.py the only importer of tensorboard.
+"""
+
+import io
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from marl.training.run_texts import describe_tag, hparams, text
+
+
+class EventFile:
+    """A new event file in a folder. TensorBoard drops earlier events of the folder from step `first` on."""
+
+    def __init__(self, folder: Path, first: int) -> None:
+        # Imported late: it takes about a second, which other ranks than 0 need not spend.
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._Event, self._Summary, self._Metadata, self._RecordWriter = Event, Summary, SummaryMetadata, RecordWriter
+        self._described: set[str] = set()  # TensorBoard needs a description once per file
+        folder.mkdir(parents=True, exist_ok=True)
+        # TensorBoard reads the files in the order of their names. Numbers, not times: another node's clock may be slow.
+        number = sum("tfevents" in file.name for file in folder.iterdir())
+        self._file = folder / f"events.out.tfevents.{number:010d}.{socket.gethostname()}"
+        self._add(Event(file_version="brain.Event:2", step=first))
+        self._add(Event(session_log=SessionLog(status=SessionLog.START), step=first))
+
+    def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write all values of a step, by tag."""
+        self.add(step, [self._scalar(tag, value) for tag, value in values.items()])
+
+    def add_gif(self, step: int, tag: str, gif: bytes) -> None:
+        """Write a GIF file; TensorBoard plays it among its images."""
+        width, height = (int.from_bytes(gif[at : at + 2], "little") for at in (6, 8))
+        image = self._Summary.Image(width=width, height=height, colorspace=3, encoded_image_string=gif)
+        self.add(step, [self._Summary.Value(tag=tag, image=image)])
+
+    def add_texts(self, step: int, texts: Mapping[str, str]) -> None:
+        """Write texts in Markdown, by tag."""
+        self.add(step, [text(tag, words) for tag, words in texts.items()])
+
+    def add_hparams(self, config: Mapping[str, Any]) -> None:
+        """Write the configuration as hyperparameters."""
+        self.add(0, [hparams(config)])
+
+    def add(self, step: int, values: Iterable[Any]) -> None:
+        """Write values of a summary."""
+        self._add(self._Event(summary=self._Summary(value=values), step=int(step)))
+
+    def _scalar(self, tag: str, value: float) -> Any:
+        if tag in self._described:
+            return self._Summary.Value(tag=tag, simple_value=value)
+        self._described.add(tag)
+        plugin = self._Metadata.PluginData(plugin_name="scalars")
+        metadata = self._Metadata(plugin_data=plugin, summary_description=describe_tag(tag))
+        return self._Summary.Value(tag=tag, simple_value=value, metadata=metadata)
+
+    def _add(self, event: Any) -> None:
+        event.wall_time = time.time()
+        record = io.BytesIO()
+        self._RecordWriter(record).write(event.SerializeToString())
+        append(self._file, record.getvalue())
+
+
+def append(file: Path, data: bytes) -> None:
+    """Add bytes to the end of a file."""
+    # Opened each time: a folder removed during the run is noticed, and nothing stays in Python's buffers.
+    with open(file, "ab") as out:
+        out.write(data)

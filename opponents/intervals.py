@@ -1,0 +1,13 @@
+"""Confidence intervals. No torch: the list of runs shows intervals at once."""
+
+import math
+
+NORMAL_95 = 1.959964  # standard deviations on each side that contain 95 % of a normal distribution
+
+
+def wilson(wins: int, matches: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a rate: stays within 0 and 1, and has a width even if all matches were won."""
+    rate, weight = wins / matches, NORMAL_95**2 / matches
+    middle = (rate + weight / 2) / (1 + weight)
+    half = math.sqrt(weight * (rate * (1 - rate) + weight / 4)) / (1 + weight)
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,0 +1,132 @@
+"""Every command that the README prints is understood as it stands, in order and in one process.
+
+Trainings are dry runs with few matches; `eval` and `league` play two matches; what opens a window, measures for minutes
+or draws a video is parsed, with all checks of its flags, and not run.
+"""
+
+import importlib
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from helpers.command import ROOT
+from helpers.training import TINY, here, the_run
+
+from marl import cli
+from marl.config.train_config import read_config
+
+README = (ROOT / "README.md").read_text()
+NO_COMMANDS = ("source .venv/bin/activate", "./test.sh")  # for the shell; of its own tests
+# A placeholder in the text -> what the test puts there.
+PLACEHOLDERS = {"RUN": "last", "NAME": "level0", "COMMAND": "doctor"}
+SMALL = ["--device", "cpu", "--precision", "fp32", "--matches", "16", "--body", "8,8"]
+SMALL_OF = {"ddpg": ["--buffer_size", "4800"], "ppo": ["--update_interval", "256", "--batch_size", "48"]}
+# Beginnings of commands that are parsed only; a replay with an output is made, unless it takes long.
+PARSED = ("play", "bench", "doctor", "league --matches", "league --players level1")
+LONG = ("--gif", "--mp4")
+
+
+def block_commands() -> list[str]:
+    """The lines of all blocks without a language, comments cut off."""
+    blocks = re.findall(r"^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    lines = [line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if re.match(r"(\./|python |torchrun |[A-Z_]+=\S+ )", line)]
+
+
+def inline_commands() -> list[str]:
+    """The commands within the text."""
+    text = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    return [line for line in re.findall(r"`(python -m marl [^`]+)`", text) if "…" not in line]
+
+
+COMMANDS = list(dict.fromkeys([*block_commands(), *inline_commands()]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with two runs, as after two short trainings."""
+    folder = tmp_path_factory.mktemp("readme")
+    done = here(*TINY, "--runs_dir", folder / "runs", "--max_episodes", "8", "--no-eval_gif")
+    assert done.returncode == 0, done.stderr
+    run = the_run(folder / "runs")
+    another = shutil.copytree(run, run.with_name("another"))
+    about = json.loads((run / "run.json").read_text())
+    (another / "run.json").write_text(json.dumps(about | {"started_unix": about["started_unix"] + 1}))
+    (folder / "configs").symlink_to(ROOT / "configs")  # commands of a checkout
+    (folder / "docs").mkdir()
+    return folder
+
+
+def as_words(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words after `python -m marl` that a line of a shell means."""
+    words = shlex.split(line)
+    while re.fullmatch(r"[A-Z_]+=\S+", words[0]):
+        monkeypatch.setenv(*words.pop(0).split("=", 1))
+    if words[0] == "./train_ddp.sh":
+        config = [] if "CONFIG=" not in line else ["--config", re.search(r"CONFIG=(\S+)", line)[1]]
+        return ["train", "--distributed", *config, *words[1:]]
+    words = words[words.index("-m") + 1 :]
+    assert words.pop(0) == "marl", line
+    if ">" in words:
+        words = words[: words.index(">")]
+    return [PLACEHOLDERS.get(word, word) for word in words]
+
+
+def small_training(words: list[str]) -> list[str]:
+    """The words of a training that fits a test."""
+    if "--resume" in words:
+        return [*words, "--device", "cpu"]
+    own = [word for word in words if word not in ("--distributed", "--dry_run", "--print_config")][1:]
+    flags = [*SMALL, *SMALL_OF[read_config(_without_ranks(own)).learner_section]]
+    return [*words, *flags]
+
+
+def _without_ranks(words: list[str]) -> list[str]:
+    ranks = ("--num_gpus", "--master_port", "--nproc_per_node")
+    return [word for i, word in enumerate(words) if word not in ranks and (i == 0 or words[i - 1] not in ranks)]
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line not in NO_COMMANDS])
+def test_every_command_is_understood(line, folder, monkeypatch) -> None:
+    monkeypatch.chdir(folder)
+    words = as_words(line, monkeypatch)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # torch has read it already
+    name, rest = words[0], " ".join(words)
+    if "--help" in words:
+        done = here(*words)
+    elif name == "train":
+        words = small_training(words)
+        done = here(*words, *([] if "--print_config" in words else ["--dry_run"]))
+        if "--num_gpus" in words:
+            assert "this machine has no GPU" in done.stderr, "the device of the test is the CPU"
+            return
+        if "--print_config" in words:
+            assert yaml.safe_load(done.stdout)["algo"] == "ppo"
+    elif rest.startswith(PARSED) or rest == "replay match.jsonl" or {*words} & {*LONG}:
+        seen = []
+        module = importlib.import_module(cli.COMMANDS[name][0])
+        monkeypatch.setattr(module, "run", lambda args: seen.append(args) or 0)
+        done = here(*words)
+        assert len(seen) == 1, done.stderr
+        if name == "bench" and seen[0].set_aside:
+            read_config(seen[0].set_aside)
+    else:
+        small = ["--matches", "2"] if name in ("eval", "league") else []
+        done = here(*words, *small)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_files_of_the_readme_were_written(folder) -> None:
+    for name in ("match.jsonl", "match.html", "league.html", "my_team/submission.py", "curves.png"):
+        assert (folder / name).exists(), name
+
+
+def test_the_commands_were_found() -> None:
+    assert len(block_commands()) >= 30
+    assert all(line in COMMANDS for line in ("./train_ddp.sh", "python -m marl runs", *NO_COMMANDS[1:]))
+    used = {word for line in COMMANDS for word in line.split() if word in cli.COMMANDS}
+    assert used >= {"train", "eval", "play", "replay", "export", "league", "runs", "bench", "doctor"}
