@@ -58,7 +58,7 @@ def runs(tmp_path_factory) -> Path:
     for name, found in as_ranks(folder, *chains).items():
         codes = {code for code, _, _ in found}
         stopped_by = {"start 0": {-signal.SIGKILL, EXIT_LOST_RANK}}
-        stopped_by |= dict.fromkeys(("start 1", "start 2"), {128 + signal.SIGTERM})
+        stopped_by |= {start: {128 + signal.SIGTERM} for start in ("start 1", "start 2")}
         assert codes == stopped_by.get(name, {0}), (name, found)
         if name.startswith("start") and name != "start 0":
             assert "bit-exactly" in found[0][1], name
