@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "with .closest, .worst and .best before the suffix",
     )
     parser.add_argument(
-        "--record_policy",
+        "--record-policy",
         action="store_true",
         help="with --record: also the policies' probabilities and values, for the viewers (key o)",
     )

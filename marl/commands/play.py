@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the replay of the match to FILE; of further ones beside it, with .2, .3, ... before the suffix",
     )
     parser.add_argument(
-        "--record_policy", action="store_true", help="with --record: also the policies' probabilities and values"
+        "--record-policy", action="store_true", help="with --record: also the policies' probabilities and values"
     )
 
 

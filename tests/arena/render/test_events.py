@@ -1,5 +1,6 @@
 """Deaths with their cause and changes of the lead, against the rules themselves."""
 
+import itertools
 import re
 
 from helpers.viewed import log_of, long_match, wild_match
@@ -52,5 +53,5 @@ def test_every_death_has_a_cause_and_every_change_of_the_lead_is_listed(tmp_path
             assert event.text.endswith(f", {red} : {blue}")
         scores = map(timeline.team_scores, range(len(timeline.turns)))
         sides = ["red" if red > blue else "blue" if blue > red else "" for red, blue in scores]
-        changes = [new for old, new in zip(sides, sides[1:], strict=False) if new != old]
+        changes = [new for old, new in itertools.pairwise(sides) if new != old]
         assert [event.team for event in leads] == changes
