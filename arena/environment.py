@@ -27,7 +27,8 @@ from arena.encoder_check import check_encoder
 from arena.encoders import ENCODERS, board_encoder
 from arena.errors import ArenaError
 from arena.jit import announced, njit
-from arena.render.frame import ansi, frame
+from arena.render.ansi import ansi
+from arena.render.frame import frame
 from arena.rules import (
     BOARD,
     CELLS,

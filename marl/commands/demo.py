@@ -1,6 +1,9 @@
 """The command `demo`: play one match between two teams and print boards as text."""
 
 import argparse
+import os
+import shutil
+import sys
 
 from marl.arguments import count
 
@@ -13,14 +16,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from arena.render.frame import ansi
+    from arena.render.ansi import ansi, terminal
     from opponents.match import play
 
     results = play(args.red, args.blue, 1, seed=args.seed, record=True)
     replay = results.replays["first"]
     states = replay.states()
+    shown = terminal(sys.stdout.isatty(), os.environ, shutil.get_terminal_size())
     for state in [*states[: -1 : args.every], states[-1]]:
-        print(ansi(state), end="\n\n")
+        print(ansi(state, shown), end="\n\n")
     winner, score = replay.result["winner"], f"{replay.result['red_score']} : {replay.result['blue_score']}"
     print(f"{'draw' if winner == 'draw' else winner + ' wins'} {score}: {args.red} (red) against {args.blue} (blue)")
     return 0

@@ -39,7 +39,7 @@ class Evaluation:
 
     def best_gif(self) -> bytes | None:
         """The best replay as a small GIF; drawing it takes seconds."""
-        return gif_bytes(self.best_replay, cells=(GIF_CELL,)) if self.best_replay else None
+        return gif_bytes(self.best_replay, sizes=((GIF_CELL, 1),)) if self.best_replay else None
 
     def metrics(self) -> dict[str, float]:
         """Values for TensorBoard, by tag."""
