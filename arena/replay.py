@@ -41,6 +41,7 @@ FORMATS = (1, 2)  # that this program reads
 FILE_BYTES_MAX = 16 * 2**20
 SEED_MAX, MATCH_MAX = 2**63 - 1, 2**62
 MESSAGE_MAX = 300
+PROB_DIGITS, VALUE_DIGITS = 4, 3  # decimals of the outputs of policies
 
 _HEADER_KEYS = {"type", "format", "rules", "seed", "match", "red", "blue"}
 _HEADER_EXTRAS = {"date"}
@@ -86,7 +87,8 @@ class Replay:
 
     def with_policy(self, outputs: Sequence[dict[str, list[Any]]]) -> "Replay":
         """The same replay with the outputs of policies: for each turn a dictionary with "probs" and "values"."""
-        return replace(self, turns=[turn | output for turn, output in zip(self.turns, outputs, strict=True)])
+        turns = [turn | _rounded(output) for turn, output in zip(self.turns, outputs, strict=True)]
+        return replace(self, turns=turns)
 
     def states(self) -> list[dict[str, Any]]:
         """The match dictionary at the start and after every turn, computed by playing the match again."""
@@ -287,6 +289,14 @@ def _check_actions(actions: Any, lines: _Lines) -> None:
         or any(type(action) is not int or not 0 <= action <= 3 for action in actions)
     ):
         raise lines.error(f"actions are {_compact(actions)[:100]}; need six numbers 0-3")
+
+
+def _rounded(output: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Outputs of policies with as many decimals as a file has."""
+    if not output:
+        return {}
+    probs = [of and [round(p, PROB_DIGITS) for p in of] for of in output["probs"]]
+    return {"probs": probs, "values": [None if v is None else round(v, VALUE_DIGITS) for v in output["values"]]}
 
 
 def _check_policy(policy: dict[str, Any], lines: _Lines) -> None:

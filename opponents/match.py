@@ -84,7 +84,7 @@ class Results:
         return {name: getattr(self, name) for name in (*names, "win_rate", "win_rate_low", "win_rate_high", "points")}
 
 
-def wilson(wins: int, matches: int) -> tuple[float, float]:
+def wilson(wins: float, matches: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a rate: stays within 0 and 1, and has a width even if all matches were won."""
     rate, weight = wins / matches, NORMAL_95**2 / matches
     middle = (rate + weight / 2) / (1 + weight)

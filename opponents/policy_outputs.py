@@ -1,7 +1,7 @@
 """Outputs of the policies in one match: action probabilities and values by snake, for viewers and replay files."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import torch
 
@@ -10,10 +10,15 @@ from arena.replay import Replay
 from arena.rules import SNAKES, TEAM
 from opponents.players import Player
 
-PROB_DIGITS, VALUE_DIGITS = 4, 3  # decimals in a replay file
+
+class Policy(Player, Protocol):
+    """A player that can tell its probabilities and values."""
+
+    def thoughts(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Probabilities [N, 4] of the actions in these seats, and the values [N] if there are any."""
 
 
-def is_policy(player: Player) -> bool:
+def is_policy(player: Player) -> TypeGuard[Policy]:
     """Whether a player can tell its probabilities and values."""
     return hasattr(player, "thoughts")
 
@@ -35,8 +40,8 @@ def policy_outputs(players: Sequence[Player], arena: BatchArena) -> dict[str, li
             continue
         of_team, value = player.thoughts(arena, seats)
         for i, snake in enumerate(seats.tolist()):
-            probs[snake] = [round(p, PROB_DIGITS) for p in of_team[i].tolist()]
-            values[snake] = None if value is None else round(float(value[i]), VALUE_DIGITS)
+            probs[snake] = of_team[i].tolist()
+            values[snake] = None if value is None else float(value[i])
     return {"probs": probs, "values": values}
 
 

@@ -112,8 +112,8 @@ def recorded_timeline(match: "Replay | JidiLog") -> Timeline:
         for before, state, actions in zip(states, states[1:], match.actions, strict=False):
             turns.append(Turn(state, actions, *_meals_and_deaths(before, state)))
     timeline = Timeline(match.red, match.blue, turns)
-    if hasattr(match, "seed"):
-        timeline.seed, timeline.match, timeline.date = match.seed, match.match, match.date
+    for name in ("seed", "match", "date"):  # a competition log has none of them
+        setattr(timeline, name, getattr(match, name, getattr(timeline, name)))
     return timeline
 
 
