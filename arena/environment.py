@@ -27,7 +27,8 @@ from arena.encoder_check import check_encoder
 from arena.encoders import ENCODERS, board_encoder
 from arena.errors import ArenaError
 from arena.jit import announced, njit
-from arena.render.frame import ansi, frame
+from arena.render.ansi import ansi
+from arena.render.frame import frame
 from arena.rules import (
     BOARD,
     CELLS,
@@ -41,8 +42,8 @@ from arena.rules import (
     TURN,
     TURNS,
 )
+from arena.snake_names import AGENTS
 
-AGENTS = ("red_0", "red_1", "red_2", "blue_0", "blue_1", "blue_2")  # snakes 0 to 5
 RENDER_MODES = ("human", "rgb_array", "ansi")
 MOVE_MEANINGS = "0 up, 1 down, 2 left, 3 right"
 _MOVE_BYTES = bytes(range(4))

@@ -2,7 +2,7 @@
 
 (marl/commands/replay.py is the command that shows such files.)
 
-    {"type":"header","format":1,"rules":1,"seed":7,"match":3,"red":"level4","blue":"evasive"}
+    {"type":"header","format":2,"rules":1,"seed":7,"match":3,"red":"level4","blue":"evasive","date":"2026-11-15"}
     {"type":"start","turn":0,"snakes":[...],"directions":[...],"beans":[...],"check":"5f0c1a2b"}
     {"type":"turn","turn":1,"actions":[0,3,3,1,2,0],"ate":[4],"beans":[[2,7]],"check":"91d3e07a"}
     {"type":"result","turns":200,"lengths":[...],"red_score":12,"blue_score":9,"winner":"red"}
@@ -10,13 +10,20 @@
 Seed, match number, start and actions determine the match. The rest of a turn line is for people and for verification:
 "directions" after the turn if they differ from the actions (a reversal, a respawn), the snakes that "ate" and "died",
 new "beans", and "check", a CRC-32 of the actions and the match dictionary after the turn.
+
+Since format 2 the header may have a "date", and a turn line the outputs of the policies that chose its actions:
+"probs" (of up, down, left and right) and "values", six entries each, null for snakes without a policy. These are stored
+as they were written: a replay does not need the policies. Files of format 1 are read, too.
 """
 
 import json
+import math
 import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Any
 
 import torch
@@ -28,16 +35,20 @@ from arena.files import write_user_file
 from arena.match_dict import team_scores
 from arena.rules import OVER, RULES_VERSION, SNAKES
 
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, 2)  # that this program reads
 # Far above the size of any match; a wrong path cannot fill the memory.
 FILE_BYTES_MAX = 16 * 2**20
 SEED_MAX, MATCH_MAX = 2**63 - 1, 2**62
 MESSAGE_MAX = 300
+PROB_DIGITS, VALUE_DIGITS = 4, 3  # decimals of the outputs of policies
 
 _HEADER_KEYS = {"type", "format", "rules", "seed", "match", "red", "blue"}
+_HEADER_EXTRAS = {"date"}
 _START_KEYS = {"type", "turn", "snakes", "directions", "beans", "check"}
 _TURN_KEYS = {"type", "turn", "actions", "check"}
 _TURN_EXTRAS = {"directions", "ate", "died", "beans"}
+_POLICY_KEYS = ("probs", "values")  # of a turn line, since format 2
 _RESULT_KEYS = {"type", "turns", "lengths", "red_score", "blue_score", "winner"}
 
 
@@ -52,6 +63,7 @@ class Replay:
     start: dict[str, Any]
     turns: list[dict[str, Any]]
     result: dict[str, Any]
+    date: str = field(default="", compare=False)  # of the recording, like 2026-11-15; empty if it is not known
 
     @classmethod
     def from_actions(
@@ -73,6 +85,11 @@ class Replay:
         """The actions of every turn."""
         return [turn["actions"] for turn in self.turns]
 
+    def with_policy(self, outputs: Sequence[dict[str, list[Any]]]) -> "Replay":
+        """The same replay with the outputs of policies: for each turn a dictionary with "probs" and "values"."""
+        turns = [turn | _rounded(output) for turn, output in zip(self.turns, outputs, strict=True)]
+        return replace(self, turns=turns)
+
     def states(self) -> list[dict[str, Any]]:
         """The match dictionary at the start and after every turn, computed by playing the match again."""
         arena = _arena_at(self.seed, self.match, self.start)
@@ -92,21 +109,32 @@ class Recorder:
     match: int
     red: str = "red"
     blue: str = "blue"
+    date: str = ""
     _actions: list[list[int]] = field(default_factory=list, init=False)
+    _policy: list[dict[str, list[Any]]] = field(default_factory=list, init=False)
 
-    def add(self, actions: Any) -> None:
-        """Record the six actions of a turn. They are copied: the next turn may overwrite a tensor."""
+    def add(self, actions: Any, policy: dict[str, list[Any]] | None = None) -> None:
+        """Record the six actions of a turn, and the outputs of policies. The actions are copied."""
         self._actions += _rows([actions] if isinstance(actions, (list, tuple)) else actions[None])
+        self._policy.append(policy or {})
 
     def replay(self) -> Replay:
         """The replay of the turns recorded so far."""
-        return Replay.from_actions(self.seed, self.match, self.start, self._actions, red=self.red, blue=self.blue)
+        names = {"red": self.red, "blue": self.blue}
+        replay = Replay.from_actions(self.seed, self.match, self.start, self._actions, **names)
+        return replace(replay.with_policy(self._policy[: len(replay.turns)]), date=self.date)
+
+
+def today() -> str:
+    """The date of a recording."""
+    return date.today().isoformat()
 
 
 def write(path: str | os.PathLike, replay: Replay) -> None:
     """Write a replay file; if that fails, an existing file stays as it was."""
     header = {"format": FORMAT, "rules": RULES_VERSION, "seed": replay.seed, "match": replay.match}
-    lines = [{"type": "header", **header, "red": replay.red, "blue": replay.blue}]
+    names = {"red": replay.red, "blue": replay.blue} | ({"date": replay.date} if replay.date else {})
+    lines = [{"type": "header", **header, **names}]
     lines.append({"type": "start", **replay.start, "check": _check([replay.seed, replay.match], replay.start)})
     lines += [{"type": "turn", **turn} for turn in replay.turns]
     lines.append({"type": "result", **replay.result})
@@ -140,21 +168,23 @@ def _verified(lines: "_Lines") -> Replay:
     turns = []
     line = lines.next("turn", "result")
     while line["type"] == "turn":
-        lines.check_keys(line, _TURN_KEYS, _TURN_EXTRAS)
+        lines.check_keys(line, _TURN_KEYS, _TURN_EXTRAS if header["format"] == 1 else {*_TURN_EXTRAS, *_POLICY_KEYS})
         if arena.state[0, OVER]:
             raise lines.error(f"the match was over after turn {state['turn']}; a result line must follow")
         _check_actions(line["actions"], lines)
         played, state = _play_turn(arena, state, line["actions"])
         line.pop("type")
+        policy = {key: line.pop(key) for key in _POLICY_KEYS if key in line}
+        _check_policy(policy, lines)
         lines.compare(line, played)
-        turns.append(played)
+        turns.append(played | policy)
         line = lines.next("turn", "result")
     lines.check_keys(line, _RESULT_KEYS)
     line.pop("type")
     result = _result(state)
     lines.compare(line, result)
     lines.check_end()
-    return Replay(seed, match, header["red"], header["blue"], start, turns, result)
+    return Replay(seed, match, header["red"], header["blue"], start, turns, result, header.get("date", ""))
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:
@@ -231,14 +261,15 @@ class _Lines:
 
 def _check_header(header: dict[str, Any], lines: _Lines) -> None:
     # Format and rules first: another format may have other keys.
-    if _compact(header.get("format")) != str(FORMAT):
-        raise lines.error(f"unknown format {header.get('format')!r}; this program reads format {FORMAT}")
+    if _compact(header.get("format")) not in map(str, FORMATS):
+        known = " and ".join(map(str, FORMATS))
+        raise lines.error(f"unknown format {header.get('format')!r}; this program reads formats {known}")
     if _compact(header.get("rules")) != str(RULES_VERSION):
         raise lines.error(
             f"played by rules {header.get('rules')!r}, this is {RULES_VERSION}: "
             "open it with the version of the program that wrote it"
         )
-    lines.check_keys(header, _HEADER_KEYS)
+    lines.check_keys(header, _HEADER_KEYS, frozenset() if header["format"] == 1 else _HEADER_EXTRAS)
     try:
         _checked_numbers(header["seed"], header["match"])
     except ArenaError as error:
@@ -246,6 +277,9 @@ def _check_header(header: dict[str, Any], lines: _Lines) -> None:
     for key in ("red", "blue"):
         if not isinstance(header[key], str):
             raise lines.error(f"{key} is {header[key]!r}; need a name in quotes")
+    day = header.get("date", "")
+    if not isinstance(day, str) or not re.fullmatch(r"(\d{4}-\d\d-\d\d)?", day):
+        raise lines.error(f"date is {_compact(day)[:100]}; need a date like 2026-11-15")
 
 
 def _check_actions(actions: Any, lines: _Lines) -> None:
@@ -255,6 +289,27 @@ def _check_actions(actions: Any, lines: _Lines) -> None:
         or any(type(action) is not int or not 0 <= action <= 3 for action in actions)
     ):
         raise lines.error(f"actions are {_compact(actions)[:100]}; need six numbers 0-3")
+
+
+def _rounded(output: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Outputs of policies with as many decimals as a file has."""
+    if not output:
+        return {}
+    probs = [of and [round(p, PROB_DIGITS) for p in of] for of in output["probs"]]
+    return {"probs": probs, "values": [None if v is None else round(v, VALUE_DIGITS) for v in output["values"]]}
+
+
+def _check_policy(policy: dict[str, Any], lines: _Lines) -> None:
+    def is_number(value: Any) -> bool:
+        return type(value) in (int, float) and math.isfinite(value)
+
+    def is_distribution(value: Any) -> bool:
+        return isinstance(value, list) and len(value) == 4 and all(is_number(p) and 0 <= p <= 1 for p in value)
+
+    for key, valid, need in (("probs", is_distribution, "four numbers 0 to 1"), ("values", is_number, "a number")):
+        found = policy.get(key, [None] * SNAKES)
+        if not isinstance(found, list) or len(found) != SNAKES or any(v is not None and not valid(v) for v in found):
+            raise lines.error(f"{key} are {_compact(found)[:100]}; need six entries, each null or {need}")
 
 
 def _checked_numbers(seed: Any, match: Any) -> tuple[int, int]:

@@ -12,7 +12,7 @@ function makeBoard(look) {
   const HEAD = look.radii.head, NECK = look.radii.neck, TAIL = look.radii.tail, BEAN = look.radii.bean;
   const CORNER = 0.42; // radius of a body's bends, in cells
   const GULP_SPEED = 1.7; // of a swallowed bean that travels down the body, in cells per turn
-  const SHADES = 64;
+  const SHADES = 64, ARC = 10; // shades along a body; pieces of a bend
   const rgb = (colour, alpha = 1) => `rgba(${colour.map(Math.round).join(",")},${alpha})`;
   const mix = (a, b, share) => a.map((v, i) => v + (b[i] - v) * share);
   const clamp = (v, low = 0, high = 1) => Math.min(high, Math.max(low, v));
@@ -25,16 +25,19 @@ function makeBoard(look) {
   // A "random" number that depends on its arguments alone: two pictures of one moment are equal.
   const chance = (a, b) => wrap(Math.sin(a * 127.1 + b * 311.7) * 43758.5453, 1);
 
-  let ctx, cell, camera;
+  let ctx, cell, camera, turned; // turned by 90 degrees, clockwise; texts stay upright
 
+  // Options: camera [x, y], follow: a snake, turned: the picture is ROWS cells wide and COLUMNS high.
   function draw(context, size, timeline, time, options = {}) {
     ctx = context;
     cell = size;
     camera = options.camera || [0, 0];
+    turned = Boolean(options.turned);
     const last = timeline.states.length - 1;
     time = clamp(time, 0, last);
     const turn = Math.min(Math.floor(time), last), part = time - turn;
     ctx.save();
+    if (turned) { ctx.translate(ROWS * cell, 0); ctx.rotate(Math.PI / 2); }
     ctx.beginPath();
     ctx.rect(0, 0, COLUMNS * cell, ROWS * cell);
     ctx.clip();
@@ -91,6 +94,26 @@ function makeBoard(look) {
     ctx.beginPath();
     ctx.arc(x, y, Math.max(0, radius), 0, 2 * Math.PI);
     ctx.fill();
+  }
+
+  function ring(x, y, radius, width, style) {
+    [ctx.strokeStyle, ctx.lineWidth] = [style, width];
+    ctx.beginPath();
+    ctx.arc(x, y, radius, 0, 2 * Math.PI);
+    ctx.stroke();
+  }
+
+  // A short text around the origin. Drawn 100 times as large: some browsers do not draw letters smaller than a pixel.
+  function write(text, size, style, below = 0) {
+    ctx.save();
+    if (turned) ctx.rotate(-Math.PI / 2);
+    ctx.scale(0.01, 0.01);
+    ctx.fillStyle = style;
+    ctx.font = `800 ${size}px system-ui, sans-serif`;
+    ctx.textAlign = "center";
+    ctx.textBaseline = "middle";
+    ctx.fillText(text, 0, below);
+    ctx.restore();
   }
 
   function around(x, y, radius, paint) {
@@ -177,22 +200,27 @@ function makeBoard(look) {
     return runs;
   }
 
-  // A run with rounded bends, as a dense list of points.
+  // A run as a dense list of points, with circular bends.
   function rounded(run) {
-    const points = [run[0]];
-    for (let i = 1; i < run.length - 1; i++) {
+    const points = [run[0]], end = run.length - 1;
+    const straightTo = (to) => { // points close enough for every change of width and shade
+      const from = points[points.length - 1], pieces = Math.ceil(Math.hypot(to[0] - from[0], to[1] - from[1]) / 0.1);
+      for (let k = 1; k <= pieces; k++) points.push(mix(from, to, k / pieces));
+    };
+    for (let i = 1; i < end; i++) {
       const [a, b, c] = [run[i - 1], run[i], run[i + 1]];
       const before = Math.hypot(a[0] - b[0], a[1] - b[1]), after = Math.hypot(c[0] - b[0], c[1] - b[1]);
-      const straight = Math.abs((a[0] - b[0]) * (c[1] - b[1]) - (a[1] - b[1]) * (c[0] - b[0])) < 1e-6;
-      const radius = Math.min(CORNER, before / 2, after / 2);
-      if (straight || radius < 0.02) { points.push(b); continue; }
-      const from = b.map((v, k) => v + (a[k] - v) * radius / before), to = b.map((v, k) => v + (c[k] - v) * radius / after);
-      for (let k = 0; k <= 4; k++) {
-        const t = k / 4;
-        points.push(b.map((v, axis) => (1 - t) ** 2 * from[axis] + 2 * t * (1 - t) * v + t * t * to[axis]));
+      const bends = Math.abs((a[0] - b[0]) * (c[1] - b[1]) - (a[1] - b[1]) * (c[0] - b[0])) > 1e-6;
+      const radius = Math.min(CORNER, i === 1 ? before : before / 2, i === end - 1 ? after : after / 2);
+      if (!bends || radius < 0.02) { straightTo(b); continue; }
+      const from = mix(b, a, radius / before), to = mix(b, c, radius / after);
+      straightTo(from);
+      for (let k = 1; k <= ARC; k++) { // from + to - b is the centre
+        const angle = (Math.PI / 2) * (k / ARC), [u, v] = [1 - Math.sin(angle), 1 - Math.cos(angle)];
+        points.push(b.map((at, axis) => (axis < 2 ? at + (from[axis] - at) * u + (to[axis] - at) * v : from[2] + (to[2] - from[2]) * k / ARC)));
       }
     }
-    if (run.length > 1) points.push(run[run.length - 1]);
+    if (end > 0) straightTo(run[end]);
     return points;
   }
 
@@ -204,48 +232,47 @@ function makeBoard(look) {
       for (const gulp of gulps) r += 0.1 * Math.exp(-(((place * (length - 1) - gulp) / 0.6) ** 2));
       return r * shape.size;
     };
-    const colours = shades[shape.snake];
     for (const run of shape.runs) {
       const points = rounded(run);
       const xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
       const box = [Math.min(...xs) - 0.6, Math.min(...ys) - 0.6, Math.max(...xs) + 0.6, Math.max(...ys) + 0.6];
       everywhere(box, () => {
         ctx.globalAlpha = shape.alpha;
-        ctx.lineCap = ctx.lineJoin = "round";
-        for (let i = points.length - 1; i > 0; i--) {
-          const [a, b] = [points[i], points[i - 1]];
-          // Enough pieces that no step in shade or width is visible.
-          const pieces = Math.max(gulps.length ? 4 * Math.hypot(a[0] - b[0], a[1] - b[1]) : 0, (a[2] - b[2]) * 40, 1);
-          for (let k = 0; k < pieces; k++) {
-            const p = mix(a, b, k / pieces), q = mix(a, b, Math.min(1, (k + 1) / pieces));
-            ctx.strokeStyle = colours[Math.round(q[2] * SHADES)];
-            ctx.lineWidth = 2 * radius(q[2]);
-            ctx.beginPath();
-            ctx.moveTo(p[0], p[1]);
-            ctx.lineTo(q[0], q[1]);
-            ctx.stroke();
-          }
-        }
-        if (points.length === 1) disc(points[0][0], points[0][1], radius(points[0][2]), colours[Math.round(points[0][2] * SHADES)]);
-        drawMarks(run, run === shape.runs[0] ? 1 : 0, shape); // no mark on the head
-        if (shape.flash) {
-          trace(points);
-          ctx.strokeStyle = `rgba(255,255,255,${0.8 * shape.flash})`;
-          ctx.lineWidth = 2 * NECK;
-          ctx.stroke();
-        }
+        drawRibbon(points, radius, shades[shape.snake]);
+        drawMarks(run, points, run === shape.runs[0] ? 1 : 0, shape); // no mark on the head
+        if (shape.flash) drawRibbon(points, () => NECK, Array(SHADES + 1).fill(`rgba(255,255,255,${0.8 * shape.flash})`));
       });
     }
   }
 
-  function trace(points) {
-    ctx.beginPath();
-    for (const [x, y] of points) ctx.lineTo(x, y);
-    if (points.length === 1) ctx.lineTo(points[0][0] + 0.001, points[0][1]);
+  // A band along the points with smooth flanks and round ends. Its shades overlap inside, which hides the seams, and not
+  // at the flanks: pixels of an edge that are painted twice look like notches.
+  function drawRibbon(points, radius, colours) {
+    const end = points.length - 1, shade = (i) => Math.round(points[i][2] * SHADES);
+    const sides = points.map(([x, y, place], i) => {
+      const [a, b] = [points[Math.max(0, i - 1)], points[Math.min(end, i + 1)]];
+      const far = Math.hypot(b[0] - a[0], b[1] - a[1]) || 1, r = radius(place);
+      return [x, y, ((a[1] - b[1]) / far) * r, ((b[0] - a[0]) / far) * r];
+    });
+    const fill = (from, to, level, width) => {
+      ctx.fillStyle = colours[level];
+      ctx.beginPath();
+      for (let i = from; i <= to; i++) ctx.lineTo(sides[i][0] + width * sides[i][2], sides[i][1] + width * sides[i][3]);
+      for (let i = to; i >= from; i--) ctx.lineTo(sides[i][0] - width * sides[i][2], sides[i][1] - width * sides[i][3]);
+      ctx.fill();
+    };
+    disc(points[end][0], points[end][1], radius(points[end][2]), colours[shade(end)]);
+    if (shade(0) !== shade(end)) fill(0, end, Math.round((shade(0) + shade(end)) / 2), 1);
+    for (let from = end, to; from > 0; from = to) {
+      for (to = from - 1; to > 0 && shade(to) === shade(from - 1); to--);
+      fill(to, from, shade(from - 1), 1);
+      fill(to, Math.min(end, from + 1), shade(from - 1), 0.94);
+    }
+    disc(points[0][0], points[0][1], radius(points[0][2]), colours[shade(0)]);
   }
 
   // The three snakes of a team differ by the mark on every segment, not only by colour: nothing, a dot or a ring.
-  function drawMarks(run, behind, shape) {
+  function drawMarks(run, points, behind, shape) {
     const [radius, hole] = look.marks.rings[shape.snake % look.marks.rings.length];
     if (!radius) return;
     ctx.strokeStyle = rgb(look.pupil, look.marks.alpha);
@@ -253,13 +280,25 @@ function makeBoard(look) {
     for (let i = 1, next = behind; i <= run.length; i++) {
       const a = run[i - 1], b = run[i] ?? a, far = Math.hypot(b[0] - a[0], b[1] - a[1]);
       for (; next <= far + 1e-6; next++) {
-        const [x, y] = mix(a, b, far ? next / far : 0);
+        const [x, y] = nearestOn(points, mix(a, b, far ? next / far : 0));
         ctx.beginPath();
         ctx.arc(x, y, (radius + hole) / 2 * shape.size, 0, 2 * Math.PI);
         ctx.stroke();
       }
       next -= far;
     }
+  }
+
+  // The point of a line that is nearest to a place: in a bend, a mark lies in the middle of the body.
+  function nearestOn(points, [x, y]) {
+    let [best, least] = [points[0], Infinity];
+    for (let i = 1; i < points.length; i++) {
+      const [a, b] = [points[i - 1], points[i]], [dx, dy] = [b[0] - a[0], b[1] - a[1]];
+      const at = clamp(((x - a[0]) * dx + (y - a[1]) * dy) / (dx * dx + dy * dy || 1));
+      const far = Math.hypot(a[0] + dx * at - x, a[1] + dy * at - y);
+      if (far < least) [best, least] = [mix(a, b, at), far];
+    }
+    return best;
   }
 
   function gulpsOf(timeline, snake, time) {
@@ -275,13 +314,7 @@ function makeBoard(look) {
     const [x, y] = shape.runs[0][0];
     around(x, y, 1.2, () => {
       ctx.globalAlpha = shape.alpha;
-      if (followed) {
-        ctx.strokeStyle = "rgba(255,255,255,0.75)";
-        ctx.lineWidth = 0.06;
-        ctx.beginPath();
-        ctx.arc(x, y, 0.72, 0, 2 * Math.PI);
-        ctx.stroke();
-      }
+      if (followed) ring(x, y, 0.72, 0.06, "rgba(255,255,255,0.75)");
       ctx.translate(x, y);
       ctx.scale(shape.size, shape.size);
       disc(0, 0, HEAD, rgb(look.snakes[shape.snake]));
@@ -289,12 +322,7 @@ function makeBoard(look) {
       if (cell >= 26) {
         ctx.save();
         ctx.translate(-0.22 * Math.cos(shape.angle), -0.22 * Math.sin(shape.angle));
-        ctx.scale(0.01, 0.01); // some browsers do not draw letters smaller than a pixel
-        ctx.fillStyle = "rgba(10,12,18,0.78)";
-        ctx.font = "800 36px system-ui, sans-serif";
-        ctx.textAlign = "center";
-        ctx.textBaseline = "middle";
-        ctx.fillText(String(shape.snake), 0, 2);
+        write(String(shape.snake), 36, "rgba(10,12,18,0.78)", 2);
         ctx.restore();
       }
       ctx.rotate(shape.angle);
@@ -330,13 +358,7 @@ function makeBoard(look) {
     if (!body.length || lunge === undefined) return;
     const x = body[0][1] + 0.5 + STEPS[lunge][0] * 0.5, y = body[0][0] + 0.5 + STEPS[lunge][1] * 0.5;
     const radius = 0.3 + 1.5 * (1 - fade ** 3);
-    around(x, y, radius + 0.2, () => {
-      ctx.strokeStyle = rgb(mix(colour, [255, 255, 255], 0.6), fade * 0.9);
-      ctx.lineWidth = 0.16 * fade;
-      ctx.beginPath();
-      ctx.arc(x, y, radius, 0, 2 * Math.PI);
-      ctx.stroke();
-    });
+    around(x, y, radius + 0.2, () => ring(x, y, radius, 0.16 * fade, rgb(mix(colour, [255, 255, 255], 0.6), fade * 0.9)));
   }
 
   function drawMeal(timeline, snake, when, age) {
@@ -345,18 +367,10 @@ function makeBoard(look) {
     if (!head) return;
     const fade = 1 - age / 1.6, x = head[1] + 0.5, y = head[0] + 0.5, radius = 0.5 + 0.45 * (1 - fade ** 2);
     around(x, y, 1.6, () => {
-      ctx.strokeStyle = rgb(look.bean, 0.75 * fade);
-      ctx.lineWidth = 0.07 * fade + 0.01;
-      ctx.beginPath();
-      ctx.arc(x, y, radius, 0, 2 * Math.PI);
-      ctx.stroke();
-      ctx.translate(x, y - 0.75 - 0.35 * (1 - fade));
-      ctx.scale(0.01, 0.01);
-      ctx.font = "800 42px system-ui, sans-serif";
-      ctx.textAlign = "center";
-      ctx.textBaseline = "middle";
-      ctx.fillStyle = rgb(look.bean, fade);
-      ctx.fillText("+1", 0, 0);
+      ring(x, y, radius, 0.07 * fade + 0.01, rgb(look.bean, 0.75 * fade));
+      const above = 0.75 + 0.35 * (1 - fade);
+      ctx.translate(x - (turned ? above : 0), y - (turned ? 0 : above));
+      write("+1", 42, rgb(look.bean, fade));
     });
   }
 
@@ -369,7 +383,7 @@ function makeBoard(look) {
 
   // A short snake that faces right, with its head in the middle of cell (2, 0): the legend of the snakes.
   function sample(context, size, snake) {
-    [ctx, cell, camera] = [context, size, [0, 0]];
+    [ctx, cell, camera, turned] = [context, size, [0, 0], false];
     const shape = { snake, alpha: 1, flash: 0, size: 1, angle: 0, runs: runsOf([[2.5, 0.5], [1.5, 0.5], [0.5, 0.5]]) };
     drawBody({ states: [{ snakes: Array(look.snakes.length).fill([0, 0, 0]) }], steps: [null] }, shape, 0);
     drawHead(shape, false);

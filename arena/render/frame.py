@@ -1,7 +1,7 @@
-"""A match as a picture (numpy only, no display) or as text.
+"""A match as a picture (numpy only, no display).
 
 Shapes are drawn by the distance of each pixel to them (signed distance), which gives smooth edges at every size;
-Pillow's ImageDraw draws without smooth edges. The environment (rgb_array, ansi) and the window draw with this file, and
+Pillow's ImageDraw draws without smooth edges. The environment (rgb_array) and the window draw with this file, and
 neither loads Pillow: only export.py does.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from arena.encoders.orientation import STEPS
 from arena.errors import ArenaError
 from arena.match_dict import gains, team_scores
-from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, TEAM, TURNS, UP
+from arena.rules import COLUMNS, ROWS, SNAKES, TEAM
 
 CELL_MIN, CELL_MAX = 12, 96  # pixels; in smaller pictures the numbers on top do not fit
 # Two families that colour-blind people can distinguish: amber, orange, red against light blue, blue, violet.
@@ -31,10 +31,6 @@ TAIL_SHADE = 0.62  # brightness of a tail, compared with the head
 # Mark on every segment, because colours of one team are hard to distinguish: nothing, a dot or a ring (radius, hole).
 MARKS = ((0.0, 0.0), (0.11, 0.0), (0.19, 0.11))
 MARK_ALPHA = 0.45
-
-ARROWS = {UP: "^", DOWN: "v", LEFT: "<", RIGHT: ">"}
-LETTERS = "ABCDEF"
-ANSI_COLOURS = (214, 208, 196, 117, 33, 99)  # the nearest of the 256 terminal colours to SNAKE_COLOURS
 
 # Letters of five columns and seven rows: one number per row, one bit per pixel.
 GLYPH_ROWS, GLYPH_COLUMNS = 7, 5
@@ -85,33 +81,6 @@ def frame(match: dict[str, Any], cell: int = 24) -> np.ndarray:
         if match["snakes"][snake]:
             _draw_head(board, cell, match["snakes"][snake][0], match["directions"][snake], SNAKE_COLOURS[snake])
     return (picture + 0.5).astype(np.uint8)
-
-
-def ansi(match: dict[str, Any], colour: bool = False) -> str:
-    """A match as text: heads A-F, bodies a-f, beans *; the line on top shows turn, scores and directions.
-
-    The score of a team is the sum of its snakes' gains: `red 3: A+2> B+1> C+0^`.
-    """
-
-    def painted(text: str, snake: int) -> str:
-        return f"\x1b[38;5;{ANSI_COLOURS[snake]}m{text}\x1b[0m" if colour else text
-
-    board = [["."] * COLUMNS for _ in range(ROWS)]
-    for row, column in match["beans"]:
-        board[row][column] = "*"
-    entries = []
-    for snake, (body, gain) in enumerate(zip(match["snakes"], gains(match), strict=True)):
-        for row, column in body:
-            board[row][column] = painted(LETTERS[snake].lower(), snake)
-        if body:
-            row, column = body[0]
-            board[row][column] = painted(LETTERS[snake], snake)
-        entries.append(painted(f"{LETTERS[snake]}{gain:+d}{ARROWS[match['directions'][snake]]}", snake))
-    red, blue = team_scores(match)
-    header = (
-        f"turn {match['turn']}/{TURNS}  red {red}: {' '.join(entries[:TEAM])}  blue {blue}: {' '.join(entries[TEAM:])}"
-    )
-    return "\n".join([header, *(" ".join(cells) for cells in board)])
 
 
 def blend(a: Sequence[int], b: Sequence[int], share: float) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from arena.render.frame import CELL_MAX, CELL_MIN
 from arena.rules import COLUMNS, ROWS
 
-TOP, BOTTOM = 2.5, 1.6  # heights above and below the board, in cells
+TOP, BOTTOM = 2.5, 2.1  # heights above and below the board, in cells
 SHARE_OF_SCREEN = 0.6  # largest width or height of a new window, as a share of the screen
 TEXT_MIN = 11  # pixels
 
@@ -32,6 +32,7 @@ class Layout:
         self.foot = Box(left, above + top + ROWS * cell, COLUMNS * cell, bottom)
         edge = round(0.4 * cell)
         self.scrub = Box(left + edge, self.foot.top + round(0.25 * cell), COLUMNS * cell - 2 * edge, round(0.4 * cell))
+        self.buttons = Box(self.scrub.left, self.foot.top + round(0.9 * cell), self.scrub.width, round(cell))
 
     def text(self, cells: float) -> int:
         """The height of a text in pixels, given in cells; at least TEXT_MIN."""

@@ -12,11 +12,15 @@ from typing import Any
 
 from arena.jidi_log import JidiLog
 from arena.render import frame
+from arena.render.events import events
+from arena.render.timeline import recorded_timeline
 from arena.replay import Replay
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, START_LENGTH, TURNS, UP
 
 FOLDER = Path(__file__).parent
+SCRIPTS = ("board", "policy_arrows", "scrub_bar", "viewer")
 MOVE_LETTERS = "udlr"  # by direction; a capital letter means that the snake also grew
+PROB_DIGITS = 3
 NEW_BODY = "."  # instead of a letter: the body does not follow from the one before by a move
 
 
@@ -26,8 +30,8 @@ def page(matches: Sequence[Replay | JidiLog], turn: int = 0, extra: str = "") ->
     `extra` is markup on top of the page. A page with it shows no list of matches: its markup lets the user choose one.
     """
     data = {"look": look(), "matches": [timeline_data(match) for match in matches], "turn": turn, "extra": bool(extra)}
-    scripts = {name: (FOLDER / f"{name}.js").read_text("utf-8") for name in ("board", "viewer")}
-    return filled("viewer.html", {"extra": extra, "data": embedded(data), **scripts})
+    board, *viewer = ((FOLDER / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    return filled("viewer.html", {"extra": extra, "data": embedded(data), "board": board, "viewer": "".join(viewer)})
 
 
 def filled(template: str | Path, parts: dict[str, str]) -> str:
@@ -77,7 +81,17 @@ def timeline_data(match: Replay | JidiLog) -> dict[str, Any]:
     actions = match.actions() if isinstance(match, Replay) else match.actions
     lines = match.turns if isinstance(match, Replay) else [None] * len(actions)
     steps = zip(states[:-1], states[1:], actions, lines, strict=True)
-    return {"red": match.red, "blue": match.blue, "start": states[0], "turns": [_change(*step) for step in steps]}
+    about = {}
+    if isinstance(match, Replay):  # numbers as texts: they may be too large for JavaScript
+        about = {"seed": str(match.seed), "match": str(match.match), "date": match.date}
+    return {
+        "red": match.red,
+        "blue": match.blue,
+        **about,
+        "start": states[0],
+        "turns": [_change(*step) for step in steps],
+        "events": [event._asdict() for event in events(recorded_timeline(match))],
+    }
 
 
 def _change(
@@ -93,6 +107,9 @@ def _change(
     for snake in died:  # a respawn is never a move, even where the new body looks like one
         letters[snake] = NEW_BODY
     change: dict[str, Any] = {"moves": "".join(letters)}
+    if line is not None and "probs" in line:  # of the policies that chose the moves
+        rounded = [None if probs is None else [round(p, PROB_DIGITS) for p in probs] for probs in line["probs"]]
+        change |= {"probs": rounded, "values": line.get("values", [None] * SNAKES)}
     bodies = {snake: after["snakes"][snake] for snake in range(SNAKES) if letters[snake] == NEW_BODY}
     moved = [MOVE_LETTERS.find(letter.lower()) for letter in letters]
     if after["directions"] != moved:

@@ -12,6 +12,7 @@ from arena.render.timeline import Timeline, Turn
 from arena.rules import COLUMNS, ROWS, SNAKES, START_LENGTH
 
 SIZE = np.array((ROWS, COLUMNS), float)
+CORNER = 0.42  # radius of a body's bends, in cells
 
 # Moments within a turn, 0 to 1.
 IMPACT = 0.5  # a dying snake hits the obstacle
@@ -132,12 +133,25 @@ def _snake(
     cells = np.array(path, float)
     steps = nearest_turn(np.diff(cells, axis=0, append=cells[-1:]))
     gaps = np.abs(steps).sum(1) > 1  # the body of a respawned snake can have a gap: nothing is drawn in it
+    # Radius of the bend in every cell; 0 where the body is straight. At both ends the bends are smaller.
+    bent = ((steps[:-1] * steps[1:]).sum(1) == 0) & ~gaps[:-1] & ~gaps[1:]
+    index = np.arange(len(cells))
+    radii = np.clip(np.minimum(index - start, end - index), 0, CORNER)
+    radii *= np.concatenate(([False], bent[:-1], [False])) if len(cells) > 1 else 0
 
     def places(along: np.ndarray) -> np.ndarray:
         whole = along.astype(int)
         part = along - whole
         part = np.where(gaps[whole], part.round(), part)
-        return (cells[whole] + part[:, None] * steps[whole]) % SIZE
+        found = cells[whole] + part[:, None] * steps[whole]
+        nearest = np.rint(along).astype(int)
+        curved = np.flatnonzero(np.abs(along - nearest) < radii[nearest])
+        bend = nearest[curved]
+        radius = radii[bend, None]
+        angle = (along[curved, None] - bend[:, None] + radius) / np.maximum(2 * radius, 1e-9) * np.pi / 2
+        back, on = -radius * steps[bend - 1], radius * steps[bend]
+        found[curved] = cells[bend] + back * (1 - np.sin(angle)) + on * (1 - np.cos(angle))
+        return found % SIZE
 
     along = np.linspace(end, start, int(np.ceil((end - start) * per_cell)) + 1)
     ways = (along - start) / max(end - start, 1e-9)

@@ -1,6 +1,6 @@
 """Timeline: one match's frames by turn, recorded or still being played. Playlist: the matches that a window shows."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.match_dict import gains, team_scores
@@ -38,6 +38,9 @@ class Timeline:
 
     humans: tuple[int, ...] = ()  # snakes steered by humans
     note = ""  # shown when the match is opened
+    seed: int | None = None  # with `match`, the number of the match of this seed; None for a competition log
+    match: int | None = None
+    date = ""  # of the recording; empty if it is not known
 
     def __init__(self, red: str, blue: str, turns: list[Turn], last: int | None = None) -> None:
         self.red, self.blue = (printable(name[-NAME_MAX:]) for name in (red, blue))
@@ -102,11 +105,22 @@ def recorded_timeline(match: "Replay | JidiLog") -> Timeline:
     turns = [Turn(states[0])]
     if hasattr(match, "turns"):
         for state, line in zip(states[1:], match.turns, strict=True):
+            # A turn line has the outputs that chose its actions, in the state before.
+            turns[-1] = replace(turns[-1], thoughts=thoughts_of(line))
             turns.append(Turn(state, line["actions"], tuple(line.get("ate", ())), tuple(line.get("died", ()))))
     else:  # a competition log records no meals and deaths
         for before, state, actions in zip(states, states[1:], match.actions, strict=False):
             turns.append(Turn(state, actions, *_meals_and_deaths(before, state)))
-    return Timeline(match.red, match.blue, turns)
+    timeline = Timeline(match.red, match.blue, turns)
+    for name in ("seed", "match", "date"):  # a competition log has none of them
+        setattr(timeline, name, getattr(match, name, getattr(timeline, name)))
+    return timeline
+
+
+def thoughts_of(line: dict[str, Any]) -> dict[int, Thought]:
+    """The outputs of policies that a turn line of a replay has, by snake."""
+    probs, values = line.get("probs", ()), line.get("values", (None,) * SNAKES)
+    return {snake: Thought(tuple(p), values[snake]) for snake, p in enumerate(probs) if p is not None}
 
 
 def _meals_and_deaths(before: dict[str, Any], after: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:

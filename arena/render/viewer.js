@@ -19,6 +19,7 @@
   function timelineOf(number) {
     if (timelines[number]) return timelines[number];
     const match = data.matches[number], states = [match.start], steps = [null];
+    const outputs = match.turns.map(({ probs, values }) => (probs ? { probs, values } : null)); // of policies, in state k
     for (const change of match.turns) {
       const before = states[states.length - 1];
       const moves = [...change.moves].map((letter) => "udlr".indexOf(letter.toLowerCase()));
@@ -33,14 +34,15 @@
       steps.push({ moves, grew, ate: change.ate || [], died: change.died || [], lunges: change.lunges || {} });
     }
     const last = states[states.length - 1];
-    return (timelines[number] = { red: match.red, blue: match.blue, states, steps, scores: [score(last, 0), score(last, 1)] });
+    const { red, blue, events } = match;
+    return (timelines[number] = { red, blue, events, states, steps, outputs, scores: [score(last, 0), score(last, 1)] });
   }
 
   // --- the position in the match
 
   // `time` is the current position, `shown` the drawn one: after a single step it glides to `time`.
   let current = 0, timeline = null, time = 0, shown = 0, playing = false, speed = 1, follow = null, camera = [0, 0];
-  let frame = 0, lastTick = 0, cell = 0, ratio = 1, painted = "";
+  let frame = 0, lastTick = 0, cell = 0, ratio = 1, painted = "", turned = false, showPolicy = false;
   const end = () => timeline.states.length - 1;
   const turn = () => Math.floor(time + 1e-9);
 
@@ -50,14 +52,20 @@
     timeline = timelineOf(current);
     time = shown = Math.min(at, end());
     playing = go && end() > 0;
-    document.title = `${timeline.red} – ${timeline.blue} · Snakes 3v3`;
+    const match = data.matches[current], about = [];
+    if (match.seed !== undefined) about.push(`match ${match.match} of seed ${match.seed}`);
+    if (match.date) about.push(match.date);
+    document.title = [`${timeline.red} – ${timeline.blue}`, ...about, "Snakes 3v3"].join(" · ");
+    document.querySelectorAll(".about-match").forEach((line) => { line.textContent = about.join(" · "); });
+    $("#policy").disabled = !timeline.outputs.some(Boolean);
+    listEvents();
     TEAMS.forEach((team) => { const name = $(`.team.${team} h2`); name.textContent = name.title = timeline[team]; });
     document.querySelectorAll("#list button").forEach((button, i) => {
       button.setAttribute("aria-current", String(i === current));
       if (i === current) button.scrollIntoView({ block: "nearest", inline: "nearest" });
     });
     $("#scrub").setAttribute("aria-valuemax", String(end()));
-    drawCurves();
+    bar.layOut(timeline, ratio);
     painted = "";
     wake();
   }
@@ -70,6 +78,24 @@
   function jump(what, by) { // to the turn right before the event, so that the user sees it happen
     for (let k = by > 0 ? turn() + 2 : Math.ceil(time - 1e-9); k > 0 && k <= end(); k += by)
       if (timeline.steps[k][what].length) { time = shown = k - 1; return wake(); }
+  }
+
+  // --- the address: #match=3&turn=120 opens match 3 (from 1 on) at turn 120
+
+  let linked = "", touched = false; // the address stays as it was until the user does something
+  function followLink() {
+    const words = new URLSearchParams(location.hash.slice(1)), number = Number(words.get("match") || current + 1);
+    if (location.hash === linked || !(words.has("match") || words.has("turn"))) return false;
+    if (!Number.isInteger(number) || number < 1 || number > data.matches.length) return false;
+    show(number - 1, Math.max(0, (Number(words.get("turn")) || 0) - data.matches[number - 1].start.turn), false);
+    return true;
+  }
+
+  function writeLink() { // while nothing moves: a link to this moment can be copied from the address
+    const hash = `#match=${current + 1}&turn=${timeline.states[turn()].turn}`;
+    if (hash === location.hash) return;
+    linked = hash;
+    try { history.replaceState(null, "", hash); } catch { linked = ""; } // not allowed inside some frames
   }
 
   // --- drawing; nothing is drawn while nothing moves
@@ -91,6 +117,7 @@
     const settled = moveCamera(seconds);
     paint();
     if (playing || shown !== time || !settled) frame = requestAnimationFrame(tick);
+    else if (touched) writeLink();
   }
 
   function moveCamera(seconds) {
@@ -110,9 +137,11 @@
   function paint() {
     const context = $("#board").getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    board.draw(context, cell, timeline, shown, { camera, follow });
-    drawScrubBar();
-    const now = turn(), state = timeline.states[now], key = `${now} ${playing} ${speed} ${follow}`;
+    const now = turn(), state = timeline.states[now], options = { camera, follow, turned };
+    const policy = timeline.outputs[now] || null, key = `${now} ${playing} ${speed} ${follow} ${showPolicy}`;
+    board.draw(context, cell, timeline, shown, options);
+    if (showPolicy && policy) drawPolicyArrows(context, cell, board, look, timeline, shown, policy.probs, options);
+    bar.draw(shown);
     if (key === painted) return;
     painted = key;
     const lengths = TEAMS.map((_, team) => total(state, team));
@@ -121,94 +150,76 @@
     $("#share i").style.width = `${(100 * lengths[0]) / Math.max(1, lengths[0] + lengths[1])}%`;
     document.querySelectorAll(".chip").forEach((chip, snake) => {
       const length = state.snakes[snake].length, gain = length - look.startLength;
-      chip.lastChild.textContent = gain; // the gains of a team add up to its score
-      chip.lastChild.classList.toggle("up", gain >= 0);
-      chip.title = `Snake ${snake}, ${length} cells long: follow it`;
+      const value = policy ? policy.values[snake] : null, [points, worth] = chip.querySelectorAll("span");
+      points.textContent = gain; // the gains of a team add up to its score
+      points.classList.toggle("up", gain >= 0);
+      worth.textContent = value === null ? "" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+      worth.hidden = value === null;
+      chip.title = `Follow snake ${snake} (key ${snake}): ${length} cells long` + (value === null ? "" : `; value by its policy: ${value}`);
       chip.setAttribute("aria-pressed", String(follow === snake));
     });
     $("#play path").setAttribute("d", playing ? PAUSE : PLAY);
     $("#speed").textContent = `${speed}×`;
+    $("#policy").setAttribute("aria-pressed", String(showPolicy));
     $("#scrub").setAttribute("aria-valuenow", String(now));
+    markEvent(now);
     const over = now === end(), [red, blue] = timeline.scores, banner = $("#banner");
     banner.hidden = !over;
     banner.className = red === blue ? "" : red > blue ? "red" : "blue";
     banner.textContent = red === blue ? `Draw, ${red} : ${blue}` : `${red > blue ? timeline.red : timeline.blue} wins ${red} : ${blue}`;
   }
 
-  // --- the scrub bar: both teams' lengths over the match, and the deaths
+  const bar = makeScrubBar(look, board, $("#scrub"), $("#tip"), score);
 
-  const curves = document.createElement("canvas");
+  // --- the list of events; a click goes to the turn right before
 
-  function drawCurves() {
-    const line = $("#scrub canvas"), width = line.clientWidth, height = line.clientHeight;
-    line.width = curves.width = Math.max(1, Math.round(width * ratio));
-    line.height = curves.height = Math.max(1, Math.round(height * ratio));
-    const c = curves.getContext("2d");
-    c.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const values = TEAMS.map((_, team) => timeline.states.map((state) => total(state, team)));
-    const top = Math.max(20, ...values[0], ...values[1]), low = height - 9, high = 12;
-    const x = (k) => (width * k) / Math.max(1, end()), y = (v) => low - ((low - high) * v) / top;
-    const under = values.map((of) => {
-      const area = new Path2D();
-      of.forEach((v, k) => area.lineTo(x(k), y(v)));
-      area.lineTo(width, height);
-      area.lineTo(0, height);
-      return area;
-    });
-    const lead = new Path2D();
-    values[0].forEach((v, k) => lead.lineTo(x(k), y(v)));
-    values[1].forEach((_, k, of) => lead.lineTo(x(end() - k), y(of[end() - k])));
-    under.forEach((area, team) => { // a team's lead: the area under its curve and above the other's
-      c.save();
-      c.clip(area);
-      c.fillStyle = board.rgb(look.teams[team], 0.34);
-      c.fill(lead, "evenodd");
-      c.restore();
-    });
-    values.forEach((of, team) => {
-      c.beginPath();
-      of.forEach((v, k) => c.lineTo(x(k), y(v)));
-      c.strokeStyle = board.rgb(look.teams[team]);
-      c.lineWidth = 2;
-      c.lineJoin = "round";
-      c.stroke();
-    });
-    timeline.steps.forEach((step, k) => {
-      for (const snake of step ? step.died : []) { // red above, blue below
-        const down = snake < 3 ? 1 : -1, from = snake < 3 ? 2 : height - 2;
-        c.fillStyle = board.rgb(look.snakes[snake]);
-        c.beginPath();
-        c.moveTo(x(k) - 3, from); c.lineTo(x(k) + 3, from); c.lineTo(x(k), from + 6 * down);
-        c.fill();
-      }
-    });
+  function listEvents() {
+    $("#events-count").textContent = timeline.events.length;
+    $("#events ol").replaceChildren(...timeline.events.map((event) => {
+      const item = document.createElement("li"), button = document.createElement("button"), at = document.createElement("b");
+      const text = document.createElement("span");
+      at.textContent = timeline.states[event.turn].turn;
+      text.textContent = event.text;
+      button.className = `${event.kind} ${event.team}`;
+      button.append(at, text);
+      button.addEventListener("click", () => { play(false); time = shown = event.turn - 1; painted = ""; wake(); });
+      item.append(button);
+      return item;
+    }));
   }
 
-  function drawScrubBar() {
-    const line = $("#scrub canvas"), c = line.getContext("2d"), at = (line.width * shown) / Math.max(1, end());
-    c.clearRect(0, 0, line.width, line.height);
-    c.globalAlpha = 0.38;
-    c.drawImage(curves, 0, 0);
-    c.globalAlpha = 1;
-    if (at >= 1) c.drawImage(curves, 0, 0, at, line.height, 0, 0, at, line.height);
-    c.fillStyle = "#fff";
-    c.fillRect(Math.min(Math.max(0, at - ratio), line.width - 2 * ratio), 0, 2 * ratio, line.height);
+  function markEvent(now) { // the last event up to this turn
+    const buttons = [...document.querySelectorAll("#events button")];
+    const last = timeline.events.filter((event) => event.turn <= now).length - 1;
+    buttons.forEach((button, i) => button.setAttribute("aria-current", String(i === last)));
+    const list = $("#events ol");
+    if (last >= 0 && list.scrollHeight > list.clientHeight) list.scrollTop = buttons[last].offsetTop - list.clientHeight / 2;
+  }
+
+  function showEvents(on = !document.body.classList.contains("events")) {
+    document.body.classList.toggle("events", on);
+    $("#list-events").setAttribute("aria-pressed", String(on));
+    fit();
   }
 
   // --- size: as large as the window allows
 
   function fit() {
     ratio = Math.min(3, window.devicePixelRatio || 1);
-    const stage = $("#stage"), rest = $("main").offsetHeight - stage.offsetHeight;
-    const room = Math.min(stage.clientWidth, Math.max(300, (window.innerHeight - rest - 2) * (look.columns / look.rows)));
-    cell = Math.max(8, Math.floor((room / look.columns) * ratio) / ratio);
-    const canvas = $("#board"), width = cell * look.columns, height = cell * look.rows;
+    const stage = $("#stage"), main = $("main"), rest = main.offsetHeight - stage.offsetHeight;
+    const wide = stage.clientWidth, high = Math.max(150, window.innerHeight - rest - 2);
+    const flat = Math.min(wide / look.columns, high / look.rows), upright = Math.min(wide / look.rows, high / look.columns);
+    turned = upright > 1.1 * flat; // a phone in portrait: the board is turned by 90 degrees
+    cell = Math.max(8, Math.floor((turned ? upright : flat) * ratio) / ratio);
+    const canvas = $("#board"), [width, height] = turned ? [cell * look.rows, cell * look.columns] : [cell * look.columns, cell * look.rows];
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
-    for (const id of ["score", "share", "scrub"]) document.getElementById(id).style.maxWidth = `${Math.max(width, 680)}px`;
-    if (timeline) { drawCurves(); wake(); }
+    for (const id of ["score", "share", "scrub"]) document.getElementById(id).style.maxWidth = innerHeight > 520 ? `${Math.max(width, 680)}px` : "";
+    $("#events").style.maxHeight = "";
+    if (innerWidth > 900) $("#events").style.maxHeight = `${main.offsetHeight - 28}px`;
+    if (timeline) { bar.layOut(timeline, ratio); wake(); }
   }
 
   // --- screenshot
@@ -253,6 +264,10 @@
     "next-death": () => jump("died", 1), "back-death": () => jump("died", -1), "next-bean": () => jump("ate", 1),
     slower: () => setSpeed(SPEEDS.indexOf(speed) - 1), faster: () => setSpeed(SPEEDS.indexOf(speed) + 1),
     follow: () => setFollow(follow === null ? 0 : follow === 5 ? 5 : follow + 1),
+    policy: () => { showPolicy = !showPolicy && timeline.outputs.some(Boolean); painted = ""; wake(); },
+    "list-events": () => showEvents(), "full-screen": fullScreen,
+    "first-turn": () => { playing = false; seek(0); }, "last-turn": () => { playing = false; seek(end()); },
+    "back-bean": () => jump("ate", -1), "next-match": () => show(current + 1), "back-match": () => show(current - 1),
     screenshot, ask: () => { if ($("#help").open) $("#help").close(); else $("#help").showModal(); },
   };
   for (const [id, act] of Object.entries(actions)) {
@@ -264,9 +279,9 @@
   const keys = {
     " ": actions.play, ArrowLeft: actions.back, ArrowRight: actions.forward, ",": actions.back, ".": actions.forward,
     "+": actions.faster, "=": actions.faster, "-": actions.slower,
-    x: actions["next-death"], X: actions["back-death"], b: actions["next-bean"], B: () => jump("ate", -1),
-    Home: () => { playing = false; seek(0); }, End: () => { playing = false; seek(end()); },
-    n: () => show(current + 1), p: () => show(current - 1), c: screenshot, f: fullScreen, "?": actions.ask,
+    x: actions["next-death"], X: actions["back-death"], b: actions["next-bean"], B: actions["back-bean"],
+    Home: actions["first-turn"], End: actions["last-turn"], n: actions["next-match"], p: actions["back-match"],
+    o: actions.policy, t: actions.policy, e: actions["list-events"], c: screenshot, f: fullScreen, "?": actions.ask, F1: actions.ask,
     Escape: () => setFollow(follow),
   };
   for (let snake = 0; snake < 6; snake++) keys[snake] = () => setFollow(snake);
@@ -281,15 +296,15 @@
   addEventListener("keyup", (event) => { if (event.key === " " && event.target instanceof HTMLButtonElement) event.preventDefault(); });
 
   $("#board").addEventListener("click", (event) => {
-    const column = Math.floor(board.wrap(event.offsetX / cell + camera[0], look.columns));
-    const row = Math.floor(board.wrap(event.offsetY / cell + camera[1], look.rows));
+    const [x, y] = turned ? [event.offsetY, look.rows * cell - event.offsetX] : [event.offsetX, event.offsetY];
+    const column = Math.floor(board.wrap(x / cell + camera[0], look.columns));
+    const row = Math.floor(board.wrap(y / cell + camera[1], look.rows));
     const snake = timeline.states[turn()].snakes.findIndex((body) => body.some(([r, c]) => r === row && c === column));
     if (snake < 0) play(); else setFollow(snake);
   });
   const scrub = (event) => {
-    const box = $("#scrub").getBoundingClientRect();
     playing = false;
-    time = shown = Math.round(Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) * end());
+    time = shown = bar.turnAt(event);
     painted = "";
     wake();
   };
@@ -302,14 +317,15 @@
   function makeChips() {
     look.snakes.forEach((_, snake) => {
       const chip = document.createElement("button"), canvas = document.createElement("canvas"), gain = document.createElement("span");
+      const value = document.createElement("span");
       chip.className = "chip";
       chip.setAttribute("aria-label", `Follow snake ${snake}`);
-      gain.className = "gain";
+      [gain.className, value.className] = ["gain", "value"];
       canvas.width = 144; canvas.height = 72;
       const context = canvas.getContext("2d");
       context.translate(0, 12);
       board.sample(context, 48, snake); // the snake itself: colour, mark and number
-      chip.append(canvas, gain);
+      chip.append(canvas, gain, value);
       chip.addEventListener("click", () => setFollow(snake));
       $(`.team.${TEAMS[snake < 3 ? 0 : 1]} .chips`).append(chip);
     });
@@ -341,10 +357,17 @@
   window.snakes = {
     matches: data.matches.length,
     state: (k, number = current) => copy(timelineOf(number).states[k]),
-    shown: () => ({ match: current, turn: turn(), time: shown, last: end(), playing, speed, follow }),
+    events: (number = current) => copy(timelineOf(number).events),
+    output: (k, number = current) => copy(timelineOf(number).outputs[k] || null),
+    shown: () => ({ match: current, turn: turn(), time: shown, last: end(), playing, speed, follow, turned, policy: showPolicy }),
     show, seek, play, picture,
   };
-  show(0, data.matches.length ? Math.max(0, data.turn - data.matches[0].start.turn) : 0, data.turn === 0);
+  for (const id of ["next-match", "back-match"]) document.getElementById(id).hidden = data.matches.length < 2;
+  if (!followLink()) show(0, data.matches.length ? Math.max(0, data.turn - data.matches[0].start.turn) : 0, data.turn === 0);
+  for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => { touched = true; }, { capture: true });
+  addEventListener("hashchange", followLink);
   fit();
+  // The list of events is open where it does not make the board smaller.
+  if (innerWidth > 900 && $("#stage").clientWidth - look.columns * cell > 300) showEvents(true);
   addEventListener("resize", fit);
 })();

@@ -19,15 +19,18 @@ import pygame
 
 from arena.files import write_atomically
 from arena.render import scene
+from arena.render.events import events
 from arena.render.frame import STRIP_COLOUR
 from arena.render.layout import Layout, first_size
 from arena.render.playback import BEAN, DEATH, Playback
 from arena.render.timeline import Playlist, Recordings
 from arena.render.window_board import Board, Camera
+from arena.render.window_buttons import Button
 from arena.render.window_display import open_display
 from arena.render.window_panel import Panel
 from arena.render.window_sprites import forget_texts
 from arena.rules import DOWN, LEFT, RIGHT, SNAKES, UP
+from arena.snake_names import snake_name
 
 if TYPE_CHECKING:
     from arena.jidi_log import JidiLog
@@ -71,6 +74,8 @@ class Window:
         self._thoughts = self._help = self._scrubbing = False
         self._resume = False  # whether the match goes on when the help is closed
         self._message, self._message_until = "", 0.0
+        self._hovered: Button | None = None
+        self._tip = ""  # about the place under the mouse
         self._ended_at: float | None = None
         self._title = ""
         self._drawn: tuple = ()
@@ -144,6 +149,8 @@ class Window:
             "n": lambda: self._go_to(self._number + 1),
             "p": lambda: self._go_to(self._number - 1),
             "o": self._toggle_thoughts,
+            "t": self._toggle_thoughts,
+            "follow": self._follow_next,
             "q": self._close,
             "-": lambda: self._playback.faster(-1),
             pygame.K_HOME: lambda: self._playback.seek(0),
@@ -171,8 +178,10 @@ class Window:
                 self._keys[key]()
         elif event.type == pygame.MOUSEBUTTONDOWN and event.button == 1:
             self._on_click(event.pos)
-        elif event.type == pygame.MOUSEMOTION and self._scrubbing:
-            self._playback.seek(self._panel.scrubbed(self._playback, event.pos[0]))
+        elif event.type == pygame.MOUSEMOTION:
+            if self._scrubbing:
+                self._playback.seek(self._panel.scrubbed(self._playback, event.pos[0]))
+            self._hover(event.pos)
         elif event.type == pygame.MOUSEBUTTONUP and event.button == 1:
             self._scrubbing = False
         elif event.type in (pygame.VIDEORESIZE, pygame.WINDOWEXPOSED):
@@ -218,8 +227,25 @@ class Window:
             self._playback.paused = False
         self._help = False
 
+    def _hover(self, place: tuple[int, int]) -> None:
+        """Find the tooltip of a place: of a button, or of a turn on the scrub bar."""
+        self._hovered = self._panel.buttons.at(place)
+        self._tip = self._hovered.tip if self._hovered else ""
+        if self._on_scrub_bar(place):
+            timeline = self._playback.timeline
+            turn = min(max(self._panel.scrubbed(self._playback, place[0]), 0), len(timeline.turns) - 1)
+            red, blue = timeline.team_scores(turn)
+            near = [event.text for event in events(timeline) if abs(event.turn - turn) <= 1]
+            self._tip = "; ".join([f"turn {timeline.turns[turn].state['turn']}: {red} : {blue}", *near])
+
+    def _on_scrub_bar(self, place: tuple[int, int]) -> bool:
+        return pygame.Rect(self._layout.scrub).inflate(0, self._layout.cell // 3).collidepoint(place)
+
     def _on_click(self, place: tuple[int, int]) -> None:
-        if pygame.Rect(self._layout.scrub).inflate(0, self._layout.cell // 3).collidepoint(place):
+        button = self._panel.buttons.at(place)
+        if button is not None and (not self._help or button.key in HELP_KEYS):
+            self._keys[button.key]()
+        if self._on_scrub_bar(place) and not self._help:
             self._scrubbing = True
             self._playback.seek(self._panel.scrubbed(self._playback, place[0]))
         for snake, chip in enumerate(self._panel.chips):
@@ -229,10 +255,15 @@ class Window:
     def _follow(self, snake: int) -> None:
         self._followed = None if self._followed == snake else snake
 
+    def _follow_next(self) -> None:
+        """Follow the first snake, then the others one after the other, then none."""
+        following = -1 if self._followed is None else self._followed
+        self._followed = following + 1 if following + 1 < SNAKES else None
+
     def _toggle_thoughts(self) -> None:
         self._thoughts = not self._thoughts
         if self._thoughts and not any(turn.thoughts for turn in self._playback.timeline.turns):
-            self._say("no policy plays here that could tell its thoughts")
+            self._say("no policy plays here, or its probabilities were not recorded")
 
     def _screenshot(self) -> None:
         """Write a picture of the window, without the message line, into the working directory."""
@@ -273,12 +304,12 @@ class Window:
         shown = (
             self._number, playback.position, len(playback.timeline.turns), playback.standing, playback.speed,
             playback.paused, playback.ended, self._followed, self._thoughts, self._help, self._message,
-            *self._camera.shift, self._layout.size,
+            self._hovered, self._tip, *self._camera.shift, self._layout.size,
         )  # fmt: skip
         if shown == self._drawn:
             return
         self._drawn = shown
-        self._paint(self._message)
+        self._paint(self._message or self._tip)
         pygame.display.flip()
         title = self._described()
         if title != self._title:
@@ -288,14 +319,18 @@ class Window:
     def _paint(self, message: str) -> None:
         target, playback = pygame.display.get_surface(), self._playback
         target.fill(STRIP_COLOUR)
-        self._panel.draw_head(target, playback, self._place(), self._followed)
+        self._panel.draw_head(target, playback, self._about(), self._followed)
         box = pygame.Rect(self._layout.board).clip(target.get_rect())
-        self._board.draw(target.subsurface(box), playback, self._camera, self._thoughts)
-        self._panel.draw_foot(target, playback, message)
+        ringed = {*playback.timeline.humans, *([] if self._followed is None else [self._followed])}
+        self._board.draw(target.subsurface(box), playback, self._camera, self._thoughts, ringed)
+        on = {"o": self._thoughts, "?": self._help, "follow": self._followed is not None}
+        self._panel.draw_foot(target, playback, self._hovered, {key for key, is_on in on.items() if is_on})
         if playback.ended:
             self._panel.draw_result(target, playback)
         if self._help:
             self._panel.draw_help(target, bool(playback.timeline.humans))
+        if message:
+            self._panel.draw_message(target, message)
 
     def _place(self) -> str:
         """The number of the match, if there are several."""
@@ -303,6 +338,12 @@ class Window:
         if count == 1 or (count is None and self._number == 0):
             return ""
         return f"match {self._number + 1}" + (f" of {count}" if count else "")
+
+    def _about(self) -> str:
+        """The line below the turn: number of the match, seed and date."""
+        timeline = self._playback.timeline
+        seed = "" if timeline.seed is None else f"seed {timeline.seed}"
+        return "  ".join(filter(None, (self._place() or seed, timeline.date)))
 
     def _described(self) -> str:
         """The title of the window: turn, state, speed and players."""
@@ -314,5 +355,5 @@ class Window:
         if self._place():
             parts.append(self._place())
         if self._followed is not None:
-            parts.append(f"following {self._followed}")
+            parts.append(f"following {snake_name(self._followed)}")
         return f"{', '.join(parts)} - {playback.timeline.red} against {playback.timeline.blue} - snakes"

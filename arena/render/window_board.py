@@ -1,6 +1,7 @@
 """The board in the window: scene.py's positions, drawn with sprites. A camera can follow a snake."""
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 import pygame
@@ -44,8 +45,10 @@ class Board:
         """A snake's head, also shown beside the board."""
         return self._sprites.head(snake, direction, SIZES)
 
-    def draw(self, target: pygame.Surface, playback: Playback, camera: Camera, thoughts: bool) -> None:
-        """Draw the position of the playback onto a surface of the board's size."""
+    def draw(
+        self, target: pygame.Surface, playback: Playback, camera: Camera, thoughts: bool, ringed: Collection[int] = ()
+    ) -> None:
+        """Draw the position of the playback onto a surface of the board's size; `ringed` snakes get a ring."""
         timeline, position = playback.timeline, playback.position
         sprites, shift = self._sprites, camera.shift
         self._draw_ground(target, shift)
@@ -56,6 +59,8 @@ class Board:
             self._draw_body(target, snake, shift)
         for snake in snakes:
             head = sprites.head(snake.number, snake.direction, _step(snake.size, SIZES))
+            if snake.number in ringed:
+                self._put(target, sprites.halo(), snake.head + shift)
             self._put(target, head, snake.head + shift)
         if not playback.standing:
             # At high speeds effects last more turns, so that they stay visible.
@@ -105,7 +110,7 @@ class Board:
             target.blit(label, spot.clamp(target.get_rect()))
 
     def _draw_thought(self, target: pygame.Surface, snake: scene.Snake, thought: Thought, shift: np.ndarray) -> None:
-        """Arrows around the head, sized by the probability of the move, and the value in the middle of the body."""
+        """Arrows around the head, sized by the probability of the move. The value is in the chip above the board."""
         size = max(9, round(0.32 * self.cell))
         for move, share in enumerate(thought.moves):
             if share < 0.005:
@@ -121,9 +126,6 @@ class Board:
             pygame.draw.aalines(target, WHITE, True, corners)
             row, column = np.array((row, column)) + 0.5 * across * (1 if move < 2 else -1)
             self._tag(target, f"{share:.0%}", size, row, column)
-        if thought.value is not None:
-            row, column = (snake.marks[len(snake.marks) // 2 - 1] + shift) % scene.SIZE
-            self._tag(target, f"{thought.value:+.1f}", size, row, column)
 
     def _tag(self, target: pygame.Surface, words: str, size: int, row: float, column: float) -> None:
         label = text(words, size, TEXT_COLOUR)

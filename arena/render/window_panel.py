@@ -6,6 +6,7 @@ from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS, STRIP_COLOUR, TEAM_CO
 from arena.render.layout import Layout
 from arena.render.playback import Playback
 from arena.render.window_board import Board
+from arena.render.window_buttons import Button, ButtonRow
 from arena.render.window_sprites import text
 from arena.rules import LEFT, RIGHT, SNAKES, TEAM
 
@@ -19,9 +20,9 @@ HELP = (
     ("x X", "jump to just before the next, previous death"),
     ("b B", "jump to just before the next, previous bean eaten"),
     ("home end", "first turn, last turn"),
-    ("mouse", "drag the bar; click a snake above to follow it"),
+    ("mouse", "buttons and bar; click a snake above to follow it"),
     ("0 - 5", "follow a snake; the same key again: stop"),
-    ("o", "what policies think: moves and value"),
+    ("o", "probabilities of the policies' moves"),
     ("n p", "next match, previous match"),
     ("c  or  F12", "picture of the window as PNG file"),
     ("?  or  F1", "this help, which pauses; esc closes it, and stops following"),
@@ -36,6 +37,7 @@ class Panel:
     def __init__(self, layout: Layout, board: Board) -> None:
         self._layout, self._board = layout, board
         self.chips: list[pygame.Rect] = []  # the field of each snake above the board
+        self.buttons = ButtonRow(layout)
 
     def draw_head(self, target: pygame.Surface, playback: Playback, place: str, followed: int | None) -> None:
         """Names, scores, turn and the gain of every snake: the gains of a team add up to its score."""
@@ -59,7 +61,8 @@ class Panel:
                 spot = score.get_rect(midright=(box.right - edge, middle))
                 target.blit(words, words.get_rect(midright=(spot.left - edge, middle)))
             target.blit(score, spot)
-        self._draw_chips(target, timeline.gains(index), timeline.humans, followed)
+        values = {snake: thought.value for snake, thought in timeline.turns[index].thoughts.items()}
+        self._draw_chips(target, timeline.gains(index), values, timeline.humans, followed)
         bar = pygame.Rect(box.left, box.bottom - max(3, cell // 7), box.width, max(3, cell // 7))
         share = round(bar.width * sum(lengths[:TEAM]) / max(1, sum(lengths)))
         target.fill(TEAM_COLOURS[1], bar)
@@ -67,9 +70,14 @@ class Panel:
         target.fill(TEXT_COLOUR, (bar.centerx - 1, bar.top, 2, bar.height))
 
     def _draw_chips(
-        self, target: pygame.Surface, gains: list[int], humans: tuple[int, ...], followed: int | None
+        self,
+        target: pygame.Surface,
+        gains: list[int],
+        values: dict[int, float | None],
+        humans: tuple[int, ...],
+        followed: int | None,
     ) -> None:
-        """One field per snake: head, gain, and whether a human steers it or the camera follows it."""
+        """One field per snake: head, gain, and below it the value by its policy, or "you" for a human's snake."""
         box, cell = pygame.Rect(self._layout.head), self._layout.cell
         width, height = round(2.5 * cell), round(1.05 * cell)
         top = box.top + round(1.15 * cell)
@@ -83,18 +91,24 @@ class Panel:
             self.chips.append(chip)
             if snake == followed:
                 pygame.draw.rect(target, TRACK, chip, border_radius=height // 3)
+            if snake in humans:
+                pygame.draw.rect(target, TEXT_COLOUR, chip, max(1, cell // 24), border_radius=height // 3)
             head = self._board.head(snake, RIGHT if snake < TEAM else LEFT)
             spot = head.get_rect(midleft=(chip.left + round(0.15 * cell), chip.centery))
             target.blit(head, spot)
-            gain = text(f"{gains[snake]:+d}", self._layout.text(0.5), SNAKE_COLOURS[snake])
-            spot = gain.get_rect(midleft=(spot.right + round(0.15 * cell), chip.centery))
-            target.blit(gain, spot)
-            if snake in humans:
-                you = text("you", self._layout.text(0.34), TEXT_COLOUR)
-                target.blit(you, you.get_rect(midleft=(spot.right + round(0.12 * cell), chip.centery)))
+            value = values.get(snake)
+            below = "you" if snake in humans else "" if value is None else f"{value:+.2f}".replace("-", "−")
+            left, lift = spot.right + round(0.15 * cell), round(0.17 * cell) if below else 0
+            gain = text(f"{gains[snake]:+d}".replace("-", "−"), self._layout.text(0.46), SNAKE_COLOURS[snake])
+            target.blit(gain, gain.get_rect(midleft=(left, chip.centery - lift)))
+            if below:
+                words = text(below, self._layout.text(0.32), TEXT_COLOUR)
+                target.blit(words, words.get_rect(midleft=(left, chip.centery + round(0.3 * cell))))
 
-    def draw_foot(self, target: pygame.Surface, playback: Playback, message: str) -> None:
-        """The scrub bar with meals and deaths, and the line below it."""
+    def draw_foot(
+        self, target: pygame.Surface, playback: Playback, hovered: Button | None, pressed: set[int | str]
+    ) -> None:
+        """The scrub bar with meals and deaths, and the buttons below it."""
         layout, timeline = self._layout, playback.timeline
         cell, track = layout.cell, pygame.Rect(layout.scrub)
         line = track.inflate(0, -round(0.22 * cell))
@@ -111,17 +125,15 @@ class Panel:
         knob = (self.along(playback, playback.position), line.centery)
         pygame.draw.circle(target, TEXT_COLOUR, knob, max(5, round(0.22 * cell)))
 
-        middle = layout.foot.top + round(1.12 * cell)
-        left = layout.scrub.left
-        self._draw_sign(target, playback, left, middle)
-        speed = text(f"{playback.speed:g}x", layout.text(0.46), TEXT_COLOUR)
-        target.blit(speed, speed.get_rect(midleft=(left + round(0.75 * cell), middle)))
-        hint = text("? help", layout.text(0.4), FAINT)
-        spot = hint.get_rect(midright=(track.right, middle))
-        target.blit(hint, spot)
-        if message:
-            words = _fitted(message, layout.text(0.42), spot.left - left - 4 * cell)
-            target.blit(words, words.get_rect(center=(layout.foot.left + layout.foot.width // 2, middle)))
+        self.buttons.draw(target, playback, hovered, pressed)
+
+    def draw_message(self, target: pygame.Surface, message: str) -> None:
+        """A message or a tooltip, at the lower edge of the board."""
+        layout, board = self._layout, pygame.Rect(self._layout.board)
+        words = _fitted(message, layout.text(0.42), board.width - 2 * layout.cell)
+        spot = words.get_rect(midbottom=(board.centerx, board.bottom - round(0.3 * layout.cell)))
+        _shade(target, spot.inflate(round(0.6 * layout.cell), round(0.3 * layout.cell)), 235)
+        target.blit(words, spot)
 
     def along(self, playback: Playback, position: float) -> int:
         """The x of a position on the scrub bar."""
@@ -132,18 +144,6 @@ class Panel:
         """The turn at an x on the scrub bar."""
         track = self._layout.scrub
         return round((x - track.left) / track.width * playback.timeline.last)
-
-    def _draw_sign(self, target: pygame.Surface, playback: Playback, left: int, middle: int) -> None:
-        """The usual symbols: a triangle (playing), two bars (paused), a square (ended)."""
-        half = round(0.2 * self._layout.cell)
-        if playback.ended:
-            target.fill(TEXT_COLOUR, (left, middle - half, 2 * half, 2 * half))
-        elif playback.paused:
-            for x in (left, left + round(1.3 * half)):
-                target.fill(TEXT_COLOUR, (x, middle - half, round(0.7 * half), 2 * half))
-        else:
-            tip = (left + 2 * half, middle)
-            pygame.draw.polygon(target, TEXT_COLOUR, [(left, middle - half), (left, middle + half), tip])
 
     def draw_result(self, target: pygame.Surface, playback: Playback) -> None:
         """The winner, on top of the board."""

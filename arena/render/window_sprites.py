@@ -28,19 +28,28 @@ LEVELS = 32  # steps of thickness and shade along a body
 SIZES = 10  # steps of size while something appears or disappears
 AGES = 16  # steps of an effect
 WHITE = (255, 255, 255)
+# Fonts of Windows, macOS and Linux desktops, by pygame's short names.
+FONTS = ("segoeui", "helveticaneue", "sfns", "inter", "roboto", "notosans", "dejavusans", "liberationsans", "arial")
 
 Colour = Sequence[float] | np.ndarray
 
 
 @functools.lru_cache(256)
 def text(words: str, pixels: int, colour: tuple[int, int, int]) -> pygame.Surface:
-    """A line of text in the font that comes with pygame."""
+    """A line of text in a font of the system."""
     return _font(pixels).render(words, True, colour)
 
 
 @functools.lru_cache(16)
 def _font(pixels: int) -> pygame.font.Font:
-    return pygame.font.Font(None, round(pixels * 1.25))
+    path = _font_file()
+    return pygame.font.Font(path, round(pixels * (1.25 if path is None else 1.0)))
+
+
+@functools.cache
+def _font_file() -> str | None:
+    """The first of FONTS on this machine; None for the font of pygame, which spaces small letters badly."""
+    return next(filter(None, (pygame.font.match_font(name, bold=False) for name in FONTS)), None)
 
 
 def forget_texts() -> None:
@@ -63,6 +72,7 @@ class Sprites:
         self.mark = functools.cache(self._mark)
         self.ring = functools.cache(self._ring)
         self.spark = functools.cache(self._spark)
+        self.halo = functools.cache(self._halo)
 
     def _body(self, snake: int, size: int) -> tuple[list[pygame.Surface], np.ndarray]:
         """Discs from the neck to the tail, LEVELS + 1 of them, and their sides in pixels."""
@@ -105,6 +115,12 @@ class Sprites:
         distance = _distance(_fitting(2.4 * self.cell, self.cell))
         cover = _cover(distance, radius) - _cover(distance, radius - width)
         return _surface(colour, cover * (1 - old) ** 0.7)
+
+    def _halo(self) -> pygame.Surface:
+        """A thin ring around a head: the snake of a human, or the one that the camera follows."""
+        distance = _distance(_fitting(1.6 * self.cell, self.cell))
+        cover = _cover(distance, 0.74 * self.cell) - _cover(distance, 0.74 * self.cell - max(1.5, 0.06 * self.cell))
+        return _surface(WHITE, 0.8 * cover)
 
     def _spark(self, snake: int, age: int) -> pygame.Surface:
         old = age / AGES

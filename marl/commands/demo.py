@@ -1,6 +1,9 @@
 """The command `demo`: play one match between two teams and print boards as text."""
 
 import argparse
+import os
+import shutil
+import sys
 
 from marl.arguments import count
 from marl.storage.run_names import player_name
@@ -18,15 +21,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from arena.render.frame import ansi
+    from arena.render.ansi import ansi, terminal
     from marl.planning.planned_player import load_player
     from opponents.match import play
 
     results = play(args.red, args.blue, 1, seed=args.seed, record=True, loader=load_player)
     replay = results.replays["first"]
     states = replay.states()
+    shown = terminal(sys.stdout.isatty(), os.environ, shutil.get_terminal_size())
     for state in [*states[: -1 : args.every], states[-1]]:
-        print(ansi(state), end="\n\n")
+        print(ansi(state, shown), end="\n\n")
     winner, score = replay.result["winner"], f"{replay.result['red_score']} : {replay.result['blue_score']}"
     print(f"{'draw' if winner == 'draw' else winner + ' wins'} {score}: {args.red} (red) against {args.blue} (blue)")
     return 0

@@ -3,6 +3,8 @@
 import argparse
 import json
 import sys
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:
     from opponents.match import Results
+    from opponents.players import Player
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,25 +40,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the replay of the first match to FILE; those of the closest, of home's worst and best beside it, "
         "with .closest, .worst and .best before the suffix",
     )
+    parser.add_argument(
+        "--record-policy",
+        action="store_true",
+        help="with --record: also the policies' probabilities and values, for the viewers (key o)",
+    )
     parser.add_argument("--list", action="store_true", help="print the known players and quit")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.record_policy and args.record is None:
+        raise UserError("--record_policy goes with --record FILE")
     if not args.list and (args.home is None or args.away is None):
         raise UserError(f"eval needs --home PLAYER and --away PLAYER (see {command('eval', '--list')})")
     from marl.planning.planned_player import load_player
-    from opponents.match import play
+    from opponents.match import open_player, play
     from opponents.players import listing
+    from opponents.policy_outputs import is_policy
 
     if args.list:
         _print_players(listing(), args.json)
         return 0
-    record = args.record is not None
-    with ProgressBar(f"{args.home} - {args.away}") as bar:
-        results = play(
-            *(args.home, args.away, args.matches, args.device, args.seed, record), loader=load_player, progress=bar.show
-        )
-    files = _write_replays(results, args.record)
+    with ExitStack() as opened:
+        home, away = (open_player(name, opened, load_player) for name in (args.home, args.away))
+        if args.record_policy and not (is_policy(home) or is_policy(away)):
+            raise UserError(f"--record_policy: neither {args.home} nor {args.away} is a policy with probabilities")
+        record = args.record is not None
+        with ProgressBar(f"{args.home} - {args.away}") as bar:
+            results = play(home, away, args.matches, args.device, args.seed, record, progress=bar.show)
+        files = _write_replays(results, args.record, (home, away) if args.record_policy else None)
     if args.json:
         print(json.dumps(results.as_dict() | ({"replays": files} if files else {}), indent=2))
     else:
@@ -67,13 +80,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write_replays(results: "Results", first: Path | None) -> dict[str, str]:
-    from arena.replay import write
+def _write_replays(
+    results: "Results", first: Path | None, policies: tuple["Player", "Player"] | None
+) -> dict[str, str]:
+    from arena.replay import today, write
+    from opponents.policy_outputs import add_policy_outputs
 
     files = {}
     for which, replay in results.replays.items():
         path = first if which == "first" else first.with_name(f"{first.stem}.{which}{first.suffix}")
-        write(path, replay)
+        if policies is not None:
+            home, away = policies
+            home_is_red = 2 * replay.match < results.matches  # as opponents.match gives the sides
+            replay = add_policy_outputs(replay, *((home, away) if home_is_red else (away, home)))
+        write(path, replace(replay, date=today()))
         files[which] = str(path)
     return files
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.render.page import embedded, filled, page
+from opponents.match import wilson
 
 if TYPE_CHECKING:
     from opponents.league import Table
@@ -29,7 +30,10 @@ def league_page(table: "Table", pairs: Sequence["Results"]) -> str:
         if i == j:
             return None
         results = {"wins": int(table.wins[i, j]), "draws": int(table.draws[i, j]), "losses": int(table.wins[j, i])}
-        return results | {"points": float(points[i, j]), "match": shown[table.names[i], table.names[j]]}
+        # Half points count as half matches; the interval of a rate with draws is at most as wide.
+        low, high = wilson(float(table.wins[i, j] + table.draws[i, j] / 2), table.matches)
+        about = {"points": float(points[i, j]), "low": low, "high": high}
+        return results | about | {"match": shown[table.names[i], table.names[j]]}
 
     data = {
         "matches": table.matches,

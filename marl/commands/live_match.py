@@ -6,10 +6,11 @@ from pathlib import Path
 import torch
 
 from arena.batch import BatchArena
-from arena.render.timeline import Playlist, Thought, Timeline, Turn
-from arena.replay import Recorder, write
-from arena.rules import OVER, SNAKES, TEAM, TURNS
+from arena.render.timeline import Playlist, Thought, Timeline, Turn, thoughts_of
+from arena.replay import Recorder, today, write
+from arena.rules import OVER, SNAKES, TURNS
 from opponents.players import Player
+from opponents.policy_outputs import policy_outputs, team_seats
 
 QUEUE_MAX = 2  # moves of a human in the queue: enough for a quick U-turn
 KEPT = 20  # earlier matches that can be opened again
@@ -21,11 +22,20 @@ Supply = Callable[[], tuple[Player, str]]
 class LiveMatch(Timeline):
     """One match in progress: plays a turn when the window needs it, and keeps all frames."""
 
-    def __init__(self, players: Sequence[Player], humans: tuple[int, ...], seed: int, number: int, note: str) -> None:
-        self._players, self.humans, self.note = players, humans, note
+    def __init__(
+        self,
+        players: Sequence[Player],
+        humans: tuple[int, ...],
+        seed: int,
+        number: int,
+        note: str,
+        record_policy: bool = False,
+    ) -> None:
+        self._players, self.humans, self.note, self._record_policy = players, humans, note, record_policy
+        self.seed, self.match, self.date = seed, number, today()
         self._arena = BatchArena(1, seed=seed, first_match=number)
         self._arena.start()
-        self._seats = [torch.arange(TEAM, dtype=torch.int32) + team * TEAM for team in range(2)]
+        self._seats = team_seats()
         self._moves = torch.zeros((1, SNAKES), dtype=torch.int8)
         self._wanted: dict[int, list[int]] = {snake: [] for snake in humans}
         self._stopped = False
@@ -37,7 +47,7 @@ class LiveMatch(Timeline):
             for player, seats in zip(players, self._seats, strict=True)
         )
         super().__init__(red, blue, [Turn(start, thoughts=self._thoughts())], last=TURNS)
-        self._recorder = Recorder(start, seed, number, red, blue)
+        self._recorder = Recorder(start, seed, number, red, blue, self.date)
 
     @property
     def over(self) -> bool:
@@ -55,7 +65,7 @@ class LiveMatch(Timeline):
             move = wanted.pop(0) if wanted else directions[snake]
             # Straight on instead of a reversal, which the game would replace by a random move.
             self._moves[0, snake] = directions[snake] if move == directions[snake] ^ 1 else move
-        self._recorder.add(self._moves[0])
+        self._recorder.add(self._moves[0], self._outputs if self._record_policy else None)
         events = self._arena.play_turn(self._moves)
         ate, died = (tuple(mask[0].nonzero().flatten().tolist()) for mask in (events.ate, events.died))
         actions = self._moves[0].tolist()
@@ -81,23 +91,26 @@ class LiveMatch(Timeline):
 
     def _thoughts(self) -> dict[int, Thought]:
         """Move probabilities and values by snake, for players that are policies; none for snakes of humans."""
-        found: dict[int, Thought] = {}
-        for player, seats in zip(self._players, self._seats, strict=True):
-            if not hasattr(player, "thoughts"):
-                continue
-            moves, values = player.thoughts(self._arena, seats)
-            for i, snake in enumerate(seats.tolist()):
-                if snake not in self.humans:
-                    value = None if values is None else float(values[i])
-                    found[snake] = Thought(tuple(moves[i].tolist()), value)
-        return found
+        self._outputs = policy_outputs(self._players, self._arena)
+        for snake in self.humans:
+            self._outputs["probs"][snake] = self._outputs["values"][snake] = None
+        return thoughts_of(self._outputs)
 
 
 class LiveMatches(Playlist):
     """An endless playlist of matches between two teams, from match 0 of a seed on. The last KEPT can be reopened."""
 
-    def __init__(self, red: Supply, blue: Supply, humans: tuple[int, ...], seed: int, record: Path | None) -> None:
+    def __init__(
+        self,
+        red: Supply,
+        blue: Supply,
+        humans: tuple[int, ...],
+        seed: int,
+        record: Path | None,
+        record_policy: bool = False,
+    ) -> None:
         self._supplies, self._humans, self._seed, self._record = (red, blue), humans, seed, record
+        self._record_policy = record_policy
         self._matches: dict[int, LiveMatch] = {}
         self._next = 0
 
@@ -113,7 +126,7 @@ class LiveMatches(Playlist):
             supplied = [supply() for supply in self._supplies]
             note = "; ".join(each for _, each in supplied if each)
             players = [player for player, _ in supplied]
-            self._matches[number] = LiveMatch(players, self._humans, self._seed, number, note)
+            self._matches[number] = LiveMatch(players, self._humans, self._seed, number, note, self._record_policy)
             self._matches.pop(number - KEPT, None)
             self._next += 1
         return self._matches[number]

@@ -5,6 +5,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from arena.snake_names import AGENTS, snake_number
 from marl.arguments import count, new_file
 from marl.errors import UserError
 from marl.storage.run_names import find_named, player_name
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from marl.commands.live_match import Supply
     from opponents.players import Player
 
-SEATS = ("red_0", "red_1", "red_2", "blue_0", "blue_1", "blue_2")
 HUMANS_MAX = 2  # one with the arrow keys, one with WASD
 SPEED_MIN, SPEED_MAX = 0.25, 64.0
 
@@ -30,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--human",
-        type=_seats,
+        type=_snakes,
         default=(),
-        metavar="SEAT[,SEAT]",
-        help="seats that you take: red_0 to blue_2, or 0 to 5; arrow keys or WASD, the second of two seats by WASD",
+        metavar="N[,N]",
+        help="snakes that you steer: 0 to 2 are red, 3 to 5 blue; arrow keys or WASD, the second of two snakes by WASD",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
     parser.add_argument("--speed", type=_speed, default=1.0, metavar="X", help="0.25 to 64; 1 is 4 turns a second")
@@ -47,11 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the replay of the match to FILE; of further ones beside it, with .2, .3, ... before the suffix",
     )
+    parser.add_argument(
+        "--record-policy", action="store_true", help="with --record: also the policies' probabilities and values"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     if args.watch is not None and args.red is not None:
         raise UserError("--watch names the red player already; give either --watch or --red")
+    if args.record_policy and args.record is None:
+        raise UserError("--record_policy goes with --record FILE")
     from arena.render import window
 
     window.open_display()
@@ -70,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             player = open_player(args.red or "champion", opened, load_player)
             red, players = _always(player), [player, blue]
-        playlist = LiveMatches(red, _always(blue), args.human, args.seed, args.record)
+        playlist = LiveMatches(red, _always(blue), args.human, args.seed, args.record, args.record_policy)
         playlist.endless = args.watch is not None
         playlist.warm_up()
         try:
@@ -87,16 +92,16 @@ def _always(player: "Player") -> "Supply":
     return lambda: (player, "")
 
 
-def _seats(text: str) -> tuple[int, ...]:
-    """Seats by name or number, each once."""
+def _snakes(text: str) -> tuple[int, ...]:
+    """Snakes by number or agent name, each once."""
     chosen: list[int] = []
     for word in text.split(","):
-        name = word.strip()
-        if name not in SEATS and name not in map(str, range(len(SEATS))):
-            raise argparse.ArgumentTypeError(f"{word!r} is no seat; allowed: {', '.join(SEATS)}, or 0 to 5")
-        chosen.append(SEATS.index(name) if name in SEATS else int(name))
+        snake = snake_number(word.strip())
+        if snake is None:
+            raise argparse.ArgumentTypeError(f"{word!r} is no snake; allowed: 0 to 5, or {', '.join(AGENTS)}")
+        chosen.append(snake)
     if len(set(chosen)) < len(chosen) or len(chosen) > HUMANS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r}: one seat or two different ones")
+        raise argparse.ArgumentTypeError(f"{text!r}: one snake or two different ones")
     return tuple(chosen)
 
 

@@ -4,6 +4,8 @@ The file format is in arena/replay.py.
 """
 
 import argparse
+import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -37,8 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--png", type=new_file, metavar="OUT", help="write a picture: of --turn, or a sheet of 12 turns"
     )
-    parser.add_argument("--ansi", action="store_true", help="play the match in the terminal, as text")
+    parser.add_argument("--ansi", action="store_true", help="play the match in the terminal (NO_COLOR=1: plain text)")
     parser.add_argument("--turn", type=int, metavar="N", help="the turn of --png and --ansi; where --html begins")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        metavar="X",
+        help="size of GIF, MP4 and PNG, 0.5 to 4 (default: 1, a GIF smaller if it would be over 1.9 MB)",
+    )
     parser.add_argument("--fps", type=float, default=8, metavar="N", help="turns per second (default: 8)")
 
 
@@ -51,9 +59,9 @@ def run(args: argparse.Namespace) -> int:
     matches = [open_match(_file_of(name)) for name in args.files]
     _check_outputs(matches, args.turn, outputs)
     make = {
-        "gif": lambda path: export.gif(path, matches[0], args.fps),
-        "mp4": lambda path: export.mp4(path, matches[0], args.fps),
-        "png": lambda path: export.png(path, matches[0], args.turn),
+        "gif": lambda path: export.gif(path, matches[0], args.fps, args.scale),
+        "mp4": lambda path: export.mp4(path, matches[0], args.fps, args.scale or 1),
+        "png": lambda path: export.png(path, matches[0], args.turn, args.scale or 1),
         "html": lambda path: export.html(path, matches, args.turn or 0),
     }
     for kind, path in outputs.items():
@@ -84,6 +92,10 @@ def _check(args: argparse.Namespace, outputs: dict[str, Path]) -> None:
             raise UserError(f"--{kind} takes one match, not {len(args.files)}; --html shows several")
     if args.turn is not None and not (args.ansi or {"png", "html"} & outputs.keys()):
         raise UserError("--turn goes with --png, --html or --ansi")
+    if args.scale is not None and not {"gif", "mp4", "png"} & outputs.keys():
+        raise UserError("--scale goes with --gif, --mp4 or --png")
+    if args.scale is not None and not 0.5 <= args.scale <= 4:
+        raise UserError(f"--scale {args.scale:g}: allowed are 0.5 to 4")
     if not 0.25 <= args.fps <= 50:
         raise UserError(f"--fps {args.fps:g}: allowed are 0.25 to 50 turns per second")
 
@@ -113,25 +125,26 @@ def _watch(matches: list["Match"]) -> None:
 def _print_match(match: "Match", turn: int | None, fps: float) -> None:
     """Print boards as text: animated in a terminal, one below the other in a file."""
     from arena.printable import printable
+    from arena.render.ansi import ansi, terminal
     from arena.render.export import state_at
-    from arena.render.frame import ansi
 
     states = match.states()
     if turn is not None:
         states = [state_at(states, turn)]
     live = sys.stdout.isatty()
+    shown = terminal(live, os.environ, shutil.get_terminal_size())
     names = f"{printable(match.red)} (red) against {printable(match.blue)} (blue)"
     if not live or len(states) == 1:
         print(names, end="\n\n")
         for state in states:
-            print(ansi(state, colour=live), end="\n\n")
+            print(ansi(state, shown), end="\n\n")
         return
     sys.stdout.write(HIDE_CURSOR + HOME_AND_CLEAR)
     try:
         due = time.monotonic()
         for state in states:
             # New lines overwrite the old ones, to the end of the line: clearing the whole screen would flicker.
-            screen = f"{names}\n\n{ansi(state, colour=True)}\n".replace("\n", f"{CLEAR_TO_END_OF_LINE}\n")
+            screen = f"{names}\n\n{ansi(state, shown)}\n".replace("\n", f"{CLEAR_TO_END_OF_LINE}\n")
             print(f"{HOME}{screen}{CLEAR_BELOW}", end="", flush=True)
             due += 1 / fps
             time.sleep(max(0.0, due - time.monotonic()))

@@ -44,7 +44,7 @@ class Evaluation:
 
     def best_gif(self) -> bytes | None:
         """The best replay as a small GIF; drawing it takes seconds."""
-        return gif_bytes(self.best_replay, cells=(GIF_CELL,)) if self.best_replay else None
+        return gif_bytes(self.best_replay, sizes=((GIF_CELL, 1),)) if self.best_replay else None
 
     def console_lines(self, episode: int, last_episode: int) -> list[str]:
         """What the console says of it, in lines that fit."""

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def test_a_match_comes_back_as_it_was_played(tmp_path: Path, seed: int) -> None:
 
 def test_lines_are_those_of_the_format(path: Path, replay: Replay) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    header = {"type": "header", "format": 1, "rules": RULES_VERSION, "seed": SEED, "match": MATCH}
+    header = {"type": "header", "format": 2, "rules": RULES_VERSION, "seed": SEED, "match": MATCH}
     assert lines[0] == header | {"red": "level4", "blue": "évasive"}
     assert lines[1].items() >= {"type": "start", **replay.start}.items()
     assert [line["turn"] for line in lines[2:-1]] == list(range(1, 201))
@@ -87,6 +88,19 @@ def test_lines_are_those_of_the_format(path: Path, replay: Replay) -> None:
     winner = "red" if red > blue else "blue" if blue > red else "draw"
     result = {"type": "result", "turns": 200, "lengths": lengths, "red_score": red, "blue_score": blue}
     assert lines[-1] == result | {"winner": winner}
+
+
+def test_date_and_policy_outputs_come_back_and_format_1_is_read(tmp_path: Path, replay: Replay) -> None:
+    output = {"probs": [[0.25, 0.0, 0.5, 0.25], *[None] * 5], "values": [1.5, *[None] * 5]}
+    recorded = replace(replay.with_policy([output] * 200), date="2026-11-15")
+    write(tmp_path / "new.jsonl", recorded)
+    back = read(tmp_path / "new.jsonl")
+    assert (back, back.date) == (recorded, "2026-11-15")
+    assert back.turns[7].items() > output.items()
+    assert back.states() == replay.states()
+    write(tmp_path / "old.jsonl", replay)
+    edit_line(tmp_path / "old.jsonl", 1, format=1)
+    assert (read(tmp_path / "old.jsonl"), read(tmp_path / "old.jsonl").date) == (replay, "")
 
 
 def test_turn_lines_say_what_happened(replay: Replay) -> None:
@@ -224,7 +238,12 @@ def test_lines_missing_or_doubled_are_found(path: Path) -> None:
     [
         (1, {"rules": 2}, ":1: played by rules 2, this is 1: open it with the version of the program that wrote it"),
         (1, {"rules": "one"}, ":1: played by rules 'one', this is 1"),
-        (1, {"format": 9}, ":1: unknown format 9; this program reads format 1"),
+        (1, {"format": 9}, ":1: unknown format 9; this program reads formats 1 and 2"),
+        (1, {"date": "yesterday"}, ':1: date is "yesterday"; need a date like'),
+        (1, {"format": 1, "date": "2026-01-01"}, ":1: header line with unknown 'date'"),
+        (3, {"probs": [None] * 5}, ":3: probs are [null,null,null,null,null]; need six entries"),
+        (3, {"probs": [[0.5, 0.5, 0, 2]] * 6}, ":3: probs are "),
+        (3, {"values": ["high"] * 6}, ":3: values are "),
         (1, {"format": True}, ":1: unknown format True"),
         (1, {"seed": -1}, ":1: seed is -1; allowed: 0 to 9223372036854775807"),
         (1, {"match": 2**80}, ":1: match is 1208925819614629174706176; allowed: 0 to"),

@@ -1,4 +1,4 @@
-"""PNG, GIF, MP4 and HTML files: their pictures are those of frame.py, and their sizes are within the limits."""
+"""PNG, GIF, MP4 and HTML files: their pictures are those of film.py, and their sizes are within the limits."""
 
 import io
 import json
@@ -13,8 +13,9 @@ from PIL import Image
 from arena.errors import ArenaError
 from arena.extras import install_hint
 from arena.render import export
-from arena.render.frame import STRIP_COLOUR, TEAM_COLOURS, frame
+from arena.render.film import Film
 from arena.render.page import timeline_data
+from arena.render.timeline import recorded_timeline
 
 SHORT = wild_match(12)
 
@@ -28,68 +29,84 @@ def pictures(gif: bytes) -> list[np.ndarray]:
     return found
 
 
-def far(shown: np.ndarray, drawn: np.ndarray) -> float:
-    """Mean difference between the upper part of a picture and the picture of frame.py."""
-    return np.abs(shown[: len(drawn)].astype(int) - drawn).mean()
+def film(cell: int, match=SHORT) -> Film:
+    return Film(recorded_timeline(match), cell)
 
 
-def test_png_of_a_turn_is_what_the_frame_renderer_draws(tmp_path):
-    export.png(tmp_path / "turn.png", SHORT, turn=7)
-    shown, drawn = np.asarray(Image.open(tmp_path / "turn.png")), frame(SHORT.states()[7], 48)
-    assert shown.shape[1] == drawn.shape[1]
-    assert np.array_equal(shown[: len(drawn)], drawn)
+def far(shown: np.ndarray, drawn: Image.Image) -> float:
+    """Mean difference between two pictures."""
+    return np.abs(shown.astype(int) - np.asarray(drawn)).mean()
+
+
+def test_png_of_a_turn_is_a_picture_of_the_film(tmp_path):
+    for scale, cell in ((1, 48), (0.5, 24)):
+        export.png(tmp_path / "turn.png", SHORT, turn=7, scale=scale)
+        assert np.array_equal(np.asarray(Image.open(tmp_path / "turn.png")), film(cell).picture(7))
 
 
 @pytest.mark.parametrize(("turns", "across", "down"), [(30, 3, 4), (3, 3, 2), (0, 1, 1)])
 def test_png_without_a_turn_is_a_sheet_from_the_start_to_the_end(turns, across, down, tmp_path):
     match = wild_match(turns)
     export.png(tmp_path / "sheet.png", match)
-    sheet, states = np.asarray(Image.open(tmp_path / "sheet.png")), match.states()
-    first, last = frame(states[0], 16), frame(states[-1], 16)
-    height, width, _ = first.shape
-    assert np.array_equal(sheet[8 : 8 + height, 8 : 8 + width], first)
-    row, column = divmod(min(12, len(states)) - 1, across)
+    sheet, drawn = np.asarray(Image.open(tmp_path / "sheet.png")), film(16, match)
+    width, height = drawn.size
+    assert np.array_equal(sheet[8 : 8 + height, 8 : 8 + width], drawn.picture(0))
+    row, column = divmod(min(12, turns + 1) - 1, across)
     top, left = 8 + row * (height + 8), 8 + column * (width + 8)
-    assert np.array_equal(sheet[top : top + height, left : left + width], last)
+    assert np.array_equal(sheet[top : top + height, left : left + width], drawn.picture(turns))
     assert row == down - 1
     assert sheet.shape[1] == 8 + across * (width + 8)
 
 
-def test_gif_shows_every_turn_in_its_time():
+def test_gif_moves_between_the_turns_and_ends_with_the_result():
     data = export.gif_bytes(SHORT, fps=4)
     image = Image.open(io.BytesIO(data))
-    shown, states = pictures(data), SHORT.states()
-    assert len(shown) == len(states) == 13
-    for turn, state in enumerate(states):
-        drawn = frame(state, export.GIF_CELLS[0])
-        assert far(shown[turn], drawn) < 2, f"turn {turn}"
-        assert far(shown[turn - 1], drawn) > far(shown[turn], drawn), f"turn {turn}"
+    shown, drawn = pictures(data), film(export.GIF_SIZES[0][0])
+    assert len(shown) == 12 * 2 + 1
+    for step in range(24):
+        assert far(shown[step], drawn.picture(step / 2)) < 2, f"turn {step / 2}"
+        assert far(shown[step + 1], drawn.picture(step / 2)) > far(shown[step], drawn.picture(step / 2))
+    assert far(shown[-1], drawn.end_card()) < 3
     durations = []
     for number in range(image.n_frames):
         image.seek(number)
         durations.append(image.info["duration"])
-    assert durations == [250] * 12 + [2000]
+    assert durations == [120] * 24 + [2000]
     assert image.info["loop"] == 0  # for ever
+    assert len(pictures(export.gif_bytes(SHORT, fps=20))) == 13  # fast: no pictures between the turns
 
 
-def test_a_gif_that_would_be_too_large_gets_smaller_cells(monkeypatch):
-    sizes = [len(export.gif_bytes(SHORT, cells=(cell,))) for cell in export.GIF_CELLS]
+def test_a_gif_that_would_be_too_large_gets_smaller(monkeypatch):
+    sizes = [len(export.gif_bytes(SHORT, sizes=(size,))) for size in ((20, 2), (16, 2), (16, 1))]
     assert sizes == sorted(sizes, reverse=True)
     monkeypatch.setattr(export, "GIF_BYTES_MAX", sizes[1])
     assert len(export.gif_bytes(SHORT)) == sizes[1]
+    monkeypatch.setattr(export, "GIF_BYTES_MAX", 1)  # nothing fits: the last one
+    monkeypatch.setattr(export, "SAMPLES", 2)
+    assert len(export.gif_bytes(SHORT, sizes=((20, 2), (16, 1)))) == sizes[2]
 
 
-def test_mp4_shows_every_turn(tmp_path):
+def test_a_scale_asks_for_a_size_whatever_the_file_weighs(monkeypatch, tmp_path):
+    monkeypatch.setattr(export, "GIF_BYTES_MAX", 1)
+    export.gif(tmp_path / "m.gif", wild_match(2), scale=1.5)
+    with Image.open(tmp_path / "m.gif") as image:
+        assert image.size == film(30).size
+    with pytest.raises(ArenaError, match=r"scale is 9; allowed: 0\.5 to 4"):
+        export.png(tmp_path / "x.png", SHORT, scale=9)
+
+
+def test_mp4_moves_smoothly_and_ends_with_the_result(tmp_path):
     ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="the extra `video` is not installed")
     export.mp4(tmp_path / "match.mp4", SHORT, fps=10)
     reader = ffmpeg.read_frames(str(tmp_path / "match.mp4"))
     about = next(reader)
-    assert (about["codec"], about["fps"]) == ("h264", 10)
+    assert (about["codec"], about["fps"]) == ("h264", 30)
     width, height = about["size"]
     shown = [np.frombuffer(data, np.uint8).reshape(height, width, 3) for data in reader]
-    assert len(shown) == 13
-    for turn, state in enumerate(SHORT.states()):
-        assert far(shown[turn], frame(state, 32)) < 4, f"turn {turn}"
+    assert len(shown) == 12 * 3 + 60  # two seconds for the result
+    for step in range(0, 36, 5):
+        assert far(shown[step], film(32).picture(step / 3)) < 4, f"turn {step / 3}"
+    assert far(shown[-1], film(32).end_card()) < 4
     assert list(tmp_path.iterdir()) == [tmp_path / "match.mp4"]
 
 
@@ -105,20 +122,6 @@ def test_a_speed_that_no_viewer_plays_is_refused(make, fps, tmp_path):
     with pytest.raises(ArenaError, match=r"allowed: 0\.25 to 50"):
         make(tmp_path / "x", SHORT, fps)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_names_stand_below_in_the_teams_colours_whatever_they_are():
-    def caption(red, blue):
-        return export._caption(wild_match(0, red=red, blue=blue), 400, 15)
-
-    both = caption("level4", "a team with a name far longer than the picture is wide " * 3)
-    left, right = both[:, :200], both[:, 200:]
-    assert (left == TEAM_COLOURS[0]).all(-1).any()
-    assert (right == TEAM_COLOURS[1]).all(-1).any()
-    assert (both[:, 190:210] == STRIP_COLOUR).all()  # they never meet
-    assert not np.array_equal(both, caption("level3", "x"))
-    for odd in ("", "\n\x1b[2J\x00", "\ud800", "<script>", "名前"):
-        assert caption(odd, odd).shape == both.shape, repr(odd)
 
 
 @pytest.mark.parametrize(

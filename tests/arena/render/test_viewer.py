@@ -3,6 +3,7 @@
 import base64
 import io
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from helpers.viewed import log_of, long_match, wild_match
 from PIL import Image
 
 from arena.render import export
+from arena.render.events import events
 from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, SNAKE_COLOURS
+from arena.render.timeline import recorded_timeline
 
 pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing())
 
@@ -306,12 +309,21 @@ def test_a_phone(chrome, address):
     assert phone.value("document.documentElement.scrollWidth") == 390  # nothing sticks out
     small = "[...document.querySelectorAll('button')].filter(e => e.offsetParent && e.offsetHeight < 34)"
     assert phone.value(f"{small}.length") == 0  # fingers are wide
-    assert phone.value("document.querySelector('#board').clientWidth") > 350
+    wide, high = phone.value("(b => [b.clientWidth, b.clientHeight])(document.querySelector('#board'))")
+    assert phone.value("snakes.shown().turned")  # the board stands upright, and all controls are on the screen
+    assert high == 2 * wide > 500
+    assert phone.value("document.querySelector('#controls').getBoundingClientRect().bottom") <= 844
+    head = phone.value("snakes.state(100).snakes[2][0]")
+    phone.tap("#board", 1 - (head[0] + 0.5) / 10, (head[1] + 0.5) / 20)
+    assert phone.value("snakes.shown().follow") == 2
+    phone.tap("#follow")
     for size in ((844, 390), (320, 568), (1920, 1080)):
         phone.resize(*size, scale=1, phone=size[0] < 1000)
         phone.wait(f"innerWidth === {size[0]}")
         phone.wait("document.querySelector('#board').clientWidth <= innerWidth")
         assert phone.value("document.documentElement.scrollWidth") == size[0]
+        assert not phone.value("snakes.shown().turned")  # on the small phone the flat board is larger
+    assert phone.value("document.querySelector('#board').clientHeight") > 800  # of 1080
     assert (phone.requests, phone.errors) == ([address], [])
     phone.close()
 
@@ -323,6 +335,58 @@ def test_a_page_can_open_at_a_turn(chrome, matches, states, tmp_path):
     assert (told["turn"], told["playing"]) == (77, False)
     assert page.value("snakes.state(snakes.shown().turn)") == states[LONG][77]
     assert page.value("document.querySelector('#list').hidden")  # one match: nothing to choose
+    page.close()
+
+
+def test_an_address_names_a_match_and_a_turn(chrome, address):
+    page = chrome.open(f"{address}#match=2&turn=23")
+    told = page.value("snakes.shown()")
+    assert (told["match"], told["turn"], told["playing"]) == (WILD, 23, False)
+    page.press("ArrowRight")
+    page.wait("location.hash === '#match=2&turn=24'")
+    page.value("location.hash = '#match=1&turn=7'")
+    page.wait("snakes.shown().match === 0 && snakes.shown().turn === 7")
+    page.value("location.hash = '#match=9&turn=7'")  # no such match: nothing happens
+    assert page.value("new Promise(d => setTimeout(() => d(snakes.shown().match), 100))") == 0
+    assert page.errors == []
+    page.close()
+
+
+def test_events_are_listed_and_lead_to_their_turn(shown, matches):
+    expected = [event._asdict() for event in events(recorded_timeline(matches[LONG]))]
+    assert shown.value("snakes.events()") == expected
+    assert shown.value("[...document.querySelectorAll('#events button span')].map(e => e.textContent)") == [
+        event["text"] for event in expected
+    ]
+    shown.press("e")
+    shown.click("#events li:nth-child(3) button")
+    assert turn(shown) == expected[2]["turn"] - 1
+    shown.press("e")
+    assert not shown.value("document.body.classList.contains('events')")
+    death = next(event for event in expected if event["kind"] == "death")
+    x, y = shown.place("#scrub", across=death["turn"] / 200)
+    shown.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    shown.wait("!document.querySelector('#tip').hidden")
+    tip = shown.value("document.querySelector('#tip').innerText")
+    assert tip.startswith(f"turn {death['turn']}: ")
+    assert death["text"] in tip
+
+
+def test_a_page_shows_what_the_policies_said(chrome, tmp_path):
+    output = {"probs": [None, [0.9, 0.0, 0.1, 0.0], *[None] * 4], "values": [None, -1.25, *[None] * 4]}
+    match = wild_match(5)
+    export.html(tmp_path / "policy.html", [replace(match.with_policy([output] * 5), date="2026-11-15")], turn=2)
+    page = chrome.open((tmp_path / "policy.html").as_uri())
+    assert page.value("snakes.output(2)") == output
+    assert page.value("snakes.output(5)") is None  # nobody moves after the end
+    page.wait("document.querySelectorAll('.chip .value')[1].textContent === '−1.25'")
+    assert page.value("document.querySelectorAll('.chip .value[hidden]').length") == 5
+    before = drawn(page, 2)
+    page.press("o")
+    assert page.value("snakes.shown().policy")
+    page.value("new Promise(requestAnimationFrame)")
+    assert (drawn(page, 2) != before).any(-1).sum() > 200
+    assert "match 0 of seed 5 · 2026-11-15" in page.value("document.title")
     page.close()
 
 

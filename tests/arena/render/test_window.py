@@ -8,12 +8,15 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pygame
 import pytest
 from helpers import display
 from PIL import Image
 
 from arena.render.frame import SNAKE_COLOURS, frame
 from arena.render.layout import Layout
+from arena.render.window import Window
+from arena.render.window_buttons import BUTTONS, ButtonRow
 from arena.replay import Replay, write
 from arena.rules import ROWS
 
@@ -23,6 +26,7 @@ WATCH = (
     "import sys; from arena.jidi_log import open_match; from arena.render.window import watch; "
     "watch([open_match(path) for path in sys.argv[1:]])"
 )
+BOUND = Window._bound_keys(object.__new__(Window))
 # The window adds numbers on heads; the picture of the turn before or after differs by over 5 %.
 TOLERANCE = 0.02
 
@@ -182,6 +186,26 @@ def test_the_scrub_bar_goes_to_the_turn_under_the_mouse(shown):
     shown.wait_for_picture(shown.states[123])
 
 
+def test_every_key_has_a_button(shown):
+    shown.stand_at_start()
+    window, row = shown.screen.box(shown.id), ButtonRow(shown.layout())
+    places = {button.key: box.center for button, box in zip(BUTTONS, row._boxes, strict=True)}
+    last, first_death = len(shown.states) - 1, next(turn for turn in shown.died if turn > 1) - 1
+    first_bean = next(turn for turn in shown.ate if turn > 1) - 1
+    for key, told in (
+        ("+", ", 2x,"), ("-", ", 1x,"), ("x", f"turn {first_death},"), (pygame.K_HOME, "turn 0,"),
+        ("b", f"turn {first_bean},"), (pygame.K_END, f"turn {last}, over"), ("X", f"turn {shown.died[-1] - 1},"),
+        (".", f"turn {shown.died[-1]},"), (",", f"turn {shown.died[-1] - 1},"), ("B", "turn "),
+        ("n", "match 2 of 2"), ("p", "match 1 of 2"), ("follow", "following snake 0"), (" ", "playing"),
+    ):  # fmt: skip
+        x, y = places[key]
+        assert row.at((x, y)).key == key
+        shown.screen.click(window.left + x, window.top + y)
+        shown.wait_for(told)
+    assert set(places) >= {"o", "c", "?", "q"}
+    assert set(places) - {"speed"} <= set(BOUND)
+
+
 def test_a_screenshot_is_what_the_frame_renderer_draws(shown):
     shown.stand_at_start()
     shown.press("period", "period", "period")
@@ -204,7 +228,7 @@ def test_following_a_snake_keeps_its_head_in_the_middle(shown):
     shown.stand_at_start()
     for key, snake in (("3", 3), ("5", 5)):
         shown.press(key)
-        shown.wait_for(f"following {snake}")
+        shown.wait_for(f"following snake {snake}")
         row, column = shown.states[0]["snakes"][snake][0]
         shown.wait_for_picture(shown.states[0], (4.5 - row, 9.5 - column))
     shown.press("5")

@@ -80,6 +80,12 @@ def test_list_names_the_players():
     ]  # fmt: skip
 
 
+def test_without_a_policy_there_is_nothing_to_record_of_it(tmp_path):
+    result = here(*PAIR, "--record", tmp_path / "match", "--record_policy")
+    assert_one_line(result, "--record_policy", "neither level2 nor level1:0.1 is a policy")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_player():
     assert_one_line(here("eval", "--home", "levle3", "--away", "level1"), "'levle3'", "level3", "evasive")
 
@@ -88,6 +94,7 @@ def test_an_unknown_player():
     ("words", "parts"),
     [
         (["--home", "level1"], ["--away"]),
+        (["--home", "level1", "--away", "level2", "--record_policy"], ["--record_policy goes with --record FILE"]),
         (["--home", "level1", "--away", "level2", "--matches", "many"], ["--matches", "many"]),
         (["--home", "level1", "--away", "level2", "--record", "no/such/folder/x"], ["--record", "no/such/folder"]),
     ],

@@ -9,6 +9,7 @@ from helpers import browser
 from marl.cli import main
 from marl.commands.league_page import league_page
 from opponents.league import league
+from opponents.match import wilson
 
 EVIL = "<script>hacked = 1</script>"
 RUN = "runs/snakes_3v3/run1_20260101_120000"
@@ -48,10 +49,10 @@ def test_the_table_shows_the_points_best_player_first(page, results):
     table, _ = results
     order, points = table.order(), table.points
     cells = "[...document.querySelectorAll('#league tbody tr')].map(r => [...r.querySelectorAll('button')]"
-    shown = page.value(f"{cells}.map(b => Number(b.textContent)))")
+    shown = page.value(f"{cells}.map(b => Number(b.firstChild.textContent)))")
     for i, row in zip(order, shown, strict=True):
         # The page rounds halves up, Python to even.
-        assert row == pytest.approx([100 * points[i, j] for j in order if j != i], abs=0.051)
+        assert row == pytest.approx([100 * points[i, j] for j in order if j != i], abs=0.51)
     titles = page.value("[...document.querySelectorAll('#league tbody th')].map(e => e.title)")
     assert titles == [table.names[i] for i in order]
 
@@ -69,6 +70,48 @@ def test_a_cell_shows_the_match_that_went_best_for_its_row(page, results):
             assert names == [match.red, match.blue]
             assert page.value("snakes.state(snakes.shown().last)") == match.states()[-1]
             assert page.value("document.querySelector('#shows').textContent").startswith(table.names[i])
+            chosen = page.value("[...document.querySelectorAll('#league [aria-pressed=true]')].map(b => b.title)")
+            assert len(chosen) == 1
+            assert chosen[0].startswith(f"{table.names[i]} against {table.names[j]}: ")
+
+
+CONTRASTS = """(() => {
+    const light = (rgb) => rgb.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const numbers = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+    return [...document.querySelectorAll("#league td button")].map((button) => {
+        const style = getComputedStyle(button), of = [style.color, style.backgroundColor].map((c) => light(numbers(c)));
+        return (Math.max(...of) + 0.05) / (Math.min(...of) + 0.05);
+    });
+})()"""
+
+
+def test_letters_can_be_read_on_every_cell(page):
+    assert min(page.value(CONTRASTS)) >= 4.5
+
+
+def test_cells_show_intervals_and_the_axis_has_round_numbers(page, results):
+    table, _ = results
+    i, j = table.order()[:2]
+    low, high = wilson(float(table.wins[i, j] + table.draws[i, j] / 2), 20)
+    told = page.value("document.querySelector('#league td button small').textContent").split(" – ")
+    assert [int(end) for end in told] == pytest.approx([100 * low, 100 * high], abs=0.51)
+    ticks = page.value("[...document.querySelectorAll('#league tfoot text')].map(e => Number(e.textContent))")
+    assert 2 <= len(ticks) <= 6
+    assert all(tick % 10 == 0 for tick in ticks)
+    assert ticks[0] <= min(table.ratings - table.margins)
+    assert ticks[-1] >= max(table.ratings + table.margins)
+    widths = page.value("[...document.querySelectorAll('#league td.pair')].map(e => e.offsetWidth)")
+    assert len(set(widths)) == 1
+
+
+def test_the_table_scrolls_on_a_phone(page):
+    page.resize(390, 844, phone=True)
+    page.wait("document.querySelector('#league .wide').classList.contains('more')")
+    assert page.value("document.documentElement.scrollWidth") == 390
+    page.value("document.querySelector('#league .wide').scrollLeft = 5000")
+    page.wait("!document.querySelector('#league .wide').classList.contains('more')")
+    page.resize(1280, 900)
 
 
 def test_ratings_over_the_episodes_of_a_run(page):

@@ -59,7 +59,7 @@ def test_without_a_display_one_line_names_the_way_out(broken):
     [
         (["--human", "red_7"], ["--human", "'red_7'", "blue_2", "0 to 5"]),
         (["--human", "1,1"], ["--human", "two different ones"]),
-        (["--human", "0,1,2"], ["--human", "one seat or two"]),
+        (["--human", "0,1,2"], ["--human", "one snake or two"]),
         (["--speed", "100"], ["--speed", "0.25 to 64"]),
         (["--red", "level1", "--watch", "runs/x"], ["--watch", "--red"]),
         (["--record", "no/such/folder/x"], ["--record", "no/such/folder"]),
