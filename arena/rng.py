@@ -24,7 +24,7 @@ SLOT_ACTION = 216  # + snake: which action a policy takes
 # Slots of a rank's batch: row i takes 2 i and 2 i + 1.
 SLOT_BATCH = 256
 # Keys that are no match's: numbers beyond all matches of a run.
-NUMBER_BATCHES = 1 << 40  # + rank: batches and their order
+NUMBER_BATCHES = 1 << 40  # + rank, or shard of the run: batches and their order
 NUMBER_PAST_SELVES = 1 << 41  # which past selves play
 RETRY = 1 << 8
 UNBIAS = 1 << 20

@@ -131,9 +131,9 @@ def _first_words(name: str) -> tuple[tuple[str, ...], bool]:
 
         return (*ACTIONS, LAST_RUN), True
     if name == "bench":
-        from marl.bench.command import SUBJECTS, TRAIN
+        from marl.bench.command import BESIDE_TRAINING, SUBJECTS
 
-        return (*SUBJECTS, TRAIN), False
+        return (*SUBJECTS, *BESIDE_TRAINING), False
     return {
         "completion": (SHELLS, False),
         "export": (("champion", LAST_RUN), True),

@@ -5,7 +5,7 @@ import math
 NORMAL_95 = 1.959964  # standard deviations on each side that contain 95 % of a normal distribution
 
 
-def wilson(wins: int, matches: int) -> tuple[float, float]:
+def wilson(wins: float, matches: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a rate: stays within 0 and 1, and has a width even if all matches were won."""
     rate, weight = wins / matches, NORMAL_95**2 / matches
     middle = (rate + weight / 2) / (1 + weight)

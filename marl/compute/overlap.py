@@ -30,6 +30,11 @@ class Overlap:
         """Whether work on a CPU is split into two halves that run at once."""
         return self._worker is not None
 
+    @property
+    def parts(self) -> int:
+        """Into how many parts split_batch cuts a batch."""
+        return 2 if self.splits else 1
+
     def run(self, work: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
         """Begin a piece of work, after all that the caller has asked the device for; the returned call waits for it."""
         if self._worker is not None:

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.optim import Adam, Optimizer
 
+from marl.compute.shards import rows_of_shards
+
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -23,13 +25,16 @@ class HasStep(Protocol):
 class Precision:
     """Casts, backward passes and optimizer steps on a device. fp16 scales its losses; one scaler per optimizer."""
 
-    def __init__(self, name: str, device: torch.device) -> None:
-        self.name, self.device = name, device
+    def __init__(self, name: str, device: torch.device, shards: int | None = None) -> None:
+        """shards: of this rank, if sums over them have a fixed order (shards.py)."""
+        self.name, self.device, self.shards = name, device, shards
         self._scalers: dict[int, torch.amp.GradScaler] = {}
         self._arange: dict[int, torch.Tensor] = {}  # number of rows -> their indices
 
-    def autocast(self) -> AbstractContextManager:
-        """The context in which networks are called."""
+    def autocast(self, parts: int = 1) -> AbstractContextManager:
+        """The context in which networks are called. parts: equal parts into which the rows of this rank are cut."""
+        if self.shards is not None:
+            return rows_of_shards(self.shards // parts)
         if self.name == "fp32":
             return nullcontext()
         # Without its cache of cast weights: in a graph a cached cast would be read before it is made again.
@@ -56,10 +61,15 @@ class Precision:
 
     @torch.no_grad()
     def act(
-        self, actor: HasStep, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
+        self,
+        actor: HasStep,
+        obs: torch.Tensor,
+        is_first: torch.Tensor | None,
+        hidden: torch.Tensor | None,
+        parts: int = 1,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """An actor's outputs for observations, and its next hidden state."""
-        with self.autocast():
+        """An actor's outputs for observations, and its next hidden state. parts: see autocast."""
+        with self.autocast(parts):
             return actor.step(self.to_float(obs), is_first, hidden)
 
     def optimizer(self, parameters: Iterable[nn.Parameter], rate: float) -> Adam:

@@ -9,7 +9,7 @@ M = turns in a batch, 3 = the team's snakes. One update:
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -76,7 +76,8 @@ class Ddpg(Learner):
         )
         self.actor_optimizer = precision.optimizer(self.actor.parameters(), config.a_lr)
         self.critic_optimizer = precision.optimizer(self.critics.parameters(), config.c_lr)
-        self.batch_turns = batch_turns_of(config.batch_size)
+        shards = precision.shards or 1
+        self.batch_turns = shards * batch_turns_of(config.batch_size // shards)
         self.sampler = buffer.sampler(self.batch_turns, config.n_step, config.gamma, fused)
         self.turns, self.updates = config.turns, config.updates
         self.warmup_turns = max(config.warmup_turns, config.n_step + 1)
@@ -90,17 +91,18 @@ class Ddpg(Learner):
 
     @classmethod
     def from_config(
-        cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, key: int
+        cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, keys: Sequence[int]
     ) -> "Ddpg":
-        """The learner of a configuration, with a buffer for this many teams. key: of the draws of batches."""
+        """The learner of a configuration, with a buffer for this many teams. keys: of the draws of batches."""
         encoder = encoder_named(config.network.encoder)
-        buffer = ReplayBuffer.sized(config.ddpg.buffer_size, teams, encoder, group.device, key)
+        buffer = ReplayBuffer.sized(config.ddpg.buffer_size, teams, encoder, group.device, keys)
         rest = (group, precision, config.ddp.sync_freq, config.seed, config.mask_reversal, config.fused)
         return cls(config.ddpg, config.network, buffer, *rest)
 
     def act(self, obs: torch.Tensor) -> torch.Tensor:
         """Logits of the local actions."""
-        return self._overlap.split_batch(lambda half: self._precision.act(self.actor, half, None, None)[0], obs)
+        parts = self._overlap.parts
+        return self._overlap.split_batch(lambda part: self._precision.act(self.actor, part, None, None, parts)[0], obs)
 
     def learn(self) -> None:
         for _ in range(self.updates):
@@ -164,8 +166,15 @@ class Ddpg(Learner):
         loss = -value - self.config.entropy * entropy
         if self.config.uniform_kl:
             legal = log_probs > MASKED_LOGIT / 2
-            loss = loss - self.config.uniform_kl * (log_probs * legal).sum() / legal.sum()
+            loss = loss - self.config.uniform_kl * self._mean_legal(log_probs, legal)
         return loss, entropy, value
+
+    def _mean_legal(self, log_probs: torch.Tensor, legal: torch.Tensor) -> torch.Tensor:
+        """The mean over legal actions; of shards, the mean of their means."""
+        shards = self._precision.shards
+        if shards is None:
+            return (log_probs * legal).sum() / legal.sum()
+        return ((log_probs * legal).view(shards, -1).sum(1) / legal.view(shards, -1).sum(1)).mean()
 
     def _learn_actor(
         self, logits: Callable[[], torch.Tensor], q_values: torch.Tensor, obs: torch.Tensor, step: bool

@@ -11,18 +11,19 @@ from marl.rollout.frozen_seats import PAST_SELVES
 from opponents.scheduler import Scheduler
 
 
-def make_assignment(config: TrainConfig, scheduler: Scheduler) -> MatchAssignment:
-    """Which of a rank's matches are self-play or against past selves."""
+def make_assignment(config: TrainConfig, scheduler: Scheduler, shards: int | None = None) -> MatchAssignment:
+    """Which of a rank's matches are self-play or against past selves; each of its shards has its own."""
     schedule = config.schedule
     one_sided = 0.0 if schedule.learn_both_sides else schedule.self_play
     shares = (schedule.self_play - one_sided, one_sided, scheduler.past_share())
-    return assign_matches(config.matches, *shares, PAST_SELVES)
+    return assign_matches(config.matches // (shards or 1), *shares, PAST_SELVES).repeat(shards or 1)
 
 
 def make_learner(
     config: TrainConfig, assignment: MatchAssignment, group: Solo | Ranks, precision: Precision
 ) -> Learner:
     """The learner, with its buffer for the teams of this rank that learn."""
-    key = int(match_key(config.seed, NUMBER_BATCHES + group.rank))
+    shards = assignment.shards
+    keys = [int(match_key(config.seed, NUMBER_BATCHES + group.rank * shards + shard)) for shard in range(shards)]
     cls = registry.load(registry.LEARNERS, config.algo)
-    return cls.from_config(config, assignment.teams, group, precision, key)
+    return cls.from_config(config, assignment.teams, group, precision, keys)

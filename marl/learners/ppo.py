@@ -11,6 +11,7 @@ Nothing here waits for a GPU, so a whole round can be one CUDA graph: once the p
 remaining steps of the round are computed and change nothing.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
+from marl.compute.shards import mean_by_shard, tree_sum
 from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.train_config import TrainConfig
@@ -90,11 +92,13 @@ class Ppo(Learner):
         self.ddp_actor = group.wrap(self.actor)
         self.optimizer = precision.optimizer(self.actor.parameters(), config.lr)
         self.turns = buffer.turns
-        self.minibatches = Minibatches.cut(*self._items(), config.batch_size, sync_freq)
+        self._shards = shards = precision.shards or 1
+        items, turns_per_item = self._items()
+        self.minibatches = Minibatches.cut(items // shards, turns_per_item, config.batch_size // shards, sync_freq)
         self.updates = config.epochs * self.minibatches.batches
-        self.batch_turns = self.minibatches.each * self.minibatches.turns_per_item
+        self.batch_turns = shards * self.minibatches.each * self.minibatches.turns_per_item
         self._estimate_advantages = buffer.estimator(config.gamma, config.gae_lambda, fused)
-        self._shuffler = buffer.shuffler(self.minibatches.items)
+        self._shuffler = buffer.shuffler(items)
         uniform_kl = config.uniform_kl or 0.0
         self.coefs = Coefs(
             torch.zeros(2, device=device),
@@ -108,17 +112,19 @@ class Ppo(Learner):
         # Not under DDP, whose collectives must come in the same order on all ranks, nor where minibatches accumulate:
         # the sum of more than two gradients depends on their order. And one part fills a GPU.
         alone = device.type == "cpu" and group.backend is None
-        self._overlap = Overlap(device, alone and sync_freq == 1 and self.minibatches.each > 1)
-        each = self.minibatches.each
+        each = shards * self.minibatches.each
+        self._overlap = Overlap(device, alone and sync_freq == 1 and each > 1)
         sizes = [each - each // 2, each // 2] if self._overlap.splits else [each]
         fused = fused and type(self).loss is Ppo.loss  # the compiled gradient belongs to this loss alone
         self._parts = [_Part(self, size, size / each, fused) for size in sizes]
 
     @classmethod
-    def from_config(cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, key: int) -> "Ppo":
-        """The learner of a configuration, with a buffer for this many teams. key: of the shuffling."""
+    def from_config(
+        cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, keys: Sequence[int]
+    ) -> "Ppo":
+        """The learner of a configuration, with a buffer for this many teams. keys: of the shuffling."""
         turns = max(1, round(config.ppo.update_interval / (config.matches * group.world)))
-        buffer = RolloutBuffer(turns, teams, encoder_named(config.network.encoder), group.device, key)
+        buffer = RolloutBuffer(turns, teams, encoder_named(config.network.encoder), group.device, keys)
         rest = (group, precision, config.ddp.sync_freq, config.seed, config.fused)
         return cls(config.ppo, config.network, buffer, *rest)
 
@@ -134,11 +140,11 @@ class Ppo(Learner):
         self._record_step = record_steps.bind(len(rollout.seats), self.buffer.device, *turn, self.buffer.policy_rows)
 
     def act(self, obs: torch.Tensor) -> torch.Tensor:
-        return self._overlap.split_batch(self._forward, obs)
+        return self._overlap.split_batch(lambda part: self._forward(part, self._overlap.parts), obs)
 
-    def _forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """Outputs without gradients; hidden states stay as they are."""
-        return self._precision.act(self.actor, obs, None, None)[0]
+    def _forward(self, obs: torch.Tensor, parts: int = 1) -> torch.Tensor:
+        """Outputs without gradients; hidden states stay as they are. parts: as in Precision.act."""
+        return self._precision.act(self.actor, obs, None, None, parts)[0]
 
     def record_step(self) -> None:
         """Store log-probability and value of the actions that are about to be played."""
@@ -161,9 +167,8 @@ class Ppo(Learner):
 
     def _measure_advantages(self) -> None:
         """Mean and deviation over all ranks, by which advantages are normalised."""
-        values = self.buffer.advantages.double()
-        sums = torch.stack((values.sum(), values.square().sum(), torch.full_like(values[0, 0, 0], values.numel())))
-        total, squares, count = self._group.sum_(sums)
+        shards = self.buffer.advantages.double().chunk(self._shards, 1)
+        total, squares, count = self._group.sum_(tree_sum([_moments(shard.contiguous()) for shard in shards]))
         mean = total / count
         self.coefs.adv_stats[0] = mean
         self.coefs.adv_stats[1] = (squares / count - mean.square()).clamp(min=1e-16).rsqrt()
@@ -173,7 +178,7 @@ class Ppo(Learner):
         each = self.minibatches.each
         for number in range(self.minibatches.batches):
             step = (number + 1) % self._sync_freq == 0
-            items = order[number * each : (number + 1) * each]
+            items = order[:, number * each : (number + 1) * each].flatten()
             if step:
                 self._learn_minibatch(items, step=True)
             else:
@@ -205,7 +210,7 @@ class Ppo(Learner):
         """The network's outputs [M, 3, 5] for items of a minibatch; idx [M] gets their rows in the buffer."""
         idx.copy_(items)
         obs = self._precision.gather(self.buffer.obs.flatten(0, 1), idx)
-        with self._precision.autocast():
+        with self._precision.autocast(self._overlap.parts):
             return self.ddp_actor(obs)
 
     def loss(self, outputs: torch.Tensor, batch: PpoBatch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -277,6 +282,8 @@ class _Part:
         buffer = learner.buffer
         device, rows = buffer.device, items * learner.minibatches.turns_per_item
         self.items, self.weight, self._fused = items, weight, fused
+        shards = learner._precision.shards
+        self._shards = None if shards is None else shards // learner._overlap.parts
         outputs = torch.zeros(rows, TEAM, OUTPUTS, device=device)
         self.batch = Minibatch(
             torch.zeros(rows, dtype=torch.int64, device=device),
@@ -299,4 +306,9 @@ class _Part:
             return stats
         self._loss_gradient()
         learner.backward(outputs, self.weight, batch.gradients)
-        return batch.stats.mean(0)
+        return mean_by_shard(batch.stats, self._shards)
+
+
+def _moments(values: torch.Tensor) -> torch.Tensor:
+    """The sum of the values, the sum of their squares, and their number."""
+    return torch.stack((values.sum(), values.square().sum(), torch.full_like(values[0, 0, 0], values.numel())))

@@ -31,7 +31,7 @@ class PpoLstm(Ppo):
         self._hidden.copy_(hidden)
         return outputs
 
-    def _forward(self, obs: torch.Tensor) -> torch.Tensor:
+    def _forward(self, obs: torch.Tensor, parts: int = 1) -> torch.Tensor:
         return self._step(obs)[0]
 
     def _step(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -45,14 +45,19 @@ class PpoLstm(Ppo):
         self.buffer.is_first.index_copy_(0, row, self._rollout.is_first()[None])
 
     def outputs_for(self, items: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
-        """The network's outputs [T, 3 n, 5] for n teams with all their turns, from their first hidden states on."""
-        buffer, turns = self.buffer, self.turns
+        """The network's outputs [T, 3 n, 5] for n teams with all their turns, from their first hidden states on.
+
+        With shards (compute/shards.py) [S, T, 3 n, 5], n teams of each.
+        """
+        buffer, turns, shards = self.buffer, self.turns, self._precision.shards
+        leading = () if shards is None else (shards // self._overlap.parts,)
         turn_starts = torch.arange(turns, device=items.device)[:, None] * buffer.teams
-        idx.copy_((turn_starts + items).flatten())
-        obs = self._precision.gather(buffer.obs.flatten(0, 1), idx).view(turns, -1, self.encoder.width)
-        is_first = buffer.is_first[:, items].repeat_interleave(TEAM, 1)
-        hidden = self._first_hidden.view(2, buffer.teams, TEAM, -1)[:, items].flatten(1, 2)
-        with self._precision.autocast():
+        rows = turn_starts + items.view(*leading, 1, -1)  # [T, n]
+        idx.copy_(rows.flatten())
+        obs = self._precision.gather(buffer.obs.flatten(0, 1), idx).view(*leading, turns, -1, self.encoder.width)
+        is_first = buffer.is_first.flatten()[rows].repeat_interleave(TEAM, -1)
+        hidden = self._first_hidden.view(2, buffer.teams, TEAM, -1)[:, items].view(2, *leading, -1, self.spec.lstm_size)
+        with self._precision.autocast(self._overlap.parts):
             return self.ddp_actor(obs, is_first, hidden)
 
     @property

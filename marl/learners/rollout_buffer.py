@@ -3,6 +3,8 @@
 T = turns, G = teams. What was played is learned from in shuffled minibatches and then written over.
 """
 
+from collections.abc import Sequence
+
 import torch
 
 from arena.encoders import Encoder
@@ -15,8 +17,8 @@ from marl.rollout.turn_buffer import TurnBuffer
 class RolloutBuffer(TurnBuffer):
     """T turns of G teams: all of them belong to one round of updates."""
 
-    def __init__(self, turns: int, teams: int, encoder: Encoder, device: torch.device, key: int) -> None:
-        super().__init__(turns, teams, encoder, device, key)
+    def __init__(self, turns: int, teams: int, encoder: Encoder, device: torch.device, keys: Sequence[int]) -> None:
+        super().__init__(turns, teams, encoder, device, keys)
         shape = (turns, teams, TEAM)
         self.masked = torch.zeros(shape, dtype=torch.int8, device=device)  # masked action, -1 for none
         self.log_probs = torch.zeros(shape, device=device)  # of the actions that were played
@@ -58,15 +60,20 @@ class Estimator:
 
 
 class Shuffler:
-    """Permutes items anew for every epoch, into the same tensor: by number, without state and without sorting."""
+    """Permutes items anew for every epoch, into the same tensor: by number, without state and without sorting.
+
+    Items are turns of teams, or teams; each shard's items are permuted alone.
+    """
 
     def __init__(self, buffer: RolloutBuffer, items: int) -> None:
-        self.order = torch.zeros(items, dtype=torch.int64, device=buffer.device)
+        shards = len(buffer.keys)
+        self.order = torch.zeros(shards, items // shards, dtype=torch.int64, device=buffer.device)
         self._counts = buffer.counts
-        self._shuffle = shuffle_items.bind(items, buffer.device, buffer.key, buffer.counts, self.order)
+        arguments = (buffer.keys, buffer.counts, buffer.teams // shards, self.order)
+        self._shuffle = shuffle_items.bind(items, buffer.device, *arguments)
 
     def shuffle(self) -> torch.Tensor:
-        """The next order of the items."""
+        """The next order of the items, [shards, items of a shard]."""
         self._shuffle()
         self._counts[1:] += 1
         return self.order

@@ -32,6 +32,9 @@ class CollectiveClock:
         self._meeting = torch.zeros(2 * group.world)
         self.reductions: list[Reduction] = []
         group.sum_ = self._timed_sum
+        if group.sums_in_order:
+            self._average_in_order, group.average_in_order = group.average_in_order, self._timed_average
+            return
         for module in wrapped:
             module.register_comm_hook(None, self._average)
 
@@ -44,6 +47,12 @@ class CollectiveClock:
         result = self._sum(tensor)
         self._record(begin, met, tensor)
         return result
+
+    def _timed_average(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        begin, met = self._meet()
+        averaged = self._average_in_order(bucket)
+        self._record(begin, met, bucket.buffer())
+        return averaged
 
     def _average(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         """DistributedDataParallel's own reduction, in one piece: the gradients divided by the ranks, then summed."""

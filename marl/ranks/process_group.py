@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from arena.errors import ArenaError
 from marl.compute.cuda_graphs import side_stream
+from marl.compute.shards import tree_sum
 from marl.errors import UserError
 from marl.ranks.exits import GO_ON
 from marl.ranks.keep_alive import meetings
@@ -47,6 +48,9 @@ class Solo:
 
     def wrap(self, module: nn.Module) -> nn.Module:
         return module
+
+    def fix_sum_order(self) -> None:
+        pass
 
     def no_sync(self, *modules: nn.Module) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
@@ -94,6 +98,7 @@ class Ranks:
         self.is_main = rank == 0
         self.backend, self.device = backend, device
         self.doing = "start"
+        self.sums_in_order = False
         if device.type == "cuda":
             torch.cuda.set_device(device)
         store = rendezvous.open()
@@ -123,6 +128,8 @@ class Ranks:
                 broadcast_buffers=False,
                 gradient_as_bucket_view=True,
             )
+            if self.sums_in_order:
+                wrapped.register_comm_hook(None, lambda _, bucket: self.average_in_order(bucket))
             # Without broadcast_buffers, torch does not broadcast buffers at the start either.
             for buffer in module.buffers():
                 dist.broadcast(buffer, src=0)
@@ -136,8 +143,27 @@ class Ranks:
                 stack.enter_context(module.no_sync())
             yield
 
+    def fix_sum_order(self) -> None:
+        """From now on sum floats over ranks as a binary tree, so that the same shards give the same sums on any number
+        of ranks (compute/shards.py); modules that are wrapped later too. Their number must be a power of two."""
+        self.sums_in_order = True
+
+    def average_in_order(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """DistributedDataParallel calls it with the gradients of this rank, to get their mean over the ranks."""
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(self._sum_in_order(bucket.buffer()).div_(self.world))
+        return done
+
+    def _sum_in_order(self, tensor: torch.Tensor) -> torch.Tensor:
+        parts = [torch.empty_like(tensor) for _ in range(self.world)]
+        dist.all_gather(parts, tensor)
+        return tree_sum(parts)
+
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum over ranks, in place."""
+        if self.sums_in_order:
+            with self._collective():
+                return tensor.copy_(self._sum_in_order(tensor.contiguous()))
         # NCCL has no CPU tensors; gloo takes both kinds.
         group = self._hosts_group if tensor.device.type == "cpu" else None
         with self._collective():

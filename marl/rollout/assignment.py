@@ -5,6 +5,7 @@ CUDA graph needs. Matches are assigned in pairs, one as red and one as blue, eve
 give the same assignment twice, so that two ranks play what one with twice the matches plays, if the shares divide.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -16,11 +17,21 @@ class MatchAssignment:
     self_play_both: tuple[int, ...] = ()  # the team meets itself, and both sides are learned from
     self_play_one: tuple[int, ...] = ()  # the team meets itself, and one side is learned from
     past_selves: tuple[tuple[int, ...], ...] = ()  # slots of each past self that plays
+    shards: int = 1  # equal parts, one after the other, each assigned alike
 
     @property
     def teams(self) -> int:
         """Teams that learn."""
         return self.matches + len(self.self_play_both)
+
+    def repeat(self, shards: int) -> "MatchAssignment":
+        """The same assignment for each of this many shards, one after the other."""
+
+        def again(slots: Sequence[int]) -> tuple[int, ...]:
+            return tuple(shard * self.matches + slot for shard in range(shards) for slot in slots)
+
+        both, one, past = again(self.self_play_both), again(self.self_play_one), map(again, self.past_selves)
+        return MatchAssignment(shards * self.matches, both, one, tuple(past), shards)
 
 
 def assign_matches(

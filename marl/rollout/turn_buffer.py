@@ -4,6 +4,8 @@ T = turns kept, G = teams, W = width of an observation. A row is one turn of one
 Observations are kept as the encoder's bytes and only once. So a write is O(1) and a snake's turn costs W + 6 bytes.
 """
 
+from collections.abc import Sequence
+
 import torch
 
 from arena.encoders import Encoder
@@ -17,7 +19,8 @@ SAVED = {"obs": "observations", "actions": "moves", "rewards": "rewards", "termi
 class TurnBuffer:
     """A ring of T turns of G teams. The observations, nearly all of it, may lie in the host's memory.
 
-    `key` is the key of the draws of batches; each rank has its own.
+    `keys` are those of the draws of batches; each rank has its own, or each of its shards. The teams of a shard stand
+    side by side.
     """
 
     def __init__(
@@ -26,12 +29,12 @@ class TurnBuffer:
         teams: int,
         encoder: Encoder,
         device: torch.device,
-        key: int,
+        keys: Sequence[int],
         storage: torch.device | None = None,
     ) -> None:
         self.turns, self.teams, self.encoder, self.device = turns, teams, encoder, device
         self.storage = storage or device
-        self.key = key
+        self.keys = torch.tensor(keys, dtype=torch.int64, device=device)
         self.dtype = torch.int8 if encoder.low.dtype.kind == "i" else torch.uint8
         self.obs = torch.zeros(turns, teams, TEAM, encoder.width, dtype=self.dtype, device=self.storage)
         self.actions = torch.zeros(turns, teams, TEAM, dtype=torch.int8, device=device)  # local

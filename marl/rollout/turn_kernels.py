@@ -7,8 +7,7 @@ ranks, and there is no generator whose state could be lost.
 Networks see the board in an orientation (arena/encoders/orientation.py) and give local actions. They are turned into
 actions on the board when they are drawn, and back into local ones when they are stored.
 
-B = matches, N = seats (match * 6 + snake), G = teams that learn, T = turns in the buffer. Team g < B plays in match g;
-teams from B on are the other sides of the matches in which both sides learn.
+B = matches, N = seats (match * 6 + snake), G = teams that learn, T = turns in the buffer.
 """
 
 import math
@@ -49,6 +48,7 @@ class Teams(NamedTuple):
     match: torch.Tensor  # [G] int32
     side: torch.Tensor  # [G] uint8: 0 red, 1 blue
     orientation: torch.Tensor  # [G * 3]
+    is_second: torch.Tensor  # [G] bool: the other side of a match in which both sides learn
 
 
 class TurnRows(NamedTuple):
@@ -155,10 +155,10 @@ def finish_turn(g, state, events, board_actions, opponent_id, teams, reward_weig
         deaths += int(events.died[b, snake])
         foe_deaths += int(events.died[b, foe])
     rows.terminated[row, g] = over
-    if g != b:
-        return  # the other side of a match whose result team b writes
+    if teams.is_second[g]:
+        return  # the first team of the match writes its result
     for k in range(TEAM):
-        results.returns[b, 0, k] += rows.rewards[row, b, k]
+        results.returns[b, 0, k] += rows.rewards[row, g, k]
     results.deaths[b, 0] += deaths
     results.deaths[b, 1] += foe_deaths
     if over:

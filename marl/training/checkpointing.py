@@ -19,6 +19,7 @@ from marl.storage.checkpoint import Checkpoint
 from marl.storage.saver import on_host
 from marl.training.past_selves import read_pool
 from marl.training.progress import Progress
+from marl.training.regroup import regroup, sources_of
 from marl.training.training_state import TrainingState
 
 # --- saving
@@ -94,9 +95,7 @@ def _restore_team(state: TrainingState, checkpoint: Checkpoint, saved: dict[str,
 
 def restore_matches(state: TrainingState, checkpoint: Checkpoint) -> bool:
     """Continue the matches and the buffer of the checkpoint, if all ranks can; returns whether they do."""
-    name = f"rank{state.group.rank}"
-    is_saved = name in checkpoint.parts and checkpoint.manifest["world_size"] == state.group.world
-    part = checkpoint.part(name) if is_saved else {}
+    part = _part_of_this_rank(state, checkpoint)
     if state.group.any(_current_names(part.get("fits")) != _match_settings(state)):
         return False
     state.rollout.load_state_dict(part["rollout"])
@@ -107,17 +106,35 @@ def restore_matches(state: TrainingState, checkpoint: Checkpoint) -> bool:
     return True
 
 
+def _part_of_this_rank(state: TrainingState, checkpoint: Checkpoint) -> dict[str, Any]:
+    """What the checkpoint holds of this rank's matches and buffer; empty if it does not have them.
+
+    With exact_ranks it may have been saved by another number of ranks.
+    """
+    rank, world, saved = state.group.rank, state.group.world, checkpoint.manifest["world_size"]
+    names = [f"rank{each}" for each in sources_of(rank, world, saved)]
+    if not set(names) <= set(checkpoint.parts) or (saved != world and not state.config.ddp.exact_ranks):
+        return {}
+    parts = [checkpoint.part(name) for name in names]
+    return parts[0] if saved == world else regroup(parts, rank, world, saved)
+
+
 def _match_settings(state: TrainingState) -> dict[str, Any]:
-    """The settings that matches and buffer depend on: a checkpoint with others cannot be continued exactly."""
+    """The settings that matches and buffer depend on: a checkpoint with others cannot be continued exactly.
+
+    With exact_ranks they are those of a shard, the same on any number of ranks.
+    """
     config, assignment = state.config, state.rollout.assignment
-    return {
+    shards = {"shards": config.ddp.exact_ranks} if config.ddp.exact_ranks else {}
+    each = assignment.shards
+    return shards | {
         "seed": config.seed,
-        "matches": config.matches,
+        "matches": assignment.matches // each,
         "turns": state.buffer.turns,
         "encoder": state.encoder.name,
         "encoder_version": state.encoder.version,
-        "both": len(assignment.self_play_both),
-        "alone": len(assignment.self_play_one),
+        "both": len(assignment.self_play_both) // each,
+        "alone": len(assignment.self_play_one) // each,
         "past": len(assignment.past_selves),
         "rewards": config.reward.weights(),
         "opponents": list(state.rollout.opponents),

@@ -13,6 +13,7 @@ from marl.compute.choice_cache import remember
 from marl.compute.precision import Precision
 from marl.config.autoscale import PPO_TURNS
 from marl.config.train_config import TrainConfig
+from marl.errors import UserError
 from marl.networks.actors import RecurrentActor, make_actor
 from marl.networks.spec import spec_from_config
 from marl.ranks import environment
@@ -54,7 +55,10 @@ def set_up_cpu(
         return training_step(config, rows)
 
     rows = min(ROWS_MAX, getattr(config, config.learner_section).batch_size)
-    if config.threads is not None:
+    if config.ddp.exact_ranks:
+        number, source = _threads_of_exact_ranks(config, 2 if overlaps and most > 1 else 1), "exact_ranks"
+        threads.use_threads(number)
+    elif config.threads is not None:
         number, source = config.threads, "--threads"
         threads.use_threads(number)
     elif environment.user_fixes_threads():
@@ -93,6 +97,13 @@ def _overlaps(config: TrainConfig, group: Solo | Ranks) -> bool:
     """Whether the learner splits its work into two halves that run at once, each with half of the threads."""
     is_ddpg = config.learner_section == "ddpg"
     return group.backend is None and (config.ddpg.critic_form == "heads" if is_ddpg else config.ddp.sync_freq == 1)
+
+
+def _threads_of_exact_ranks(config: TrainConfig, needed: int) -> int:
+    """One thread, or two halves of one each: the sums of more threads depend on their number."""
+    if config.threads not in (None, 1, needed):
+        raise UserError(f"threads is {config.threads}; allowed with ddp.exact_ranks: 1 or {needed} (or more ranks)")
+    return config.threads or needed
 
 
 def _choose_threads(

@@ -92,7 +92,10 @@ class ResumePlan:
         def choose() -> tuple[TrainConfig, dict[str, int]]:
             config, saved = self.config, self.saved_start()
             kept = self._kept_sizes(saved)
-            if saved.get("world_size") != group.world:
+            before = saved.get("world_size", group.world)
+            if before != group.world and config.ddp.exact_ranks:
+                config = autoscale.split_exactly(config, self._given_config(), before, group.world)
+            elif before != group.world:
                 config = autoscale.split_again(config, kept, group.world)
             sizes = kept | autoscale.whole_run_sizes(self.config, group.device)
             return autoscale.resolve(config, group.device, ranks_on_node, group.world), sizes
@@ -112,8 +115,11 @@ class ResumePlan:
         sizes = saved.get("whole_run")
         if not isinstance(sizes, dict) or self.config.ddp.scaling != "strong":
             return {}
-        given = read_config(["--algo", self.config.algo, *self.words])  # a plain --batch_size is that of the learner
-        return autoscale.automatic(given, sizes)
+        return autoscale.automatic(self._given_config(), sizes)
+
+    def _given_config(self) -> TrainConfig:
+        """What the command line of this start says alone, without the configuration of the run that is resumed."""
+        return read_config(["--algo", self.config.algo, *self.words])  # a plain --batch_size is that of the learner
 
     def load_checkpoint(self, group: "Solo | Ranks") -> "Checkpoint | None":
         """The checkpoint to resume, if any. A collective: rank 0 finds and verifies it, the others read the same."""

@@ -29,8 +29,11 @@ class TrainingState:
         self.encoder = encoder_named(config.network.encoder)
         self.progress = progress or Progress()
         self.scheduler = Scheduler(config.schedule)
-        assignment = make_assignment(config, self.scheduler)
-        precision = Precision(config.precision, self.device)
+        shards = config.ddp.exact_ranks // group.world or None
+        if shards is not None:
+            group.fix_sum_order()
+        assignment = make_assignment(config, self.scheduler, shards)
+        precision = Precision(config.precision, self.device, shards)
         self.learner = make_learner(config, assignment, group, precision)
         self.rollout = Rollout(
             assignment,

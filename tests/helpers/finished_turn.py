@@ -35,7 +35,8 @@ class FinishedTurn:
         self.events = Events(ate, died, np.zeros((matches, SNAKES), np.int16), np.zeros(matches, bool))
         match = np.array([*range(matches), *both], np.int32)
         count = len(match)
-        self.teams = Teams(match, np.zeros(count, np.uint8), np.zeros(count * TEAM, np.int8))
+        is_second = np.arange(count) >= matches
+        self.teams = Teams(match, np.zeros(count, np.uint8), np.zeros(count * TEAM, np.int8), is_second)
         self.opponent_id = np.zeros(matches, np.uint8)
         self.weights = np.array(RewardConfig(**(PLAIN | (weights or {}))).weights(), np.float32)
         self.rows = TurnRows(

@@ -21,7 +21,7 @@ from marl.rollout import turn_kernels
 from marl.rollout.turn_kernels import Matches, Results, Seats, Teams, TurnRows
 
 ROOT = Path(__file__).resolve().parents[2]
-KEY, N_STEP, GAMMA, GAE_LAMBDA = 0x1234_5678_9ABC_DEF, 3, 0.5, 0.75
+SHARD_TEAMS, N_STEP, GAMMA, GAE_LAMBDA = 3, 3, 0.5, 0.75
 CLIP, VALUE_CLIP, VALUE_WEIGHT = 0.25, 0.5, 2.0
 MASKED, FREE = True, False
 
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 MATCHES, EVENTS = Matches("state", "keys"), Events("ate", "died", "gained", "over")
-SEATS, TEAMS = Seats("seats", "orientations", "outputs"), Teams("team_match", "team_side", "orientations")
+SEATS, TEAMS = Seats("seats", "orientations", "outputs"), Teams("team_match", "team_side", "orientations", "is_second")
 TURN = ("state", EVENTS, "board_actions", "met", TEAMS)
 COEFS = Coefs("adv_stats", "regularisers", CLIP, VALUE_CLIP, VALUE_WEIGHT)
 TARGETS = Targets("held_actions", "held_masked", "held_log_probs", "held_values", "held_advantages", "held_returns")
@@ -66,7 +66,7 @@ CASES = (
     Case(
         replay_buffer.sample_transitions,
         "IDX",
-        (KEY, TurnRows("held_counts", "held_actions", "held_rewards", "held_terminated"), N_STEP, GAMMA, SAMPLED),
+        ("one_key", TurnRows("held_counts", "held_actions", "held_rewards", "held_terminated"), N_STEP, GAMMA, SAMPLED),
     ),
     record(MASKED),
     record(FREE, "FREE_"),
@@ -75,7 +75,7 @@ CASES = (
         "seats",
         ("held_rewards", "held_terminated", "held_values", GAMMA, GAE_LAMBDA, "ADVANTAGES", "GAE_RETURNS"),
     ),
-    Case(ppo_kernels.shuffle_items, "ORDER", (KEY, "held_counts", "ORDER")),
+    Case(ppo_kernels.shuffle_items, "order_items", ("shard_keys", "held_counts", SHARD_TEAMS, "ORDER")),
     Case(
         ppo_kernels.loss_gradients,
         "STATS",

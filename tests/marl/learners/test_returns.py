@@ -104,7 +104,7 @@ def test_n_step_returns(generator, dtype, share, n_step) -> None:
 def test_without_fused_loops_a_rollout_buffer_computes_the_same_advantages() -> None:
     found = []
     for fused in (True, False):
-        buffer = RolloutBuffer(9, 4, encoder_named("features"), CPU, key=1)
+        buffer = RolloutBuffer(9, 4, encoder_named("features"), CPU, keys=[1])
         same = torch.Generator().manual_seed(SEED)
         buffer.rewards.normal_(generator=same)
         buffer.values.normal_(generator=same)

@@ -42,11 +42,12 @@ class Sampled:
         self.discounts = np.full(batch, np.nan, np.float32)
         self.actions = np.full((batch, TEAM, 4), np.nan, np.float32)
 
-    def draw(self, key: int = 77, update: int | None = None) -> "Sampled":
+    def draw(self, *keys: int, update: int | None = None) -> "Sampled":
         if update is not None:
             self.rows.counts[1] = update
         batch = BatchRows(self.idx, self.next_idx, self.returns, self.discounts, self.actions)
-        sample_transitions.cpu_loop()(len(self.idx), (key, self.rows, self.n_step, self.gamma, batch))
+        arguments = (np.array(keys or (77,)), self.rows, self.n_step, self.gamma, batch)
+        sample_transitions.cpu_loop()(len(self.idx), arguments)
         return self
 
     def turn_numbers(self, idx: np.ndarray) -> np.ndarray:
@@ -84,12 +85,20 @@ def test_turns_and_teams_are_drawn_uniformly(written) -> None:
     assert chi_square(counts, np.full(counts.shape, counts.sum() / counts.size)) < RARE, counts
 
 
+def test_each_shard_draws_as_a_rank_with_its_teams_alone() -> None:
+    both = Sampled(50, 14, 40, 3, 1.0, batch=64).draw(3, 4, update=9)
+    for shard, key in enumerate((3, 4)):
+        one = Sampled(50, 7, 40, 3, 1.0, batch=32).draw(key, update=9)
+        turn, team = np.divmod(both.idx[32 * shard : 32 * (shard + 1)], 14)
+        assert (turn * 7 + team - 7 * shard == one.idx).all()
+
+
 def test_a_row_depends_on_key_update_and_its_number_alone() -> None:
-    few = Sampled(50, 7, 40, 3, 1.0, batch=5).draw(key=3, update=9)
-    many = Sampled(50, 7, 40, 3, 1.0, batch=100).draw(key=3, update=9)
+    few = Sampled(50, 7, 40, 3, 1.0, batch=5).draw(3, update=9)
+    many = Sampled(50, 7, 40, 3, 1.0, batch=100).draw(3, update=9)
     assert (many.idx[:5] == few.idx).all()
-    assert (many.idx != Sampled(50, 7, 40, 3, 1.0, batch=100).draw(key=3, update=10).idx).any()
-    assert (many.idx != Sampled(50, 7, 40, 3, 1.0, batch=100).draw(key=4, update=9).idx).any()
+    assert (many.idx != Sampled(50, 7, 40, 3, 1.0, batch=100).draw(3, update=10).idx).any()
+    assert (many.idx != Sampled(50, 7, 40, 3, 1.0, batch=100).draw(4, update=9).idx).any()
     assert len(set(many.idx)) > 50, "rows of one batch are drawn one by one"
 
 
@@ -149,5 +158,5 @@ def test_rows_of_a_random_buffer_are_what_a_slow_look_says() -> None:
 def test_batches_of_ranks_differ() -> None:
     keys = {int(match_key(1, (1 << 40) + rank)) for rank in range(64)}
     assert len(keys) == 64
-    a, b = (Sampled(50, 7, 40, 3, 1.0, batch=100).draw(key=key) for key in sorted(keys)[:2])
+    a, b = (Sampled(50, 7, 40, 3, 1.0, batch=100).draw(key) for key in sorted(keys)[:2])
     assert (a.idx != b.idx).mean() > 0.9
