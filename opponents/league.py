@@ -18,6 +18,7 @@ import numpy as np
 from arena.errors import ArenaError
 from opponents.match import NORMAL_95, Results, open_player, play
 from opponents.players import Loader, Player
+from opponents.submission import CAGED, SubmissionOptions
 
 MEAN = 1500.0
 ELO = 400 / math.log(10)  # rating points per unit of log-odds
@@ -57,6 +58,7 @@ def league(
     progress: Callable[[Results], None] | None = None,
     loader: Loader | None = None,
     record: bool = False,
+    submissions: SubmissionOptions = CAGED,
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards.
 
@@ -65,7 +67,7 @@ def league(
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
     with ExitStack() as opened:
-        found = [open_player(player, opened, loader) for player in players]
+        found = [open_player(player, opened, loader, submissions) for player in players]
         names = tuple(player.name for player in found)
         for name in names:
             if names.count(name) > 1:

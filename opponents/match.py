@@ -24,7 +24,7 @@ from arena.errors import ArenaError
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from opponents.players import Loader, Player, find
-from opponents.submission import Submission
+from opponents.submission import CAGED, Submission, SubmissionOptions
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
 SUBMISSION_BATCH = 32  # a submission is loaded once for every match of a batch
@@ -116,12 +116,15 @@ def play(
     record: bool = False,
     batch: int | None = None,
     loader: Loader | None = None,
+    submissions: SubmissionOptions = CAGED,
 ) -> Results:
     """Play matches 0 .. matches - 1 of the seed between two players or names, `batch` of them at a time.
 
     `loader` loads players from paths other than submissions; see `players.find`.
     """
-    return summarise([play_some(home, away, matches, range(matches), device, seed, record, batch, loader)], seed)
+    numbers = range(matches)
+    played = play_some(home, away, matches, numbers, device, seed, record, batch, loader, submissions)
+    return summarise([played], seed)
 
 
 def play_some(
@@ -134,6 +137,7 @@ def play_some(
     record: bool = False,
     batch: int | None = None,
     loader: Loader | None = None,
+    submissions: SubmissionOptions = CAGED,
 ) -> PlayedMatches:
     """Play those of the matches 0 .. matches - 1 whose numbers are in a range (at least one), as `play` would.
 
@@ -145,7 +149,7 @@ def play_some(
     if home is away and not isinstance(home, str):
         raise ArenaError(f"home and away are the same object ({home.name}); a player keeps one side's seats: make two")
     with ExitStack() as opened:
-        home, away = (open_player(player, opened, loader) for player in (home, away))
+        home, away = (open_player(player, opened, loader, submissions) for player in (home, away))
         if batch is None:
             batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in (home, away)) else BATCH
         return _play(home, away, matches, numbers, device, seed, record, batch)
@@ -185,11 +189,13 @@ def summarise(played: Sequence[PlayedMatches], seed: int) -> Results:
     )
 
 
-def open_player(player: str | Player, opened: ExitStack, loader: Loader | None = None) -> Player:
+def open_player(
+    player: str | Player, opened: ExitStack, loader: Loader | None = None, submissions: SubmissionOptions = CAGED
+) -> Player:
     """The player itself, or the player of that name; a player found by name is closed together with `opened`."""
     if not isinstance(player, str):
         return player
-    found = find(player, loader)
+    found = find(player, loader, submissions)
     opened.callback(found.close)
     return found
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import new_file
+from marl.arguments import add_submission_flags, new_file, submission_options
 from marl.errors import UserError
 from marl.invocation import command
 
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the replay of the first match to FILE; those of the closest, of home's worst and best beside it, "
         "with .closest, .worst and .best before the suffix",
     )
+    add_submission_flags(parser)
     parser.add_argument("--list", action="store_true", help="print the known players and end")
 
 
@@ -48,7 +49,14 @@ def run(args: argparse.Namespace) -> int:
         _print_players(listing(), args.json)
         return 0
     results = play(
-        args.home, args.away, args.matches, args.device, args.seed, args.record is not None, loader=load_player
+        args.home,
+        args.away,
+        args.matches,
+        args.device,
+        args.seed,
+        args.record is not None,
+        loader=load_player,
+        submissions=submission_options(args),
     )
     files = _write_replays(results, args.record)
     if args.json:

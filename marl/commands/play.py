@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import count, new_file
+from marl.arguments import add_submission_flags, count, new_file, submission_options
 from marl.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the replay of the match to FILE; of further ones beside it, with .2, .3, ... before the suffix",
     )
+    add_submission_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,14 +58,15 @@ def run(args: argparse.Namespace) -> int:
     from opponents.submission import Submission
 
     with ExitStack() as opened:
-        blue = open_player(args.blue, opened, load_player)
+        submissions = submission_options(args)
+        blue = open_player(args.blue, opened, load_player, submissions)
         if args.watch is not None:
             from marl.commands.latest_snapshot import LatestSnapshot
 
             red: Supply = LatestSnapshot(args.watch)
             players = [blue]
         else:
-            player = open_player(args.red or "champion", opened, load_player)
+            player = open_player(args.red or "champion", opened, load_player, submissions)
             red, players = _always(player), [player, blue]
         playlist = LiveMatches(red, _always(blue), args.human, args.seed, args.record)
         playlist.endless = args.watch is not None

@@ -96,9 +96,11 @@ def _check_opponents(config: TrainConfig) -> None:
     """An opponent that does not exist is an error now, not at the first evaluation."""
     from marl.planning.planned_player import load_player
     from opponents.players import find
+    from opponents.submission import SubmissionOptions
 
+    submissions = SubmissionOptions(config.evaluation.uncaged)
     for name in config.evaluation.eval_opponents:
-        find(name, load_player).close()
+        find(name, load_player, submissions).close()
 
 
 def _set_up_cpu(

@@ -16,6 +16,7 @@ from marl.networks.policy import PolicyPlayer
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo
 from opponents.match import PlayedMatches, Results, play_some, summarise
+from opponents.submission import SubmissionOptions
 
 GIF_CELL = 16  # pixels
 EVAL_SEED = 1_000_003  # added to the run's seed: these matches are never trained on
@@ -85,7 +86,15 @@ def _play_share(
         player = PolicyPlayer(actor, encoder, "team")
         keep = record and name == config.eval_opponents[-1]
         played[name] = play_some(
-            player, name, config.eval_matches, numbers, group.device, seed, keep, loader=load_player
+            player,
+            name,
+            config.eval_matches,
+            numbers,
+            group.device,
+            seed,
+            keep,
+            loader=load_player,
+            submissions=SubmissionOptions(config.uncaged),
         )
     return played
 
