@@ -16,7 +16,7 @@ from pathlib import Path
 SUBMISSION_FOLDER = "/submission"  # where the cage shows the submission's folder
 SCRATCH = "/scratch"
 SCRATCH_BYTES = 64 << 20
-SCRATCH_FILES = 4096
+SCRATCH_FILES = 1024
 USER = 1000  # the user id inside; outside it is the id of whoever started the program
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000

@@ -1,6 +1,6 @@
 """Several matches' processes at work at the same time, each with limits on the time of every answer.
 
-The limit is CPU time of the process, so a busy machine stops no honest submission; waiting has a limit of its own, ten
+The limit is CPU time of the process, so a busy machine stops no honest submission; waiting has a limit of its own, some
 times as long. CPU time counts from the last answer: threads that go on between two turns use up the next move's time.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from opponents.cage.process import Broken, MatchProcess
 
-WAIT_FACTOR = 10  # wall time of a move / CPU time of a move
+WAIT_FACTOR = 20  # wall time of a move / CPU time of a move
 CHECK_SECONDS = 0.005  # at least this long between two looks at the clock
 
 
