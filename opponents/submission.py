@@ -19,6 +19,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -197,7 +198,7 @@ class Submission:
         except Broken as error:
             self._give_up(str(error))
             return
-        jobs = [Job(lambda task=task: self._post(host, task), self._expected(host, task)) for task in tasks]
+        jobs = [Job(partial(self._post, host, task), self._expected(task)) for task in tasks]
         run_jobs(jobs, self._options.workers or available_cores())
         for task, job in zip(tasks, jobs, strict=True):
             if not self._given_up:
@@ -227,7 +228,7 @@ class Submission:
             process.post({"snakes": snakes, "observation": task.observation})
         return process
 
-    def _expected(self, host: Host, task: _Task) -> deque[Expected]:
+    def _expected(self, task: _Task) -> deque[Expected]:
         answers = []
         if task.match.process is None:
             answers = [Expected(HELLO, HOST_SECONDS, HOST_SECONDS), Expected(LOADED, LOAD_SECONDS, LOAD_WAIT_SECONDS)]

@@ -37,6 +37,8 @@ def main(root: str, control: str, path: str, caged: str) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, Linux ends this and not the arena
     try:
+        if caged == "caged" and not syscall_filter.is_known_here():
+            raise OSError(0, "it needs Linux on x86_64 or aarch64")
         if caged == "caged":
             namespaces.enter()
         memory = _open_memory_description()
@@ -44,7 +46,8 @@ def main(root: str, control: str, path: str, caged: str) -> None:
             namespaces.change_root(os.path.dirname(path))
             path = os.path.join(namespaces.SUBMISSION_FOLDER, os.path.basename(path))
     except (OSError, KeyError, StopIteration) as error:
-        arena.sendall(str(error).encode()[:STATE_BYTES].ljust(STATE_BYTES, b"\0"))
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        arena.sendall(reason.encode()[:STATE_BYTES].ljust(STATE_BYTES, b"\0"))
         os._exit(1)
     if path:
         _import_slow_packages(os.path.dirname(path))

@@ -69,7 +69,10 @@ def enter() -> None:
     The child and all processes in its namespaces end together with the caller.
     """
     user, group = os.geteuid(), os.getegid()
-    call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+    try:
+        call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+    except OSError as error:
+        raise OSError(error.errno, f"user namespaces are not allowed: {error.strerror}") from None
     for name, text in (("setgroups", "deny"), ("uid_map", f"{USER} {user} 1"), ("gid_map", f"{USER} {group} 1")):
         Path("/proc/self", name).write_text(text)
     child = os.fork()
@@ -156,8 +159,8 @@ def _mounts_in(folder: str) -> list[str]:
 def _kept_flags(point: str) -> int:
     """The flags of a mount that a user namespace may not take away."""
     flags = os.statvfs(point).f_flag
-    pairs = ((os.ST_NODEV, MS_NODEV), (os.ST_NOEXEC, MS_NOEXEC), (os.ST_NOATIME, MS_NOATIME))
-    pairs += ((os.ST_NODIRATIME, MS_NODIRATIME), (os.ST_RELATIME, MS_RELATIME))
+    pairs = [(os.ST_NODEV, MS_NODEV), (os.ST_NOEXEC, MS_NOEXEC), (os.ST_NOATIME, MS_NOATIME)]
+    pairs += [(os.ST_NODIRATIME, MS_NODIRATIME), (os.ST_RELATIME, MS_RELATIME)]
     return sum(of_mount for of_file_system, of_mount in pairs if flags & of_file_system)
 
 

@@ -77,7 +77,8 @@ class Job:
 
 def run_jobs(jobs: list[Job], workers: int) -> None:
     """Do all jobs, at most `workers` at the same time. What they answer does not depend on how many."""
-    waiting, running = deque(jobs), {}
+    waiting = deque(jobs)
+    running: dict[int, Job] = {}  # by the number of its channel
     poll = select.poll()
     while waiting or running:
         while waiting and len(running) < workers:

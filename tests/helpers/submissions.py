@@ -7,7 +7,12 @@ import torch
 
 from arena import BatchArena
 from arena.rules import SNAKES
-from opponents.submission import Submission, random_move
+from opponents.cage.process import why_not_caged
+from opponents.submission import Submission, SubmissionOptions, random_move
+
+# Caged where the system can: tests of the cage itself, in opponents/cage, are skipped where it cannot.
+CAGED = SubmissionOptions(uncaged=why_not_caged() is not None)
+UNCAGED_FLAG = ("--uncaged",) if CAGED.uncaged else ()
 
 
 def written(folder: Path, text: str) -> Path:

@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.submissions import Game, children, controller, written
+from helpers.submissions import CAGED, Game, children, controller, written
 
 from arena import ArenaError
 from arena.jidi import jidi_observation
 from arena.rules import SNAKES
 from opponents.cage.controller import read_move
-from opponents.cage.process import why_not_caged
 from opponents.cage.side_by_side import WAIT_FACTOR
 from opponents.submission import HOPELESS, LIMIT, Submission, SubmissionOptions
 
@@ -27,7 +26,6 @@ QUICK = 0.4  # seconds for a move of a submission that hangs
 
 
 UNCAGED = SubmissionOptions(uncaged=True, workers=1)  # for submissions that write into their folder, in turn
-CAGED = UNCAGED if why_not_caged() else SubmissionOptions()  # tests of the cage itself are in cage/
 
 
 @pytest.fixture(autouse=True)
