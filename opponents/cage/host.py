@@ -26,8 +26,8 @@ START, STOP = b"+", b"-"
 # Packages whose import takes long: imported once, before the processes of the matches are forked.
 SLOW_PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas")
 IMPORTED = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([\w \t,.]+)", re.MULTILINE)
-SOURCE_BYTES = 16 << 20
-SOURCES = 100
+SOURCE_BYTES = 4 << 20
+SOURCES = 20
 
 
 def main(root: str, control: str, path: str, caged: str) -> None:
@@ -45,12 +45,12 @@ def main(root: str, control: str, path: str, caged: str) -> None:
         if caged == "caged":
             namespaces.change_root(os.path.dirname(path))
             path = os.path.join(namespaces.SUBMISSION_FOLDER, os.path.basename(path))
+        os.chdir(os.path.dirname(path))
     except (OSError, KeyError, StopIteration) as error:
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         arena.sendall(reason.encode()[:STATE_BYTES].ljust(STATE_BYTES, b"\0"))
         os._exit(1)
-    if path:
-        _import_slow_packages(os.path.dirname(path))
+    _import_slow_packages(os.path.dirname(path))
     gc.freeze()  # the collector of a match's process must not touch, and so copy, all memory
     arena.sendall(READY.ljust(STATE_BYTES, b"\0"))
     _serve(arena, path, caged == "caged", memory)

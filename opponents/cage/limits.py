@@ -4,7 +4,7 @@ import os
 import resource
 from contextlib import suppress
 
-MEMORY_BYTES = 1 << 30  # beyond what Python and its packages take
+MEMORY_BYTES = 2 << 30  # beyond what Python and its packages take
 FILE_BYTES = 64 << 20
 OPEN_FILES = 128
 THREADS = 1024  # of all matches together; not for root

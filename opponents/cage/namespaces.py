@@ -106,7 +106,7 @@ def change_root(submission_folder: str) -> None:
     call("syscall", PIVOT_ROOT[os.uname().machine], b".", b".")
     call("umount2", b".", MNT_DETACH)  # the old root lay on top of the new one
     mount(None, "/", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID)
-    os.chdir(SUBMISSION_FOLDER)
+    os.chdir("/")
 
 
 def readable_paths() -> Iterable[str]:

@@ -19,23 +19,31 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from opponents.cage.controller import HEADER, HELLO, MOVES
+from opponents.cage.controller import HEADER, HELLO, MOVES, TEXT_LENGTH
 from opponents.cage.host import CODE, COMMAND, READY, START, STATE_BYTES, STOP
 
 ANSWER_BYTES = 4096
 READ_BYTES = 1 << 16
 HOST_SECONDS = 120.0  # to import the submission's packages
-STOP_SECONDS = 10.0
+STOP_SECONDS = 60.0
 DISTURBED = "closed or disturbed its pipe to the arena"
 CREDENTIALS = struct.Struct("3i")  # process, user, group
 ROOT = Path(__file__).resolve().parents[2]
-BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from opponents.cage.host import main; main(*sys.argv[1:])"
+# The first entry of the path would be the working folder; a module there would run outside the cage.
+BOOT = "import sys; sys.path[0] = sys.argv[1]; from opponents.cage.host import main; main(*sys.argv[1:])"
 # Variables that Python and its packages may need. No GPU: the competition has none, and training uses ours.
 ENVIRONMENT_KEPT = ("LANG", "PYTHONPATH", "LD_LIBRARY_PATH")
 ENVIRONMENT_KEPT_UNCAGED = ("PATH", "HOME", "TMPDIR")
 ENVIRONMENT_CAGED = {"PATH": "/usr/bin", "HOME": "/scratch", "TMPDIR": "/scratch", "USER": "submission"}
 ENVIRONMENT_SET = {"CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}
 ENVIRONMENT_SET |= {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
+
+
+def _readable(channel: "socket.socket | MatchProcess", seconds: float) -> bool:
+    """Whether there is something to read, or the other side is gone. (select takes no file numbers from 1024.)"""
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 class Broken(Exception):
@@ -61,7 +69,7 @@ class Host:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                cwd=path.parent,
+                cwd="/",
                 env=environment | ENVIRONMENT_SET | (ENVIRONMENT_CAGED if caged else {}),
                 start_new_session=True,
             )
@@ -82,7 +90,7 @@ class Host:
     @property
     def is_alive(self) -> bool:
         """Whether the host can still start processes."""
-        return self.end.alive and not select.select([self._control], [], [], 0)[0]
+        return self.end.alive and not _readable(self._control, 0)
 
     def start(self) -> "MatchProcess":
         """Start the process of a match."""
@@ -164,8 +172,7 @@ class MatchProcess:
 
     def trouble(self) -> str | None:
         """The reason why the process cannot be used, or None. Called when no answer is expected."""
-        unexpected = self._unread or select.select([self._channel], [], [], 0)[0]
-        return self.end() if unexpected else None
+        return self.end() if self._unread or _readable(self._channel, 0) else None
 
     def post(self, request: dict[str, Any]) -> None:
         """Send a request as far as possible; `send` sends the rest."""
@@ -218,7 +225,7 @@ class MatchProcess:
             result = answer[1]
             if isinstance(result, str) or (type(result) is int and 0 <= result < MOVES):
                 self.cpu_at_answer = self.cpu_seconds() or 0.0
-                return result
+                return result[:TEXT_LENGTH] if isinstance(result, str) else result
         raise Broken(DISTURBED)
 
     def cpu_seconds(self) -> float | None:
@@ -253,7 +260,7 @@ def why_not_caged() -> str | None:
         return str(error)
     try:
         process = host.start()
-        select.select([process], [], [], HOST_SECONDS)
+        _readable(process, HOST_SECONDS)
         process.read()
         return None if process.next_answer(HELLO) == 0 else "no answer from it"
     except Broken as error:

@@ -60,6 +60,8 @@ REFUSED: dict[str, tuple[int | None, int]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "fanotify_init": (300, 262),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
     "personality": (135, 92),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
@@ -70,7 +72,15 @@ REFUSED: dict[str, tuple[int | None, int]] = {
 }
 CLONE, CLONE3, PRCTL = (56, 220), (435, 435), (157, 167)
 OF_OWN_PROCESS = {"kill": (62, 129), "tgkill": (234, 131)}
-PRLIMIT = (302, 261)
+OF_OWN_PROCESS_OR_ZERO = {  # zero: the caller
+    "prlimit64": (302, 261),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+}
+# By their second argument: whom the kernel signals about a file, and which signal; input for a terminal.
+REFUSED_COMMANDS = {"fcntl": ((72, 25), (8, 10, 15)), "ioctl": ((16, 29), (0x8901, 0x8902, 0x5412))}
 
 MACHINES = ("x86_64", "aarch64")
 ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as the kernel names them to a filter
@@ -79,7 +89,12 @@ CLONE_THREAD = 0x10000
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 LOAD, EQUAL, GREATER_OR_EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
-NUMBER_AT, ARCHITECTURE_AT, FIRST_ARGUMENT_AT = 0, 4, 16  # bytes in the kernel's description of a call
+NUMBER_AT, ARCHITECTURE_AT, FIRST_ARGUMENT_AT, SECOND_ARGUMENT_AT = (
+    0,
+    4,
+    16,
+    24,
+)  # bytes in the kernel's description of a call
 
 
 def is_known_here() -> bool:
@@ -129,8 +144,13 @@ def _program(machine: int, pid: int) -> list[_Step]:
     steps += [allow, refuse]
     for numbers in OF_OWN_PROCESS.values():
         steps += [_Step(EQUAL, numbers[machine], if_false=4), argument, _Step(EQUAL, pid, if_false=1), allow, refuse]
-    steps += [_Step(EQUAL, PRLIMIT[machine], if_false=5), argument, _Step(EQUAL, 0, if_true=1)]
-    steps += [_Step(EQUAL, pid, if_false=1), allow, refuse]
+    for numbers in OF_OWN_PROCESS_OR_ZERO.values():
+        steps += [_Step(EQUAL, numbers[machine], if_false=5), argument, _Step(EQUAL, 0, if_true=1)]
+        steps += [_Step(EQUAL, pid, if_false=1), allow, refuse]
+    for numbers, commands in REFUSED_COMMANDS.values():
+        steps += [_Step(EQUAL, numbers[machine], if_false=2 + len(commands) + 1), _Step(LOAD, SECOND_ARGUMENT_AT)]
+        steps += [_Step(EQUAL, command, if_true=len(commands) - place) for place, command in enumerate(commands)]
+        steps += [allow, refuse]
     steps += [_Step(EQUAL, PRCTL[machine], if_false=4), argument, _Step(EQUAL, PR_SET_PDEATHSIG, if_false=1)]
     steps += [refuse, allow]
     return [*steps, allow]

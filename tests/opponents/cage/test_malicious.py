@@ -63,6 +63,7 @@ REFUSED = {
     "other root": "os.chroot('/scratch')",
     "become root": "os.setuid(0)",
     "greater priority": "os.nice(-10)",
+    "signals by a file": "import fcntl\nfcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())",
     "more memory": "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
     "a debugger's memory": "call('process_vm_readv', 1, None, 0, None, 0, 0)",
     # Every match finds its scratch folder empty.
@@ -166,6 +167,13 @@ def test_what_is_refused(home, name) -> None:
     moves, submission = play_turn(home, attack(REFUSED[name]))
     assert moves == [[HELD] * 3] * 2
     assert submission.problems == []
+
+
+@pytest.mark.parametrize("uncaged", [False, True], ids=["caged", "uncaged"])
+def test_modules_beside_it_do_not_run_in_the_host(home, uncaged) -> None:
+    for name in ("json", "ctypes", "struct", "socket", "opponents", "sitecustomize", "encodings"):
+        (home / "rival" / f"{name}.py").write_text(f"open({str(home / 'owned')!r}, 'w').close()\n")
+    play_turn(home, attack("raise OSError"), uncaged=uncaged)
 
 
 def test_without_the_cage_the_key_is_read(home) -> None:

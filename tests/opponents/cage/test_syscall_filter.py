@@ -19,11 +19,13 @@ from opponents.cage.syscall_filter import (
     LOAD,
     MACHINES,
     OF_OWN_PROCESS,
+    OF_OWN_PROCESS_OR_ZERO,
     PRCTL,
-    PRLIMIT,
     REFUSE,
     REFUSED,
+    REFUSED_COMMANDS,
     RETURN,
+    SECOND_ARGUMENT_AT,
     X32,
     _program,
 )
@@ -33,10 +35,10 @@ REFUSAL, UNKNOWN = REFUSE | errno.EPERM, REFUSE | errno.ENOSYS
 READ, EXIT_GROUP = (0, 63), (231, 94)
 
 
-def verdict(machine: int, number: int, argument: int = 0, architecture: int | None = None) -> int:
-    """What the program says about a call with this first argument."""
+def verdict(machine: int, number: int, argument: int = 0, architecture: int | None = None, second: int = 0) -> int:
+    """What the program says about a call with these arguments."""
     shown = ARCHITECTURE[MACHINES[machine]] if architecture is None else architecture
-    fields = {0: number, ARCHITECTURE_AT: shown, FIRST_ARGUMENT_AT: argument}
+    fields = {0: number, ARCHITECTURE_AT: shown, FIRST_ARGUMENT_AT: argument, SECOND_ARGUMENT_AT: second}
     comparisons = {EQUAL: int.__eq__, GREATER_OR_EQUAL: int.__ge__, ANY_BIT: lambda a, b: a & b != 0}
     steps, at, loaded = _program(machine, OWN), 0, 0
     while steps[at].code != RETURN:
@@ -63,7 +65,11 @@ def test_what_the_filter_says(machine) -> None:
         assert verdict(machine, numbers[machine], OWN) == ALLOW
         for other in (0, 1, OWN + 1, 2**32 - 1):
             assert verdict(machine, numbers[machine], other) == REFUSAL
-    assert [verdict(machine, PRLIMIT[machine], pid) for pid in (0, OWN, 1)] == [ALLOW, ALLOW, REFUSAL]
+    for numbers in OF_OWN_PROCESS_OR_ZERO.values():
+        assert [verdict(machine, numbers[machine], pid) for pid in (0, OWN, 1)] == [ALLOW, ALLOW, REFUSAL]
+    for numbers, commands in REFUSED_COMMANDS.values():
+        assert {verdict(machine, numbers[machine], 3, second=command) for command in commands} == {REFUSAL}
+        assert {verdict(machine, numbers[machine], 3, second=command) for command in (1, 2, 3)} == {ALLOW}
     assert [verdict(machine, PRCTL[machine], option) for option in (1, 15)] == [REFUSAL, ALLOW]
     assert verdict(machine, READ[machine], architecture=ARCHITECTURE[MACHINES[1 - machine]]) == KILL
 
@@ -73,9 +79,8 @@ def test_calls_with_short_pointers_are_unknown() -> None:
 
 
 def test_no_number_is_named_twice() -> None:
+    pairs = [*REFUSED.values(), CLONE, CLONE3, PRCTL, *OF_OWN_PROCESS.values(), *OF_OWN_PROCESS_OR_ZERO.values()]
+    pairs += [numbers for numbers, _ in REFUSED_COMMANDS.values()]
     for machine in range(len(MACHINES)):
-        numbers = [
-            pair[machine] for pair in (*REFUSED.values(), CLONE, CLONE3, PRCTL, PRLIMIT, *OF_OWN_PROCESS.values())
-        ]
-        known = [number for number in numbers if number is not None]
+        known = [numbers[machine] for numbers in pairs if numbers[machine] is not None]
         assert len(known) == len(set(known))
