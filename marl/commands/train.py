@@ -1,9 +1,11 @@
 """snakes train: train a team, in this process or in many ranks."""
 
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
@@ -69,7 +71,7 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
     from marl.training.trainer import Trainer
 
     plan = plan.with_relaunch(group).with_resolved_config(group)
-    _check_opponents(plan.config)
+    _check_opponents(plan.config, group.is_main)
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     state = build_state(plan.config, group, checkpoint)
@@ -92,13 +94,14 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
     return 128 + (trainer.stop_signal or signal.SIGTERM) if ended == "signal" else 0
 
 
-def _check_opponents(config: TrainConfig) -> None:
-    """An opponent that does not exist is an error now, not at the first evaluation."""
+def _check_opponents(config: TrainConfig, is_main: bool) -> None:
+    """An opponent that does not exist, or that cannot be caged, is an error now, not at the first evaluation."""
     from marl.planning.planned_player import load_player
     from opponents.players import find
     from opponents.submission import SubmissionOptions
 
-    submissions = SubmissionOptions(config.evaluation.uncaged)
+    tell = partial(print, file=sys.stderr) if is_main else None
+    submissions = SubmissionOptions(config.evaluation.uncaged, tell=tell)
     for name in config.evaluation.eval_opponents:
         find(name, load_player, submissions).close()
 
