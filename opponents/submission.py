@@ -104,6 +104,11 @@ class Submission:
                 f"submission {str(path)!r}: this system cannot cage it ({reason}); to run it all the same, with your "
                 "rights, give --uncaged"
             )
+        if not options.uncaged and _holds_home(self.path.parent):
+            raise ArenaError(
+                f"submission {str(path)!r}: the cage shows it its folder, and this one holds your home folder; "
+                "move it into a folder of its own"
+            )
         self.name = f"{self.path.parent.name}/{self.path.name}"
         if options.uncaged and options.tell is not None:
             options.tell(
@@ -313,6 +318,13 @@ class Submission:
         # One line, and nothing in it that a terminal would obey.
         line = printable(" ".join(text.split()))
         self._problems[line if line in self._problems or len(self._problems) < KINDS_KEPT else "other problems"] += 1
+
+
+def _holds_home(folder: Path) -> bool:
+    try:
+        return Path.home().resolve().is_relative_to(folder)
+    except (RuntimeError, OSError):  # nobody knows where it is
+        return False
 
 
 def _end(match: _Match) -> None:

@@ -384,6 +384,17 @@ def test_a_missing_file_and_a_bad_limit_are_refused_at_once(tmp_path) -> None:
             Submission(written(tmp_path, GOOD), seconds, options=CAGED)
 
 
+def test_a_submission_in_the_home_folder_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("opponents.submission.why_not_caged", lambda: None)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for folder in (tmp_path / "home", tmp_path):
+        folder.mkdir(exist_ok=True)
+        with pytest.raises(ArenaError, match="a folder of its own"):
+            Submission(written(folder, GOOD))
+    (tmp_path / "home" / "rival").mkdir()
+    Submission(written(tmp_path / "home" / "rival", GOOD))
+
+
 def ends(pid: int) -> bool:
     """Whether a process has ended or does so within ten seconds."""
     try:
