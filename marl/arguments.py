@@ -1,7 +1,12 @@
-"""Value types of command-line arguments that several commands share."""
+"""Value types and flags of the command line that several commands share."""
 
 import argparse
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opponents.submission import SubmissionOptions
 
 
 def new_file(text: str) -> Path:
@@ -12,6 +17,23 @@ def new_file(text: str) -> Path:
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {str(path.parent)!r}")
     return path
+
+
+def add_submission_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags about players that are a submission.py."""
+    parser.add_argument(
+        "--uncaged", action="store_true", help="run submissions with your rights, not in a cage (see SECURITY.md)"
+    )
+    parser.add_argument(
+        "--workers", type=count, metavar="N", help="matches of a submission that compute at a time (default: cores)"
+    )
+
+
+def submission_options(args: argparse.Namespace) -> "SubmissionOptions":
+    """The options that these flags make."""
+    from opponents.submission import SubmissionOptions
+
+    return SubmissionOptions(args.uncaged, args.workers, tell=lambda line: print(f"snakes: {line}", file=sys.stderr))
 
 
 def count(text: str) -> int:

@@ -20,6 +20,7 @@ from arena.errors import ArenaError
 from opponents.intervals import NORMAL_95
 from opponents.match import Results, open_player, play
 from opponents.players import Loader, Player
+from opponents.submission import CAGED, SubmissionOptions
 
 MEAN = 1500.0
 ELO = 400 / math.log(10)  # rating points per unit of log-odds
@@ -60,6 +61,7 @@ def league(
     loader: Loader | None = None,
     record: bool = False,
     turn_progress: Callable[[str, str, float], None] | None = None,
+    submissions: SubmissionOptions = CAGED,
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards.
 
@@ -69,7 +71,7 @@ def league(
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
     with ExitStack() as opened:
-        found = [open_player(player, opened, loader) for player in players]
+        found = [open_player(player, opened, loader, submissions) for player in players]
         names = tuple(player.name for player in found)
         for name in names:
             if names.count(name) > 1:

@@ -24,7 +24,7 @@ from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from opponents.intervals import wilson
 from opponents.players import Loader, Player, find
-from opponents.submission import Submission
+from opponents.submission import CAGED, Submission, SubmissionOptions
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
 SUBMISSION_BATCH = 32  # a submission is loaded once for every match of a batch
@@ -109,13 +109,15 @@ def play(
     batch: int | None = None,
     loader: Loader | None = None,
     progress: Progress | None = None,
+    submissions: SubmissionOptions = CAGED,
 ) -> Results:
     """Play matches 0 .. matches - 1 of the seed between two players or names, `batch` of them at a time.
 
     `loader` loads players from paths other than submissions; see `players.find`. `progress` is called after each turn.
     """
     numbers = range(matches)
-    return summarise([play_some(home, away, matches, numbers, device, seed, record, batch, loader, progress)], seed)
+    some = play_some(home, away, matches, numbers, device, seed, record, batch, loader, progress, submissions)
+    return summarise([some], seed)
 
 
 def play_some(
@@ -129,6 +131,7 @@ def play_some(
     batch: int | None = None,
     loader: Loader | None = None,
     progress: Progress | None = None,
+    submissions: SubmissionOptions = CAGED,
 ) -> PlayedMatches:
     """Play those of the matches 0 .. matches - 1 whose numbers are in a range (at least one), as `play` would.
 
@@ -140,7 +143,7 @@ def play_some(
     if home is away and not isinstance(home, str):
         raise ArenaError(f"home and away are the same object ({home.name}); a player keeps one side's seats: make two")
     with ExitStack() as opened:
-        home, away = (open_player(player, opened, loader) for player in (home, away))
+        home, away = (open_player(player, opened, loader, submissions) for player in (home, away))
         if batch is None:
             batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in (home, away)) else BATCH
         return _play(home, away, matches, numbers, device, seed, record, batch, progress)
@@ -180,11 +183,13 @@ def summarise(played: Sequence[PlayedMatches], seed: int) -> Results:
     )
 
 
-def open_player(player: str | Player, opened: ExitStack, loader: Loader | None = None) -> Player:
+def open_player(
+    player: str | Player, opened: ExitStack, loader: Loader | None = None, submissions: SubmissionOptions = CAGED
+) -> Player:
     """The player itself, or the player of that name; a player found by name is closed together with `opened`."""
     if not isinstance(player, str):
         return player
-    found = find(player, loader)
+    found = find(player, loader, submissions)
     opened.callback(found.close)
     return found
 

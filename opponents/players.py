@@ -25,7 +25,7 @@ from arena.match_dict import to_dict
 from arena.rules import OVER, SNAKES
 from opponents import loops
 from opponents.scripted import SCRIPTED
-from opponents.submission import Submission
+from opponents.submission import CAGED, Submission, SubmissionOptions
 
 SUBMISSION = "submission.py"
 PLAN = ("plan:", "plan=")  # how names of players begin that plan
@@ -139,7 +139,7 @@ class Policy:
         """Nothing to free."""
 
 
-def find(name: str, loader: Loader | None = None) -> Player:
+def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions = CAGED) -> Player:
     """The player of this name: a scripted one, `NAME:NOISE`, a submission, or what `loader` finds.
 
     The default loader is the one that the installed project registers; it knows champions, runs and checkpoints.
@@ -155,7 +155,8 @@ def find(name: str, loader: Loader | None = None) -> Player:
     if not os.path.exists(name):
         raise _unknown(name)
     if name.endswith(".py") or os.path.isfile(os.path.join(name, SUBMISSION)):
-        return Submission(name if name.endswith(".py") else os.path.join(name, SUBMISSION))
+        path = name if name.endswith(".py") else os.path.join(name, SUBMISSION)
+        return Submission(path, options=submissions)
     load = loader or _registered_loader()
     if load is None:
         raise ArenaError(f"{name}: a folder or file without a {SUBMISSION}; nothing here can load a player from it")

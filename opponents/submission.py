@@ -1,21 +1,25 @@
-"""A competition submission as an opponent, in its own process and with a time limit for each move.
+"""A competition submission as an opponent, in a cage and with a time limit for each move.
 
-This isolates the arena from mistakes, not from malice: exceptions, endless loops and crashes of a submission cost only
-its own matches, but its process runs as the same user, with the same files and the same rights. Run only submissions
-that you would run as a program.
+The cage (opponents/cage) keeps the submission from the network, from other processes and from all files but its own
+folder and Python's packages: see SECURITY.md. With `uncaged=True` it runs with this user's rights instead, under the
+limits of time and memory alone.
 
     with Submission("rival/submission.py") as rival:
         rival.begin(arena, seats)
         rival.act(arena, seats, moves)      # every turn
 
-All matches of a batch share one process. Each match has its own module of the submission; helper modules beside the
-submission are shared. If a move hangs, the process is stopped, and all matches continue with fresh modules. Every match
-needs the memory of all that the submission loads: keep batches to some dozens of matches.
+Each match has a process of its own, so nothing that happens in one match reaches another, and `workers` of them
+compute at the same time: results do not depend on how many. If a move takes too long, the process of that match is
+stopped, and the match continues with a fresh module. Every match needs the memory of all that the submission loads:
+keep batches to some dozens of matches.
 """
 
+import hashlib
 import weakref
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -30,10 +34,14 @@ from arena.match_dict import to_dict
 from arena.printable import printable
 from arena.rng import SLOT_SUBMISSION, draw_below
 from arena.rules import DIRECTION, OVER, SNAKES, TURN
-from opponents.submission_worker import LOAD_SECONDS, MOVES, NO_CONTROLLER, Broken, Process
+from opponents.cage.controller import HELLO, LOADED, MOVES, NO_CONTROLLER
+from opponents.cage.process import HOST_SECONDS, Broken, CannotCage, Host, MatchProcess, why_not_caged
+from opponents.cage.side_by_side import WAIT_FACTOR, Expected, Job, available_cores, run_jobs
 
 LIMIT = 10  # problems in a match, then the match is forfeited
-HOPELESS = 20  # stopped processes in a row, then all matches are forfeited
+HOPELESS = 20  # stopped processes in a row without an answer, then all matches are forfeited
+LOAD_SECONDS = 30.0  # CPU time to load the file
+LOAD_WAIT_SECONDS = 120.0  # wall time for the same
 KINDS_KEPT = 20  # different problem texts; a submission could produce new ones without end
 
 
@@ -46,7 +54,7 @@ class _Match:
     directions: list[int] | None = None  # on this turn
     last_directions: list[int] | None = None  # one turn earlier
     problems: int = 0
-    holder: Process | None = None  # the process that has loaded its module
+    process: MatchProcess | None = None  # which has loaded its module
 
 
 @dataclass
@@ -55,10 +63,26 @@ class _Task:
 
     slot: int
     match: _Match
+    seed: int
     waiting: list[int]  # snakes that have no move yet
     observation: dict[Any, Any]
     moves: dict[int, int] = field(default_factory=dict)
-    loading: bool = False
+
+
+@dataclass(frozen=True)
+class SubmissionOptions:
+    """How submissions are run."""
+
+    uncaged: bool = False  # with this user's rights, under limits of time and memory alone
+    workers: int | None = None  # matches that compute at the same time; None: as many as cores
+    tell: Callable[[str], None] | None = None  # gets a line for each submission that runs uncaged
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise ArenaError(f"workers is {self.workers}; allowed: a whole number from 1")
+
+
+CAGED = SubmissionOptions()
 
 
 class Submission:
@@ -68,20 +92,35 @@ class Submission:
     random moves and counts as lost. `forfeited` holds the slots whose present match is forfeited.
     """
 
-    def __init__(self, path: str | Path, seconds_per_move: float = 1.0) -> None:
+    def __init__(self, path: str | Path, seconds_per_move: float = 1.0, options: SubmissionOptions = CAGED) -> None:
         self.path = Path(path).resolve()
         if not self.path.is_file():
             raise ArenaError(f"submission {str(path)!r}: there is no such file")
         # `float` only for type checkers, to which no float is a Real.
         if not (isinstance(seconds_per_move, (float, Real)) and 0 < seconds_per_move < 1e6):
             raise ArenaError(f"seconds_per_move is {seconds_per_move!r}; allowed: more than 0")
+        if not options.uncaged and (reason := why_not_caged()):
+            raise ArenaError(
+                f"submission {str(path)!r}: this system cannot cage it ({reason}); to run it all the same, with your "
+                "rights, give --uncaged"
+            )
+        if not options.uncaged and _holds_home(self.path.parent):
+            raise ArenaError(
+                f"submission {str(path)!r}: the cage shows it its folder, and this one holds your home folder; "
+                "move it into a folder of its own"
+            )
         self.name = f"{self.path.parent.name}/{self.path.name}"
+        if options.uncaged and options.tell is not None:
+            options.tell(
+                f"{printable(self.name)} runs uncaged: it can read and change what you can; time and memory are limited"
+            )
         self.seconds_per_move = float(seconds_per_move)
         self.forfeited: set[int] = set()
         self._problems: Counter[str] = Counter()
         self._matches: dict[int, _Match] = {}
         self._arena: weakref.ref[BatchArena] | None = None
-        self._process: Process | None = None
+        self._options = options
+        self._host: Host | None = None
         self._was_loaded = False
         self._given_up = ""  # why
         self._stopped_in_a_row = 0
@@ -100,20 +139,16 @@ class Submission:
         """Forget the matches of these seats: new ones have started. ArenaError if the file is no submission."""
         if self._arena is None or self._arena() is not arena:
             self._arena = weakref.ref(arena)
+            for match in self._matches.values():
+                _end(match)
             self._matches.clear()
             self.forfeited.clear()
         slots = sorted({seat // SNAKES for seat in seats.tolist()})
         for slot in slots:
-            self._matches[slot] = _Match()
-            self.forfeited.discard(slot)
+            self._replace(slot)
         if slots and not self._was_loaded and not self._given_up:
-            try:
-                process = self._running()
-                process.post({"load": slots[0]})
-                self._collect(process, _Task(slots[0], self._matches[slots[0]], [], {}))
-            except Broken as error:
-                self.close()
-                self._fail_to_load(slots[0], str(error))
+            key = int(arena.keys[slots[0]])
+            self._ask_once([_Task(slots[0], self._matches[slots[0]], _seed(key), [], {})])
         if self._given_up == NO_CONTROLLER:
             raise ArenaError(f"submission {str(self.path)!r}: {NO_CONTROLLER}")
 
@@ -129,7 +164,7 @@ class Submission:
             match = self._follow(slot, row, key)
             if not row[OVER] and slot not in self.forfeited:
                 observation = jidi_observation(to_dict(row), snakes[0], match.last_directions)
-                tasks.append(_Task(slot, match, list(snakes), observation))
+                tasks.append(_Task(slot, match, _seed(key), list(snakes), observation))
         self._ask(tasks)
         given = {task.slot: task.moves for task in tasks}
         chosen = []
@@ -141,10 +176,12 @@ class Submission:
         moves[table[:, 0], table[:, 1]] = table[:, 2].to(moves.dtype)
 
     def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            self._process.end()
-            self._process = None
+        """End all processes."""
+        for match in self._matches.values():
+            match.process = None
+        if self._host is not None:
+            self._host.end()
+            self._host = None
 
     def __enter__(self) -> "Submission":
         return self
@@ -153,67 +190,99 @@ class Submission:
         self.close()
 
     def _ask(self, tasks: list[_Task]) -> None:
-        """Get the moves. All requests are sent before the first answer is read: one by one takes twice as long."""
+        """Get the moves. A match whose process was stopped gets another one, for the snakes that have no move yet."""
+        if tasks and not self._was_loaded and not self._given_up:
+            self._ask_once(tasks[:1])  # alone: the others need not try what cannot be loaded
         while tasks := [task for task in tasks if task.waiting and task.slot not in self.forfeited]:
+            self._ask_once(tasks)
+
+    def _ask_once(self, tasks: list[_Task]) -> None:
+        """Ask all matches side by side; then count what happened in the order of the matches."""
+        try:
+            host = self._running_host()
+        except Broken as error:
+            self._give_up(str(error))
+            return
+        jobs = [Job(partial(self._post, host, task), self._expected(task)) for task in tasks]
+        run_jobs(jobs, self._options.workers or available_cores())
+        for task, job in zip(tasks, jobs, strict=True):
+            if not self._given_up:
+                self._count(task, job)
+
+    def _running_host(self) -> Host:
+        """The host of the processes, started if there is none."""
+        if self._host is not None and not self._host.is_alive:
+            self.close()
+        if self._host is None:
             try:
-                process = self._running()
-                for task in tasks:
-                    if task.match.holder is not process:
-                        process.post({"load": task.slot})
-                    snakes = [FIRST_SNAKE_KEY + snake for snake in task.waiting]
-                    process.post({"slot": task.slot, "snakes": snakes, "observation": task.observation})
-                for task in tasks:
-                    self._collect(process, task)
-                    if self._given_up:
-                        return
-            except Broken as error:
-                self.close()
-                task = next(task for task in tasks if task.waiting)
-                if task.loading:
-                    self._fail_to_load(task.slot, str(error))
-                    continue
-                task.waiting.pop(0)
-                self._problem(task, str(error))
-                self._stopped_in_a_row += 1
-                if self._stopped_in_a_row == HOPELESS:
-                    self._give_up(f"stopped {HOPELESS} times in a row without an answer")
+                self._host = Host(self.path, not self._options.uncaged)
+            except CannotCage as error:
+                raise Broken(f"this system cannot cage it now ({error})") from None
+        return self._host
 
-    def _running(self) -> Process:
-        """The process, started if there is none."""
-        if self._process is not None and (trouble := self._process.trouble()):
+    def _post(self, host: Host, task: _Task) -> MatchProcess:
+        """Send the requests of a task, to a new process if the match has none."""
+        process = task.match.process
+        if process is None:
+            process = host.start()
+            process.post({"seed": task.seed})
+        elif trouble := process.trouble():
             raise Broken(trouble)
-        if self._process is None:
-            self._process = Process(self.path, self.seconds_per_move)
-        return self._process
+        if task.waiting:
+            snakes = [FIRST_SNAKE_KEY + snake for snake in task.waiting]
+            process.post({"snakes": snakes, "observation": task.observation})
+        return process
 
-    def _collect(self, process: Process, task: _Task) -> None:
-        """Read the answers to the requests of a task."""
-        if task.match.holder is not process:
-            task.loading = True
-            failure = process.receive(task.slot, 0, LOAD_SECONDS)
-            task.loading = False
+    def _expected(self, task: _Task) -> deque[Expected]:
+        answers = []
+        if task.match.process is None:
+            answers = [Expected(HELLO, HOST_SECONDS, HOST_SECONDS), Expected(LOADED, LOAD_SECONDS, LOAD_WAIT_SECONDS)]
+        seconds = self.seconds_per_move
+        answers += [Expected(FIRST_SNAKE_KEY + snake, seconds, WAIT_FACTOR * seconds) for snake in task.waiting]
+        return deque(answers)
+
+    def _count(self, task: _Task, job: Job) -> None:
+        """Take over the answers to a task, its problems, and its process as long as it is in order."""
+        answers = list(job.answers)
+        if task.match.process is None:
+            loaded, answers = answers[:2], answers[2:]
+            failure = job.failure if len(loaded) < 2 else loaded[1]
             if isinstance(failure, str):
                 self._fail_to_load(task.slot, failure)
+                if job.process is not None:
+                    job.process.end()
                 task.waiting.clear()
                 return
-            task.match.holder = process
             self._was_loaded = True
-        while task.waiting:
-            answer = process.receive(task.slot, FIRST_SNAKE_KEY + task.waiting[0], self.seconds_per_move)
-            snake = task.waiting.pop(0)
+        task.match.process = job.process if job.failure is None else None
+        for answer in answers:
             self._stopped_in_a_row = 0
+            snake = task.waiting.pop(0)
             if isinstance(answer, int):
                 task.moves[snake] = answer
             else:
                 self._problem(task, answer)
+        if job.failure is not None:
+            task.waiting.pop(0)
+            self._problem(task, job.failure)
+            self._stopped_in_a_row += 1
+            if self._stopped_in_a_row == HOPELESS:
+                self._give_up(f"stopped {HOPELESS} times in a row without an answer")
+
+    def _replace(self, slot: int) -> _Match:
+        """Forget the match in this slot; the record of the new one."""
+        if slot in self._matches:
+            _end(self._matches[slot])
+        self.forfeited.discard(slot)
+        match = self._matches[slot] = _Match()
+        return match
 
     def _follow(self, slot: int, row: np.ndarray, key: int) -> _Match:
         """The record of the match in this slot, updated to this turn; a new match gets a new record."""
         match = self._matches.get(slot)
         turn = int(row[TURN])
         if match is None or (match.key is not None and (match.key != key or turn < match.turn)):
-            match = self._matches[slot] = _Match()
-            self.forfeited.discard(slot)
+            match = self._replace(slot)
         directions = row[DIRECTION : DIRECTION + SNAKES].tolist()
         if turn == 0:
             match.last_directions = None
@@ -249,6 +318,24 @@ class Submission:
         # One line, and nothing in it that a terminal would obey.
         line = printable(" ".join(text.split()))
         self._problems[line if line in self._problems or len(self._problems) < KINDS_KEPT else "other problems"] += 1
+
+
+def _holds_home(folder: Path) -> bool:
+    try:
+        return Path.home().resolve().is_relative_to(folder)
+    except (RuntimeError, OSError):  # nobody knows where it is
+        return False
+
+
+def _end(match: _Match) -> None:
+    if match.process is not None:
+        match.process.end()
+        match.process = None
+
+
+def _seed(key: int) -> int:
+    """What the submission's own generators are seeded with. It does not tell the match's key, and so the beans."""
+    return int.from_bytes(hashlib.sha256(f"submission {key}".encode()).digest()[:4], "big")
 
 
 def random_move(row: np.ndarray, key: int, snake: int) -> int:

@@ -2,7 +2,9 @@
 
 import importlib.util
 import os
+import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,13 +86,16 @@ def _check(plan: ResumePlan, group: "Solo") -> str:
     return message or f"{checkpoint.path} (episode {checkpoint.episode:,}), {how}"
 
 
-def check_opponents(config: TrainConfig) -> None:
-    """An opponent that does not exist is an error now, not at the first evaluation."""
+def check_opponents(config: TrainConfig, is_main: bool = True) -> None:
+    """An opponent that does not exist, or that cannot be caged, is an error now, not at the first evaluation."""
     from marl.planning.planned_player import load_player
     from opponents.players import find
+    from opponents.submission import SubmissionOptions
 
+    tell = partial(print, file=sys.stderr) if is_main else None
+    submissions = SubmissionOptions(config.evaluation.uncaged, tell=tell)
     for name in config.evaluation.eval_opponents:
-        find(name, load_player).close()
+        find(name, load_player, submissions).close()
 
 
 def _check_wandb(config: TrainConfig) -> None:

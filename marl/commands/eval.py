@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import new_file
+from marl.arguments import add_submission_flags, new_file, submission_options
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --record: also the policies' probabilities and values, for the viewers (key o)",
     )
+    add_submission_flags(parser)
     parser.add_argument("--list", action="store_true", help="print the known players and quit")
 
 
@@ -62,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
         _print_players(listing(), args.json)
         return 0
     with ExitStack() as opened:
-        home, away = (open_player(name, opened, load_player) for name in (args.home, args.away))
+        names, submissions = (args.home, args.away), submission_options(args)
+        home, away = (open_player(name, opened, load_player, submissions) for name in names)
         if args.record_policy and not (is_policy(home) or is_policy(away)):
             raise UserError(f"--record_policy: neither {args.home} nor {args.away} is a policy with probabilities")
         record = args.record is not None

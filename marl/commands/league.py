@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from marl.arguments import new_file
+from marl.arguments import add_submission_flags, new_file, submission_options
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", type=new_file, metavar="FILE", help="also write a page: the table, and a match behind every cell"
     )
+    add_submission_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,13 +50,15 @@ def run(args: argparse.Namespace) -> int:
             _print_pair(results)
 
     record = args.html is not None
+    submissions = submission_options(args)
     with ProgressBar("league") as bar:
 
         def turn_progress(home: str, away: str, share: float) -> None:
             bar.title = f"{home} - {away}"
             bar.show(share)
 
-        table = league(players, args.matches, args.device, args.seed, progress, load_player, record, turn_progress)
+        settings = (args.matches, args.device, args.seed, progress, load_player, record)
+        table = league(players, *settings, turn_progress, submissions)
     if args.png:
         from marl.pictures.league import draw
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from arena.snake_names import AGENTS, snake_number
-from marl.arguments import count, new_file
+from marl.arguments import add_submission_flags, count, new_file, submission_options
 from marl.errors import UserError
 from marl.storage.run_names import find_named, player_name
 
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record-policy", action="store_true", help="with --record: also the policies' probabilities and values"
     )
+    add_submission_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,14 +67,15 @@ def run(args: argparse.Namespace) -> int:
     from opponents.submission import Submission
 
     with ExitStack() as opened:
-        blue = open_player(args.blue, opened, load_player)
+        submissions = submission_options(args)
+        blue = open_player(args.blue, opened, load_player, submissions)
         if args.watch is not None:
             from marl.commands.latest_snapshot import LatestSnapshot
 
             red: Supply = LatestSnapshot(args.watch)
             players = [blue]
         else:
-            player = open_player(args.red or "champion", opened, load_player)
+            player = open_player(args.red or "champion", opened, load_player, submissions)
             red, players = _always(player), [player, blue]
         playlist = LiveMatches(red, _always(blue), args.human, args.seed, args.record, args.record_policy)
         playlist.endless = args.watch is not None

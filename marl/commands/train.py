@@ -68,7 +68,7 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
     from marl.training.trainer import Trainer
 
     plan = plan.with_relaunch(group).with_resolved_config(group)
-    check_opponents(plan.config)
+    check_opponents(plan.config, group.is_main)
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     state = build_state(plan.config, group, checkpoint)

@@ -78,7 +78,7 @@ def _machine(report: dict[str, Any], args: argparse.Namespace) -> list[Check]:
     from marl.doctor import rank_check
 
     report["gpus"] = machine.gpus()
-    checks = [_cache(), _self_check("cpu"), *_gpu_checks()]
+    checks = [_cache(), _cage(), _self_check("cpu"), *_gpu_checks()]
     report["ranks"], found = rank_check.examine(args.backend)
     report["backend"] = report["ranks"].pop("backend")
     report["runs_dir"], disk = _disk(args.runs_dir)
@@ -109,6 +109,14 @@ def _cache() -> Check:
         fix = "make it writable, or set NUMBA_CACHE_DIR to a folder that is; until then every start compiles"
         return Check("cache", False, f"{folder}: {error.strerror}", fix)
     return Check("cache", True, str(folder))
+
+
+def _cage() -> Check:
+    """No failure where it is missing: only submissions need it."""
+    from opponents.cage.process import why_not_caged
+
+    reason = why_not_caged()
+    return Check("cage", True, f"none ({reason}); submissions need --uncaged" if reason else "submissions run in it")
 
 
 def _gpu_checks() -> list[Check]:

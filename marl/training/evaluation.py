@@ -20,6 +20,7 @@ from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo
 from marl.training.console import WIDTH
 from opponents.match import PlayedMatches, Results, play_some, summarise
+from opponents.submission import SubmissionOptions
 
 GIF_CELL = 16  # pixels
 Progress = Callable[[str, float], None]  # opponent, done share of its matches
@@ -120,6 +121,7 @@ def _play_share(
             keep,
             loader=load_player,
             progress=partial(progress, name) if progress else None,
+            submissions=SubmissionOptions(config.uncaged),
         )
     return played
 

@@ -4,6 +4,7 @@ import dataclasses
 from itertools import pairwise
 
 import pytest
+from helpers.submissions import CAGED
 
 from arena.errors import ArenaError
 from arena.replay import read, write
@@ -94,10 +95,10 @@ def test_a_forfeited_match_is_lost(tmp_path):
     (tmp_path / "submission.py").write_text(
         "def my_controller(observation, space, continuous): raise ValueError('no')\n"
     )
-    results = play(str(tmp_path), "level0", 4)
+    results = play(str(tmp_path), "level0", 4, submissions=CAGED)
     assert (results.losses, results.home_forfeits, results.away_forfeits) == (4, 4, 0)
     assert any("ValueError" in line for line in results.problems)
-    results = play("level0", str(tmp_path), 2)
+    results = play("level0", str(tmp_path), 2, submissions=CAGED)
     assert (results.wins, results.home_forfeits, results.away_forfeits) == (2, 0, 2)
 
 

@@ -12,68 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers.submissions import CAGED, Game, children, controller, written
 
-from arena import ArenaError, BatchArena
+from arena import ArenaError
 from arena.jidi import jidi_observation
 from arena.rules import SNAKES
-from opponents.submission import HOPELESS, LIMIT, Submission, random_move
-from opponents.submission_worker import read_move
+from opponents.cage.controller import read_move
+from opponents.cage.side_by_side import WAIT_FACTOR
+from opponents.submission import HOPELESS, LIMIT, Submission, SubmissionOptions
 
 GOOD = "def my_controller(observation, action_space, is_act_continuous):\n    return [[0, 0, 0, 1]]\n"
 QUICK = 0.4  # seconds for a move of a submission that hangs
 
 
-def written(folder: Path, text: str) -> Path:
-    path = folder / "submission.py"
-    path.write_text(text)
-    return path
-
-
-def controller(body: str, before: str = "") -> str:
-    """A submission whose controller has this body."""
-    lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
-    return f"{before}\ndef my_controller(observation, action_space, is_act_continuous):\n{lines}"
-
-
-class Game:
-    """A batch in which the submission plays red (or blue) and the others at random."""
-
-    def __init__(self, matches: int = 1, seed: int = 1, blue: bool = False) -> None:
-        self.arena = BatchArena(matches, seed=seed)
-        self.arena.start()
-        first = 3 if blue else 0
-        seats = [b * SNAKES + first + i for b in range(matches) for i in range(3)]
-        self.seats = torch.tensor(seats, dtype=torch.int32)
-        self.mine = slice(first, first + 3)
-        self.random = torch.Generator().manual_seed(seed)
-
-    def turn(self, submission: Submission) -> torch.Tensor:
-        """Play a turn; the moves of the submission."""
-        moves = torch.randint(0, 4, (self.arena.matches, SNAKES), generator=self.random).to(torch.int8)
-        kept = moves.clone()
-        submission.act(self.arena, self.seats, moves)
-        kept[:, self.mine] = moves[:, self.mine]
-        assert torch.equal(kept, moves)
-        self.arena.play_turn(moves)
-        return moves[:, self.mine]
-
-    def drawn(self, b: int = 0) -> list[int]:
-        """The random moves that stand in for the submission's on this turn."""
-        snakes = range(SNAKES)[self.mine]
-        return [random_move(self.arena.state[b].numpy(), int(self.arena.keys[b]), snake) for snake in snakes]
-
-
-def children() -> set[int]:
-    """Processes started from here, the ended ones that nobody waited for included."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):  # it ended meanwhile
-            continue
-        if parent == os.getpid():
-            found.add(int(stat.parent.name))
-    return found
+UNCAGED = SubmissionOptions(uncaged=True, workers=1)  # for submissions that write into their folder, in turn
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +46,7 @@ def test_the_controller_gets_the_exact_dictionary_for_whole_matches(tmp_path, bl
     expected = []
     before: list[list[int] | None] = [None, None]
     deaths = 0
-    with Submission(written(tmp_path, ECHO)) as submission:
+    with Submission(written(tmp_path, ECHO), options=UNCAGED) as submission:
         assert submission.name == f"{tmp_path.name}/submission.py"
         submission.begin(game.arena, game.seats)
         while not game.arena.events.over.any():
@@ -114,7 +66,7 @@ def test_the_controller_gets_the_exact_dictionary_for_whole_matches(tmp_path, bl
 
 def test_last_direction_is_one_turn_late_and_unset_at_each_start(tmp_path) -> None:
     game = Game()
-    with Submission(written(tmp_path, ECHO)) as submission:
+    with Submission(written(tmp_path, ECHO), options=UNCAGED) as submission:
         submission.begin(game.arena, game.seats)
         for _ in range(3):
             game.turn(submission)
@@ -130,7 +82,7 @@ COUNTER = controller("global calls\ncalls += 1\nreturn [[int(i == calls % 4) for
 
 def test_every_match_has_state_of_its_own(tmp_path) -> None:
     game = Game(3)
-    with Submission(written(tmp_path, COUNTER)) as submission:
+    with Submission(written(tmp_path, COUNTER), options=CAGED) as submission:
         submission.begin(game.arena, game.seats)
         assert game.turn(submission).tolist() == [[1, 2, 3]] * 3
         assert game.turn(submission).tolist() == [[0, 1, 2]] * 3
@@ -144,7 +96,7 @@ def test_matches_that_are_over_are_not_asked(tmp_path) -> None:
     game = Game()
     match = game.arena.get_match(0)
     game.arena.set_match(0, match | {"turn": 200})
-    with Submission(written(tmp_path, ECHO)) as submission:
+    with Submission(written(tmp_path, ECHO), options=UNCAGED) as submission:
         submission.begin(game.arena, game.seats)
         game.turn(submission)
     assert not (tmp_path / "seen.txt").exists()
@@ -153,7 +105,7 @@ def test_matches_that_are_over_are_not_asked(tmp_path) -> None:
 def test_seats_may_be_few_or_none(tmp_path) -> None:
     game = Game(2)
     moves = torch.full((2, SNAKES), 9, dtype=torch.int8)
-    with Submission(written(tmp_path, GOOD)) as submission:
+    with Submission(written(tmp_path, GOOD), options=CAGED) as submission:
         submission.begin(game.arena, game.seats[:0])
         submission.act(game.arena, game.seats[:0], moves)
         assert (moves == 9).all()
@@ -175,7 +127,7 @@ def test_helpers_and_weights_beside_it_load_and_the_action_space_is_the_competit
     game = Game()
     os.environ["SECRET"] = "1"
     try:
-        with Submission(written(tmp_path, text)) as submission:
+        with Submission(written(tmp_path, text), options=CAGED) as submission:
             submission.begin(game.arena, game.seats)
             assert game.turn(submission).tolist() == [[2, 2, 2]]
             assert submission.problems == []
@@ -191,7 +143,9 @@ def test_prints_and_edits_of_the_observation_change_nothing(tmp_path) -> None:
         "observation[1].clear()\nobservation[2][0][0] = 99\nobservation.clear()\nreturn [[1, 0, 0, 0]]"
     )
     game = Game()
-    with Submission(written(tmp_path, controller(body, "import os, sys\nprint('loading')"))) as submission:
+    with Submission(
+        written(tmp_path, controller(body, "import os, sys\nprint('loading')")), options=UNCAGED
+    ) as submission:
         submission.begin(game.arena, game.seats)
         match = game.arena.get_match(0)
         for _ in range(2):
@@ -268,7 +222,7 @@ def test_a_move_that_cannot_be_had_is_drawn_and_the_reason_told(tmp_path, body) 
         "import os, signal\nfrom contextlib import suppress",
     )
     game = Game(2)
-    with Submission(written(tmp_path, text), seconds_per_move=5) as submission:
+    with Submission(written(tmp_path, text), seconds_per_move=5, options=CAGED) as submission:
         submission.begin(game.arena, game.seats)
         for turn in range(1, 3):
             drawn = [game.drawn(b)[1] for b in range(2)]
@@ -282,7 +236,7 @@ def test_a_move_that_cannot_be_had_is_drawn_and_the_reason_told(tmp_path, body) 
 
 def test_a_drawn_move_is_never_the_reversal(tmp_path) -> None:
     game = Game(8)
-    with Submission(written(tmp_path, controller("return None"))) as submission:
+    with Submission(written(tmp_path, controller("return None")), options=CAGED) as submission:
         submission.begin(game.arena, game.seats)
         for _ in range(5):
             directions = torch.tensor([game.arena.get_match(b)["directions"][:3] for b in range(8)])
@@ -294,12 +248,37 @@ HANGS = controller("while observation['controlled_snake_index'] == 3: pass\nretu
 
 def test_a_move_that_hangs_is_stopped_and_the_others_go_on(tmp_path) -> None:
     game = Game(2)
-    with Submission(written(tmp_path, HANGS), seconds_per_move=QUICK) as submission:
+    with Submission(written(tmp_path, HANGS), seconds_per_move=QUICK, options=CAGED) as submission:
         submission.begin(game.arena, game.seats)
         drawn = [game.drawn(b)[1] for b in range(2)]
         assert game.turn(submission).tolist() == [[2, drawn[0], 2], [2, drawn[1], 2]]
-        assert submission.problems == [f"{submission.name}: took longer than {QUICK} s and was stopped (2 x)"]
+        assert submission.problems == [f"{submission.name}: took more than {QUICK} s of CPU time and was stopped (2 x)"]
         assert submission.forfeited == set()
+
+
+def test_waiting_has_a_limit_of_its_own(tmp_path) -> None:
+    game = Game()
+    with Submission(written(tmp_path, controller("time.sleep(60)", "import time")), 0.05, CAGED) as submission:
+        submission.begin(game.arena, game.seats)
+        game.turn(submission)
+        waited = f"{WAIT_FACTOR * 0.05:g} s"
+        assert submission.problems == [f"{submission.name}: gave no answer for {waited} and was stopped (3 x)"]
+
+
+def test_a_stop_costs_one_matchs_module_and_workers_change_nothing(tmp_path) -> None:
+    cell = list(Game(4).arena.get_match(2)["snakes"][0][0])  # only match 2 hangs, on its first turn
+    body = f"while observation['controlled_snake_index'] == 3 and observation[2][0] == {cell}: pass\n"
+    body += "global calls\ncalls += 1\nmove = (calls + random.randrange(2)) % 4\n"
+    body += "return [[int(i == move) for i in range(4)]]"
+    path = written(tmp_path, controller(body, "import random\ncalls = 0"))
+    played = []
+    for workers in (1, 4):
+        game = Game(4)
+        with Submission(path, QUICK, SubmissionOptions(CAGED.uncaged, workers)) as submission:
+            submission.begin(game.arena, game.seats)
+            played.append(([game.turn(submission).tolist() for _ in range(6)], submission.problems))
+    assert played[0] == played[1]
+    assert played[0][1] == [f"{submission.name}: took more than {QUICK} s of CPU time and was stopped (1 x)"]
 
 
 def test_a_match_with_too_many_problems_is_forfeited_until_the_next_one_starts(tmp_path) -> None:
@@ -307,7 +286,7 @@ def test_a_match_with_too_many_problems_is_forfeited_until_the_next_one_starts(t
     start = game.arena.get_match(0)["snakes"][0][0]
     body = f"global bad\nif observation['last_direction'] is None: bad = observation[2][0] == {start}\n"
     body += "return None if bad else [[0, 0, 0, 1]]"
-    with Submission(written(tmp_path, controller(body, "bad = False"))) as submission:
+    with Submission(written(tmp_path, controller(body, "bad = False")), options=CAGED) as submission:
         submission.begin(game.arena, game.seats)
         for turn in range(5):
             assert submission.forfeited == ({0} if 3 * turn >= LIMIT else set())
@@ -321,7 +300,9 @@ def test_a_match_with_too_many_problems_is_forfeited_until_the_next_one_starts(t
 
 def test_one_that_never_answers_forfeits_everything(tmp_path) -> None:
     game = Game(HOPELESS)
-    with Submission(written(tmp_path, controller("while True: pass")), seconds_per_move=0.05) as submission:
+    with Submission(
+        written(tmp_path, controller("while True: pass")), seconds_per_move=0.05, options=CAGED
+    ) as submission:
         submission.begin(game.arena, game.seats)
         drawn = [game.drawn(b) for b in range(HOPELESS)]
         assert game.turn(submission).tolist() == drawn
@@ -331,10 +312,9 @@ def test_one_that_never_answers_forfeits_everything(tmp_path) -> None:
 
 def test_many_kinds_of_problems_are_kept_short(tmp_path) -> None:
     game = Game(20)
-    # Counts in a module that all matches share.
-    text = controller("os.calls += 1\nraise ValueError(os.calls, 'x' * 10**6)", "import os\nos.calls = 0")
-    text = text.replace("os.calls = 0", "os.calls = getattr(os, 'calls', 0)")
-    with Submission(written(tmp_path, text)) as submission:
+    body = "global calls\ncalls += 1\nraise ValueError(os.getpid(), calls, 'x' * 10**6)"  # each match has its process
+    text = controller(body, "import os\ncalls = 0")
+    with Submission(written(tmp_path, text), options=CAGED) as submission:
         submission.begin(game.arena, game.seats)
         game.turn(submission)
         assert len(submission.problems) < 25
@@ -355,7 +335,7 @@ UNLOADABLE = {
 @pytest.mark.parametrize("text", UNLOADABLE)
 def test_one_that_cannot_be_loaded_forfeits_andrandom_moves_are_played(tmp_path, text) -> None:
     game = Game(2)
-    with Submission(written(tmp_path, text)) as submission:
+    with Submission(written(tmp_path, text), options=CAGED) as submission:
         submission.begin(game.arena, game.seats)
         for _ in range(2):
             drawn = [game.drawn(b) for b in range(2)]
@@ -368,16 +348,16 @@ def test_one_that_cannot_be_loaded_forfeits_andrandom_moves_are_played(tmp_path,
 def test_loading_has_a_time_limit(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("opponents.submission.LOAD_SECONDS", QUICK)
     game = Game(2)
-    with Submission(written(tmp_path, "while True: pass\n")) as submission:
+    with Submission(written(tmp_path, "while True: pass\n"), options=CAGED) as submission:
         submission.act(game.arena, game.seats, torch.zeros(2, SNAKES, dtype=torch.int8))  # without begin, too
         assert submission.forfeited == {0, 1}
-        assert f"cannot be loaded: took longer than {QUICK} s" in submission.problems[0]
+        assert f"cannot be loaded: took more than {QUICK} s of CPU time" in submission.problems[0]
 
 
 def test_one_that_fails_to_load_later_forfeits_only_that_match(tmp_path) -> None:
     text = "import os\nassert not os.path.exists('once')\nopen('once', 'w').close()\n" + GOOD
     game = Game(3)
-    with Submission(written(tmp_path, text)) as submission:
+    with Submission(written(tmp_path, text), options=UNCAGED) as submission:
         submission.begin(game.arena, game.seats)
         drawn = [game.drawn(b) for b in range(3)]
         assert game.turn(submission).tolist() == [[3, 3, 3], *drawn[1:]]
@@ -388,7 +368,7 @@ def test_one_that_fails_to_load_later_forfeits_only_that_match(tmp_path) -> None
 
 def test_a_file_without_a_controller_is_the_callers_mistake(tmp_path) -> None:
     game = Game()
-    with Submission(written(tmp_path, "my_controller = 3\n")) as submission:
+    with Submission(written(tmp_path, "my_controller = 3\n"), options=CAGED) as submission:
         with pytest.raises(ArenaError, match=r"submission\.py': it has no function my_controller\("):
             submission.begin(game.arena, game.seats)
         game.turn(submission)  # whoever goes on all the same is not stopped
@@ -401,7 +381,18 @@ def test_a_missing_file_and_a_bad_limit_are_refused_at_once(tmp_path) -> None:
             Submission(path)
     for seconds in (0, -1, float("nan"), "1", None):
         with pytest.raises(ArenaError, match="seconds_per_move"):
-            Submission(written(tmp_path, GOOD), seconds)
+            Submission(written(tmp_path, GOOD), seconds, options=CAGED)
+
+
+def test_a_submission_in_the_home_folder_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("opponents.submission.why_not_caged", lambda: None)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for folder in (tmp_path / "home", tmp_path):
+        folder.mkdir(exist_ok=True)
+        with pytest.raises(ArenaError, match="a folder of its own"):
+            Submission(written(folder, GOOD))
+    (tmp_path / "home" / "rival").mkdir()
+    Submission(written(tmp_path / "home" / "rival", GOOD))
 
 
 def ends(pid: int) -> bool:
@@ -416,33 +407,32 @@ def ends(pid: int) -> bool:
 
 
 needs_pidfd = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="watches processes in Linux's way")
-TELLS = "import os, subprocess, sys\n"
-TELLS += "other = subprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
-TELLS += "with open('pids.txt', 'w') as file:\n    file.write(f'{os.getpid()} {other.pid}')\n" + GOOD
+TELLS = "import os\nwith open('pids.txt', 'w') as file:\n    file.write(str(os.getpid()))\n" + GOOD
+BURNS = "import threading\ndef burn():\n    while True: pass\nthreading.Thread(target=burn).start()\n"
 
 
 @needs_pidfd
 @pytest.mark.parametrize("how", ["close", "forgotten"])
-def test_the_process_and_what_it_started_are_gone_at_the_end(tmp_path, how) -> None:
+def test_the_process_is_gone_at_the_end(tmp_path, how) -> None:
     game = Game()
-    submission = Submission(written(tmp_path, TELLS))
+    submission = Submission(written(tmp_path, BURNS + TELLS), options=UNCAGED)
     submission.begin(game.arena, game.seats)
     game.turn(submission)
-    pids = [int(pid) for pid in (tmp_path / "pids.txt").read_text().split()]
-    assert pids[0] in children()
+    pid = int((tmp_path / "pids.txt").read_text())
+    os.kill(pid, 0)
     if how == "close":
         submission.close()
         submission.close()
     else:
         del submission
         gc.collect()
-    assert pids[0] not in children()
-    assert ends(pids[1])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_a_closed_one_starts_again_when_asked(tmp_path) -> None:
     game = Game()
-    with Submission(written(tmp_path, COUNTER)) as submission:
+    with Submission(written(tmp_path, COUNTER), options=CAGED) as submission:
         submission.begin(game.arena, game.seats)
         game.turn(submission)
         submission.close()
@@ -450,15 +440,15 @@ def test_a_closed_one_starts_again_when_asked(tmp_path) -> None:
         assert submission.problems == []
 
 
+@needs_pidfd
 def test_one_that_ends_between_turns_is_started_again(tmp_path) -> None:
     game = Game()
-    text = "import os\nwith open('pids.txt', 'w') as file:\n    file.write(str(os.getpid()))\n" + GOOD
-    with Submission(written(tmp_path, text)) as submission:
+    with Submission(written(tmp_path, TELLS), options=UNCAGED) as submission:
         submission.begin(game.arena, game.seats)
         game.turn(submission)
         pid = int((tmp_path / "pids.txt").read_text())
         os.kill(pid, signal.SIGTERM)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert ends(pid)
         drawn = game.drawn()
         assert game.turn(submission).tolist() == [[drawn[0], 3, 3]]
         assert submission.problems == [f"{submission.name}: crashed (signal 15) (1 x)"]
@@ -467,13 +457,13 @@ def test_one_that_ends_between_turns_is_started_again(tmp_path) -> None:
 @needs_pidfd
 def test_the_process_ends_when_the_arena_is_killed(tmp_path) -> None:
     program = (
-        "import os, sys, torch; from arena import BatchArena; from opponents.submission import Submission\n"
-        f"rival = Submission({str(written(tmp_path, TELLS.replace('while True: pass', '')))!r})\n"
+        "import os, sys, torch; from arena import BatchArena\n"
+        "from opponents.submission import Submission, SubmissionOptions\n"
+        f"rival = Submission({str(written(tmp_path, TELLS))!r}, options=SubmissionOptions(uncaged=True))\n"
         "arena = BatchArena(1); arena.start(); rival.begin(arena, torch.tensor([0, 1, 2], dtype=torch.int32))\n"
         "os.kill(os.getpid(), 9)"
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, check=False)
     assert done.returncode == -9
-    pid = int((tmp_path / "pids.txt").read_text().split()[0])
-    assert ends(pid)
+    assert ends(int((tmp_path / "pids.txt").read_text()))

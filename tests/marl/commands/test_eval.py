@@ -8,6 +8,7 @@ from helpers.command import assert_one_line, snakes
 from helpers.training import here
 
 from arena.replay import read
+from opponents.cage.process import why_not_caged
 
 KEYS = {
     "home", "away", "matches", "wins", "draws", "losses", "home_score", "away_score", "win_rate", "win_rate_low",
@@ -101,3 +102,50 @@ def test_an_unknown_player():
 )
 def test_mistakes_are_told_before_anything_is_loaded(words, parts):
     assert_one_line(snakes("eval", *words), *parts)
+
+
+RIVAL = """
+import os, random, signal
+def my_controller(observation, action_space, is_act_continuous):
+    try:
+        os.kill(os.getppid(), signal.SIGKILL)
+    except PermissionError:
+        pass
+    move = random.randrange(4)
+    return [[int(i == move) for i in range(4)]]
+"""
+AGAINST_RIVAL = ("eval", "--home", "level2", "--matches", "4", "--json", "--away")
+
+
+@pytest.fixture
+def rival(tmp_path):
+    path = tmp_path / "submission.py"
+    path.write_text(RIVAL)
+    return path
+
+
+def test_a_rival_that_kills_its_parent_plays_on_in_its_cage_and_workers_change_nothing(rival):
+    if reason := why_not_caged():
+        pytest.skip(f"this system cannot cage: {reason}")
+    reports = []
+    for words in (("--workers", "1"), ("--workers", "4"), ("--uncaged",)):  # uncaged, the filter refuses it, too
+        result = here(*AGAINST_RIVAL, rival, *words)
+        assert result.returncode == 0, result.stderr
+        reports.append(json.loads(result.stdout))
+        assert ("runs uncaged" in result.stderr) == ("--uncaged" in words)
+        assert reports[-1].pop("turns_per_second") > 0
+    assert reports[0] == reports[1] == reports[2]
+    assert reports[0]["problems"] == []
+
+
+def test_where_the_system_cannot_cage_one_line_says_so(rival, monkeypatch):
+    monkeypatch.setattr("opponents.submission.why_not_caged", lambda: "unshare: Operation not permitted")
+    assert_one_line(here(*AGAINST_RIVAL, rival), "cannot cage", "unshare: Operation not permitted", "--uncaged")
+    assert_one_line(here("league", "--players", f"level0,{rival}"), "cannot cage", "--uncaged")
+    words = ("train", "--config", "smoke", "--eval_opponents", f"level0,{rival}", "--runs_dir", rival.parent / "runs")
+    assert_one_line(here(*words), "cannot cage", "--uncaged")
+
+
+@pytest.mark.parametrize("value", ["0", "x"])
+def test_workers_that_are_none_are_one_line(value):
+    assert_one_line(here("eval", "--home", "level0", "--away", "level1", "--workers", value), "--workers", value)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from helpers.command import assert_one_line
 from helpers.exporting import ENCODERS, arena_of, games, player, recorded_states, saved_run, with_few_beans
+from helpers.submissions import UNCAGED_FLAG
 from helpers.training import here
 
 from arena import BatchArena
@@ -331,7 +332,8 @@ def test_eval_plays_it(tmp_path) -> None:
     result = here("export", run, "--jidi", tmp_path / "sent", "--plan", "4")
     assert result.returncode == 0, result.stderr
     path = tmp_path / "sent" / "submission.py"
-    said = json.loads(here("eval", "--home", path, "--away", "level0", "--matches", "2", "--json").stdout)
+    played = here("eval", "--home", path, "--away", "level0", "--matches", "2", "--json", *UNCAGED_FLAG)
+    said = json.loads(played.stdout)
     assert said["home_forfeits"] == 0
 
 

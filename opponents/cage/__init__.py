@@ -1,0 +1,6 @@
+"""The cage: the processes in which submissions run, and what keeps them from the rest of the machine.
+
+`process.py` and `side_by_side.py` are the arena's side. `host.py` is the program of the cage: it locks itself in
+(`namespaces.py`) and starts one process per match (`controller.py`), each with limits (`limits.py`) and a filter of
+system calls (`syscall_filter.py`). The cage's side may import the standard library and this package only.
+"""
