@@ -96,8 +96,27 @@ def cached(compile: Callable[[Callable], Any], function: Callable, *callees: Cal
         compiled = compile(function)
     finally:
         numba.config.CACHE_DIR = before
+    _name_files_by_key(compiled)
     _watch_cache(compiled)
     return compiled
+
+
+def _name_files_by_key(compiled: Any) -> None:
+    """Let the file of a function's machine code be named after the types that it was compiled for.
+
+    Numba numbers these files. Two processes that compile the function for different types at the same time may take the
+    same number, and then one type's entry leads to the other's code, for good. Plain Python has no cache.
+    """
+    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if files is None:
+        return
+
+    def save(key: Any, data: Any) -> None:
+        name = files._data_name(int(hashlib.sha256(repr(key).encode()).hexdigest()[:15], 16))
+        files._save_data(name, data)  # before the index: an entry always has its file
+        files._save_index(files._load_index() | {key: name})
+
+    files.save = save
 
 
 def _watch_cache(compiled: Any) -> None:

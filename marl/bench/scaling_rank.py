@@ -106,7 +106,7 @@ def measure_ranks(group: "Solo | Ranks", config: "TrainConfig", seconds: float) 
         "cycle_seconds": cycle_seconds,
         "evaluation_seconds": evaluation,
         "saving_seconds": saving,
-        "eval_interval": config.evaluation.eval_interval,
+        "eval_interval": _eval_interval(config),
         "save_interval": config.save_interval,
         "parts": parts,
         "link": link,
@@ -309,6 +309,14 @@ def _split(trainer: "Trainer", count: int) -> dict[str, float]:
     sums = {name: sum(parts[name] for parts, _ in everyones) for name in mine}
     sums["waiting"] = sum(sum(meetings) - cost for _, meetings in everyones)
     return {name: value / len(everyones) / count for name, value in sums.items()}
+
+
+def _eval_interval(config: "TrainConfig") -> int:
+    """Episodes between two evaluations; 0: none."""
+    from marl.config.evaluation_config import EVALUATIONS
+
+    interval = config.evaluation.eval_interval
+    return config.schedule.max_episodes // EVALUATIONS if interval is None else interval
 
 
 def _timed(work: Callable[[], Any]) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marl.commands import launch_flags
+from marl.config.evaluation_config import EVALUATIONS
 from marl.config.options import Schema
 from marl.config.reader import to_yaml
 from marl.config.train_config import TrainConfig
@@ -113,6 +114,8 @@ def _rows(plan: ResumePlan, resumes: str, device: str, ranks: str) -> list[tuple
         limit += f", at most {config.max_minutes:g} min"
     keeps = f"the last {config.keep_last} and the best are kept" if config.keep_last else "all are kept"
     every = f"every {evaluation.eval_interval:,} episodes" if evaluation.eval_interval else "at the end"
+    if evaluation.eval_interval is None:
+        every = f"before the first update and {EVALUATIONS} times in the run"
     rows = [
         ("run", str(_folder(plan))),
         ("device", f"{device}, {config.precision}"),

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from marl.config.ranges import at_least, check_ranges
 from marl.errors import UserError
 
+EVALUATIONS = 10  # with eval_interval auto: evenly over the run, the last one at its end
+
 
 @dataclass(frozen=True)
 class EvalConfig:

@@ -15,7 +15,7 @@ def check_exact_ranks(config: TrainConfig, device: torch.device, world: int) -> 
     if shards % world:
         allowed = ", ".join(str(2**i) for i in range(shards.bit_length()))
         raise UserError(
-            f"{count(world, 'rank')} cannot share ddp.exact_ranks {shards} shards; allowed: {allowed} ranks"
+            f"{count(world, 'rank')} cannot share the {shards} shards of ddp.exact_ranks; allowed: {allowed} ranks"
         )
     if device.type != "cpu":
         raise UserError(f"ddp.exact_ranks is {shards}; it needs a CPU, this is {device.type} (add --device cpu)")

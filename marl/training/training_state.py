@@ -3,6 +3,7 @@
 from arena.encoders import encoder_named
 from arena.rules import TURNS
 from marl.compute.precision import Precision
+from marl.config.evaluation_config import EVALUATIONS
 from marl.config.train_config import TrainConfig
 from marl.learners.factory import make_assignment, make_learner
 from marl.ranks.process_group import Ranks, Solo
@@ -14,7 +15,6 @@ from marl.training.progress import Progress, crosses_multiple
 from opponents.scheduler import Scheduler
 
 TASKS = ("log", "eval", "save")  # periodic, counted in episodes
-EVALUATIONS = 10  # with eval_interval auto: evenly over the run, the last one at its end
 EVALUATED = "evaluations"  # their number up to now, among the marks
 # Rounds of all match slots that are left out when matches start again: those cut off at the start and at the end.
 SPARE_ROUNDS = 3

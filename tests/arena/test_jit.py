@@ -168,3 +168,23 @@ def test_compiling_is_announced_and_loading_is_not(tmp_path) -> None:
         )  # fmt: skip
         assert (done.returncode, done.stderr.count("snakes: compiling two (once; kept in ")) == (0, lines), done.stderr
         assert done.stderr.count("\n") == lines
+
+
+def test_two_processes_that_compile_a_function_for_different_types_do_not_take_each_others_code(tmp_path) -> None:
+    (tmp_path / "arena").mkdir()
+    shutil.copy(jit.__file__, tmp_path / "arena/jit.py")
+    (tmp_path / "arena/__init__.py").touch()
+    (tmp_path / "arena/loop.py").write_text("from arena.jit import njit\n\n\n@njit\ndef half(x):\n    return x / 2\n")
+    # Both find an empty index, as if neither had written yet.
+    compile = "from unittest import mock; from arena.loop import half; f = half._cache._cache_file\n"
+    compile += "with mock.patch.object(f, '_load_index', dict):\n    half({})"
+    load = "from arena.loop import half; print(half(3), half(3.5), [str(s) for s in half.signatures])"
+    settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    settings["PYTHONPATH"] = str(tmp_path)
+    for code in (compile.format("3"), compile.format("3.5"), load):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == "1.5 1.75 ['(int64,)', '(float64,)']\n"
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2

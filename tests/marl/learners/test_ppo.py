@@ -641,5 +641,5 @@ def test_a_mistake_is_told_in_one_line(words, parts, tmp_path) -> None:
 
 def test_the_kl_stop_is_refused_with_fp16_on_a_gpu() -> None:
     config = TrainConfig(algo="ppo", precision="fp16", ppo=PpoConfig(target_kl=0.1))
-    with pytest.raises(UserError, match=r"ppo\.target_kl leaves out steps.*use bf16 or fp32"):
+    with pytest.raises(UserError, match=r"ppo\.target_kl skips steps.*use bf16 or fp32"):
         resolve(config, torch.device("cuda"))

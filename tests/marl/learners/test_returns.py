@@ -88,7 +88,7 @@ def test_n_step_returns(generator, dtype, share, n_step) -> None:
         torch.full((count,), torch.nan, dtype=dtype),
         torch.zeros(count, TEAM, 4),
     )
-    sample_transitions.bind(count, CPU, 99, rows, n_step, gamma, batch)()
+    sample_transitions.bind(count, CPU, torch.tensor([99]), rows, n_step, gamma, batch)()
     turn, team = batch.idx // teams, batch.idx % teams
     following = (turn + torch.arange(n_step)[:, None]) % turns
     returns, discounts = n_step_returns(rewards[following, team], terminated[following, team], gamma)

@@ -120,7 +120,9 @@ def test_bad_input_is_one_line(tmp_path, name) -> None:
 
 
 def test_ranks_that_do_not_divide_the_shards() -> None:
-    with pytest.raises(UserError, match=r"3 ranks cannot share the 8 shards of ddp.exact_ranks; allowed: 1, 2, 4, 8"):
+    with pytest.raises(
+        UserError, match=r"3 ranks cannot share the 8 shards of ddp.exact_ranks; allowed: 1, 2, 4, 8 ranks"
+    ):
         resolve(read_config(["--exact_ranks"]), torch.device("cpu"), world=3)
 
 
