@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from marl.compute.shards import linear_by_shard, replicate, rows_are_of
+from marl.compute.shards import linear_by_shard, rows_are_of
 
 ALIGNED = 8  # columns: a multiple of this lets the matrix units read whole words
 
@@ -14,7 +14,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.T
     """x [..., K] @ weight [N, K].T + bias [N], as torch.nn.functional.linear."""
     shards = rows_are_of()
     if shards is not None:
-        return linear_by_shard(x, replicate(weight, shards), replicate(bias, shards))
+        return linear_by_shard(x, weight, bias, shards)
     if not x.is_cuda:
         return F.linear(x, weight, bias)
     missing = -len(bias) % ALIGNED

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from marl.compute.linear import linear
-from marl.compute.shards import linear_by_shard
+from marl.compute.shards import linear_replicated
 
 
 class Dense(nn.Linear):
@@ -62,7 +62,7 @@ def lstm_step_by_shard(
     """
     input_weight, input_bias, hidden_weight, hidden_bias = weights
     h, c = state
-    gates = linear_by_shard(x, input_weight, input_bias) + linear_by_shard(h, hidden_weight, hidden_bias)
+    gates = linear_replicated(x, input_weight, input_bias) + linear_replicated(h, hidden_weight, hidden_bias)
     into, keep, new, out = gates.chunk(4, -1)
     c = _sigmoid(keep) * c + _sigmoid(into) * torch.tanh(new)
     return _sigmoid(out) * torch.tanh(c), c

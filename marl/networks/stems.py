@@ -15,7 +15,7 @@ from arena.encoders.planes import PLANES
 from arena.rules import CELLS, COLUMNS, ROWS
 from marl import registry
 from marl.compute.linear import linear
-from marl.compute.shards import linear_by_shard, replicate, rows_are_of
+from marl.compute.shards import linear_by_shard, rows_are_of
 from marl.networks.layers import dense
 from marl.networks.spec import NetworkSpec
 
@@ -39,7 +39,7 @@ class DenseStem(nn.Module):
             obs = obs.to(self.weight.dtype)
         shards = rows_are_of()
         if shards is not None:  # each shard's gradient is scaled before they are summed, as on a rank of its own
-            return linear_by_shard(obs, replicate(self.weight, shards) * self.scale, replicate(self.bias, shards))
+            return linear_by_shard(obs, self.weight, self.bias, shards, self.scale)
         return linear(obs, self.weight * self.scale, self.bias)
 
 
