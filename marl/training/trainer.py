@@ -170,7 +170,7 @@ class Trainer:
             self._save(best, skippable=going_on and not best and not is_milestone)
 
     def _end_reason(self) -> str:
-        """Why the run ends now: max_episodes, max_minutes or signal; empty if it goes on."""
+        """Why the run ends now: max_episodes, max_minutes or signal; empty if it continues."""
         stopped = self._agree()
         limit = self.state.limit_reached()
         return "signal" if stopped and limit != "max_episodes" else limit
