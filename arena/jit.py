@@ -22,7 +22,7 @@ import numba
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("arena", "opponents", "marl")
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|.+)|import[ \t]+(.+))$", re.MULTILINE)
-_announcements: list[Callable[[], None]] = []  # called before a function is compiled
+_announcements: list[Callable[[], None]] = []  # of the blocks around the call; the last is called before compiling
 
 
 @cache
@@ -120,7 +120,7 @@ def _name_files_by_key(compiled: Any) -> None:
 
 
 def _watch_cache(compiled: Any) -> None:
-    """Call all announcements when the cache of a compiled function holds no code for a call, which is then compiled.
+    """Call the innermost announcement when the cache of a compiled function holds no code for a call: it is compiled.
 
     Numba's event `numba:compile` says the same for a CPU, but nothing for CUDA kernels. Plain Python has no cache.
     """
@@ -131,9 +131,8 @@ def _watch_cache(compiled: Any) -> None:
 
     def load_or_announce(*arguments: Any) -> Any:
         code = load(*arguments)
-        if code is None:
-            for announce in _announcements:
-                announce()
+        if code is None and _announcements:
+            _announcements[-1]()
         return code
 
     cache.load_overload = load_or_announce
@@ -161,17 +160,20 @@ def njit_parallel(function: Callable, *callees: Callable) -> Any:
 
 
 @contextmanager
-def announced(what: str) -> Iterator[None]:
+def announced(what: str, tell: Callable[[str], None] | None = None) -> Iterator[None]:
     """Print one line if anything has to be compiled within this block, and nothing if all is in the cache.
 
-    Of several ranks on a node only the first prints it; LOCAL_RANK is set by every launcher of ranks.
+    A block within it prints its own line instead. `tell` gets a short text in place of the printed line. Of several
+    ranks on a node only the first prints; LOCAL_RANK is set by every launcher of ranks.
     """
     line = f"snakes: compiling {what} (once; kept in {cache_folder()}) ..."
     silent = os.environ.get("LOCAL_RANK", "0") != "0"
 
     def announce() -> None:
         nonlocal silent
-        if not silent:
+        if tell is not None:
+            tell(f"compiling {what} (once)")
+        elif not silent:
             print(line, file=sys.stderr, flush=True)
         silent = True
 

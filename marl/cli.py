@@ -44,12 +44,12 @@ GROUPS = {
     "This machine": ("bench", "doctor", "completion"),
 }
 FIRST_STEPS = {
-    "train": "train a team; good defaults for this machine",
+    "train": "train a team",
     "eval --home last --away level2": "measure it",
     "play --red last --blue level2": "watch it",
     "runs": "list all runs",
     "runs compare last run1 --png curves.png": "compare two runs",
-    "runs delete run1": "delete a run (runs prune: old checkpoints, old runs)",
+    "runs delete run1": "delete a run (or: runs prune)",
     "export last --jidi my_team": "export it for the competition",
 }
 
@@ -104,7 +104,8 @@ def _run(words: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         kind = "flag" if name.startswith("-") else "command"
-        raise UserError(f"unknown {kind} {name!r}{_guess(name, COMMANDS)}; known commands: {', '.join(COMMANDS)}")
+        guess = _guess(name, [*COMMANDS, "--help", "--version"])
+        raise UserError(f"unknown {kind} {name!r}{guess}; known commands: {', '.join(COMMANDS)}")
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(module_name)
     if hasattr(module, "run_words"):  # a command that parses its own flags
@@ -197,10 +198,10 @@ def _overview() -> str:
             "",
             *lines,
             "",
-            "First steps (`last` is the run that was started last; a run can also be named by its path or number):",
+            "First steps (`last` is the run that was started last; run1 or a path names another one):",
             *(f"  {example:{column}}  {text}" for example, text in examples),
             "",
-            f"{program()} COMMAND --help shows the flags of a command, --version the versions of the program.",
+            f"{program()} COMMAND --help shows the flags of a command, --version the versions.",
             "Flags may be spelled --like-this or --like_this.",
         ]
     )

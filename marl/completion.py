@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from marl.cli import COMMANDS
+from marl.invocation import command
 from marl.storage.run_folder import GROUP
 from marl.storage.run_names import LAST_RUN, RUNS_DIR
 
@@ -19,9 +20,9 @@ HOW = """# Completion of the command `snakes` for {shell}. To use it:
 #   {use}
 """
 USE = {
-    "bash": 'eval "$(snakes completion bash)"      (in ~/.bashrc for every shell)',
-    "zsh": 'eval "$(snakes completion zsh)"       (in ~/.zshrc for every shell, after compinit)',
-    "fish": "snakes completion fish > ~/.config/fish/completions/snakes.fish",
+    "bash": 'eval "$({command})"  (in ~/.bashrc for every shell)',
+    "zsh": 'eval "$({command})"  (in ~/.zshrc for every shell, after compinit)',
+    "fish": "{command} > ~/.config/fish/completions/snakes.fish",
 }
 BASH = """_snakes() {{
     local cur=$2 prev=$3 cmd=${{COMP_WORDS[1]}} offer=
@@ -52,7 +53,7 @@ class Flag(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "\n".join(f"{shell + ':':6} {USE[shell]}" for shell in SHELLS)
+    parser.epilog = "\n".join(f"{shell + ':':6} {_use(shell)}" for shell in SHELLS)
     parser.add_argument("shell", choices=SHELLS, help="the shell to print the script for")
 
 
@@ -61,11 +62,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _use(shell: str) -> str:
+    """The line that a user types to get completion in a shell."""
+    return USE[shell].format(command=command("completion", shell))
+
+
 def script(shell: str) -> str:
     """The completion script for a shell."""
     flags = {name: list(flags_of(name)) for name in COMMANDS}
     first = {name: _first_words(name) for name in COMMANDS}
-    head = HOW.format(shell=shell, use=USE[shell])
+    head = HOW.format(shell=shell, use=_use(shell))
     if shell == "fish":
         return head + "\n".join(_fish(flags, first)) + "\n"
     zsh = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
@@ -150,26 +156,26 @@ def _players() -> tuple[str, ...]:
 
 def _bash(flags: dict[str, list[Flag]], first: dict[str, tuple[tuple[str, ...], bool]]) -> str:
     values, names = [], []
-    for command, each in flags.items():
+    for name, each in flags.items():
         for flag in each:
             if flag.choices:
                 runs = f" $({FIND_RUNS})" if flag.adds_runs else ""
-                key = f"{command} {flag.name.replace('-', '_')}"
+                key = f"{name} {flag.name.replace('-', '_')}"
                 values.append(f'        "{key}") offer="{" ".join(flag.choices)}{runs}" ;;')
-        words, adds_runs = first[command]
+        words, adds_runs = first[name]
         all_words = " ".join(dict.fromkeys([*words, *(flag.name for flag in each), "--help"]))
-        names.append(f'            {command}) offer="{all_words}{f" $({FIND_RUNS})" if adds_runs else ""}" ;;')
+        names.append(f'            {name}) offer="{all_words}{f" $({FIND_RUNS})" if adds_runs else ""}" ;;')
     commands = " ".join([*COMMANDS, "--help", "--version"])
     return BASH.format(commands=commands, values="\n".join(values), flags="\n".join(names))
 
 
 def _fish(flags: dict[str, list[Flag]], first: dict[str, tuple[tuple[str, ...], bool]]) -> Iterator[str]:
-    for command, (_, summary) in COMMANDS.items():
+    for name, (_, summary) in COMMANDS.items():
         about = summary.replace("'", "")
-        yield f"complete -c snakes -n __fish_use_subcommand -f -a {command} -d '{about}'"
-    for command, each in flags.items():
-        seen = f"-n '__fish_seen_subcommand_from {command}'"
-        words, adds_runs = first[command]
+        yield f"complete -c snakes -n __fish_use_subcommand -f -a {name} -d '{about}'"
+    for name, each in flags.items():
+        seen = f"-n '__fish_seen_subcommand_from {name}'"
+        words, adds_runs = first[name]
         if words:
             yield f"complete -c snakes {seen} -a '{' '.join(words)}{f' ({FIND_RUNS})' if adds_runs else ''}'"
         for flag in each:

@@ -61,7 +61,7 @@ elif [ ! -t 0 ]; then # at a terminal somebody works inside an allocation: srun 
         name=slurm_${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
         given seed "$@" || set -- "$@" --seed "$SLURM_ARRAY_TASK_ID"
     fi
-    # With a name of its own a job that is queued again finds its run and goes on.
+    # With a name of its own a job that is queued again finds its run and resumes it.
     given run_name "$@" || set -- "$@" --run_name "$name"
     gpus=()
     if [ -n "${SLURM_GPUS_PER_TASK:-}" ]; then # meant for more tasks than ours, which takes all of its node's

@@ -16,9 +16,12 @@ import yaml
 from helpers.command import ROOT
 from helpers.training import TINY, here, the_run
 
-from marl import cli
-from marl.config.train_config import read_config
+from marl import cli, completion
+from marl.config.options import Schema
+from marl.config.train_config import ALIASES, TrainConfig, read_config
 
+PAGES = ("architecture", "extend", "planning", "scaling", "viewers")  # cluster.md has flags of torchrun and sbatch
+OTHER_FLAGS = ("version", "logdir", "nproc_per_node")  # of no command, of TensorBoard, of torchrun
 README = (ROOT / "README.md").read_text()
 NO_COMMANDS = ("source .venv/bin/activate", "./test.sh")  # for the shell; of its own tests
 # A placeholder in the text -> what the test puts there.
@@ -123,6 +126,15 @@ def test_every_command_is_understood(line, folder, monkeypatch) -> None:
 def test_the_files_of_the_readme_were_written(folder) -> None:
     for name in ("match.jsonl", "match.html", "league.html", "my_team/submission.py", "curves.png"):
         assert (folder / name).exists(), name
+
+
+@pytest.mark.parametrize("page", ["README.md", "SECURITY.md", *(f"docs/{name}.md" for name in PAGES)])
+def test_every_flag_in_a_text_exists(page) -> None:
+    schema = Schema(TrainConfig, ALIASES)
+    known = {flag.name[2:].replace("-", "_") for name in cli.COMMANDS for flag in completion.flags_of(name)}
+    known |= {*schema.options, *schema.aliases, *OTHER_FLAGS} | {option.name for option in schema.options.values()}
+    found = re.findall(r"(?<![\w-])--(?:no-)?([a-z][\w.-]*\w)", (ROOT / page).read_text())
+    assert {flag.replace("-", "_") for flag in found} <= known
 
 
 def test_the_commands_were_found() -> None:

@@ -95,7 +95,7 @@ class Precision:
         return {"optimizer": optimizer.state_dict(), "scaler": scaler.state_dict() if scaler else {}}
 
     def load_state_dict(self, optimizer: Optimizer, state: dict[str, Any]) -> None:
-        """Go on from such a state; a scaler is left as it is if the state is of another precision."""
+        """Restore such a state; a scaler is left as it is if the state is of another precision."""
         optimizer.load_state_dict(state["optimizer"])
         scaler = self._scalers.get(id(optimizer))
         if scaler is not None and state["scaler"]:

@@ -48,7 +48,7 @@ def _folders(path: Path) -> tuple[list[Path], list[Check]]:
             if not os.path.lexists(place):
                 raise  # not damaged: no such path
             checks.append(Check(place.name, False, str(error), "give the folder of a checkpoint that is there"))
-    if not folders and pointers:  # the checkpoint from which training would go on
+    if not folders and pointers:  # the checkpoint that training would resume
         with suppress(UserError):
             folders[checkpoint_finder.resolve(path)] = None
     return list(folders), checks

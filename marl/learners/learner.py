@@ -133,7 +133,7 @@ class Learner(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
+        """Restore such a state."""
 
     @property
     @abstractmethod
@@ -146,4 +146,4 @@ class Learner(ABC):
 
     @abstractmethod
     def load_rank_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
+        """Restore such a state."""

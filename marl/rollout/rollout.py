@@ -236,7 +236,7 @@ class Rollout:
         return {name: tensor.to("cpu", copy=True) for name, tensor in self._saved().items()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Go on where state_dict() left off, instead of `start`."""
+        """Resume where state_dict() stopped, instead of `start`."""
         for name, tensor in self._saved().items():
             if name in state:  # deaths and lengths are not in old checkpoints
                 tensor.copy_(state[name])

@@ -67,7 +67,7 @@ class TurnBuffer:
         return {name: tensor.to("cpu", copy=True) for name, tensor in {**rows, "counts": self.counts}.items()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Go on where state_dict() left off; the buffer must be of the same size."""
+        """Resume where state_dict() stopped; the buffer must be of the same size."""
         self.counts.copy_(state["counts"])
         for name, saved in SAVED.items():
             getattr(self, name)[: len(state[saved])].copy_(state[saved])

@@ -115,7 +115,7 @@ def _next_commands(config: "TrainConfig", folder: Path, ended: str) -> list[tupl
         ("look at it", command("replay", folder / BEST_MATCH, "--html", page)),
         ("measure it", command("eval", "--home", folder, "--away", "level2")),
         ("all curves", f"{interpreter()} -m tensorboard.main --logdir {shlex.quote(str(folder.parent))}"),
-        ("go on", command("train", "--resume", folder, *more)),
+        ("resume it", command("train", "--resume", folder, *more)),
     ]
 
 

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import torch
 
+from arena.jit import announced
 from marl.compute.cuda_graphs import DDP_WARM_UPS, WARM_UPS, Captured
 from marl.errors import UserError
 from marl.learners.lr_schedule import lr_factor, warmup
@@ -70,7 +71,8 @@ class Trainer:
         self._apply_schedule()
         if not state.is_exact:
             self._renew_past_selves()
-            state.rollout.start(state.learner.act)
+            with announced("rollout", self.outputs.console.task):
+                state.rollout.start(state.learner.act)
         self._stopwatch = Stopwatch(state.progress.seconds)  # compiling and staggering matches are not training
         if state.config.evaluation.eval_interval is None and not state.is_resumed:
             self._play_evaluation()  # before the first update: where the curves begin
@@ -103,16 +105,17 @@ class Trainer:
         """Play the turns of a cycle; then make its updates, unless `learn` is off."""
         state = self.state
         config, group, progress, learner = state.config, state.group, state.progress, state.learner
-        self._apply_schedule()
-        group.doing = "playing"
-        self._play()
-        state.count_turns(learner.turns)
-        if learn:
-            factor = lr_factor(config.ddp.lr_scaling, group.world) * warmup(progress.updates, config.ddp.lr_warmup)
-            learner.anneal(factor, state.share_done)
-            group.doing = "an update"
-            self._learn()
-            progress.updates += learner.updates
+        with announced(config.algo, self.outputs.console.task):
+            self._apply_schedule()
+            group.doing = "playing"
+            self._play()
+            state.count_turns(learner.turns)
+            if learn:
+                factor = lr_factor(config.ddp.lr_scaling, group.world) * warmup(progress.updates, config.ddp.lr_warmup)
+                learner.anneal(factor, state.share_done)
+                group.doing = "an update"
+                self._learn()
+                progress.updates += learner.updates
         progress.seconds = self._stopwatch.seconds
 
     def instrument(self, wrap: Wrap) -> None:
@@ -170,7 +173,7 @@ class Trainer:
             self._save(best, skippable=going_on and not best and not is_milestone)
 
     def _end_reason(self) -> str:
-        """Why the run ends now: max_episodes, max_minutes or signal; empty if it goes on."""
+        """Why the run ends now: max_episodes, max_minutes or signal; empty if it continues."""
         stopped = self._agree()
         limit = self.state.limit_reached()
         return "signal" if stopped and limit != "max_episodes" else limit

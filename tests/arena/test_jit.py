@@ -154,7 +154,7 @@ def test_compiling_is_announced_and_loading_is_not(tmp_path) -> None:
     )
     code = (
         "import time; from arena.jit import announced; from arena.loop import two\n"
-        "with announced('two'):\n    two(); time.sleep(2.2)\n"
+        "with announced('all'), announced('two'):\n    two(); time.sleep(2.2)\n"
         "with announced('two again'):\n    two()"
     )
     settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}

@@ -28,6 +28,8 @@ def test_help_leads_to_every_step(monkeypatch):
     lines = [line.split("  ")[1] for line in cli._overview().splitlines() if line.startswith("  snakes ")]
     assert [shlex.split(line)[1] for line in lines] == ["train", "eval", "play", "runs", "runs", "runs", "export"]
     assert {shlex.split(line)[2] for line in lines[4:6]} == {"compare", "delete"}
+    monkeypatch.setenv("SNAKES_PROGRAM", ".venv/bin/python -m marl")
+    assert max(map(len, cli._overview().splitlines())) <= 100
     assert not cli.COMMANDS.keys() - {name for names in cli.GROUPS.values() for name in names}
 
 
@@ -52,6 +54,7 @@ def test_unknown_command_lists_the_known_ones_and_guesses():
 
 def test_unknown_flag_in_place_of_a_command():
     assert_one_line(snakes("--frobnicate"), "--frobnicate")
+    assert_one_line(snakes("--versoin"), "did you mean --version?")
 
 
 @pytest.mark.parametrize(

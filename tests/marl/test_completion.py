@@ -42,6 +42,12 @@ def test_bash_completes(tmp_path):
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
+def test_the_line_that_installs_it_can_be_pasted(shell, monkeypatch):
+    monkeypatch.setenv("SNAKES_PROGRAM", ".venv/bin/python -m marl")
+    assert f".venv/bin/python -m marl completion {shell}" in completion.script(shell).splitlines()[1]
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
 def test_every_script_knows_every_command_and_option(shell):
     text = here("completion", shell).stdout
     prefix = "-l " if shell == "fish" else "--"

@@ -230,7 +230,7 @@ def test_a_pointer_that_leads_nowhere(run):
     assert list(found) == ["last"]
     assert "episode_8, episode_16" in found["last"]["detail"]
     shutil.rmtree(run / "checkpoints" / "episode_16")
-    report = examine(run)  # both pointers are broken: the checkpoint from which training would go on is examined
+    report = examine(run)  # both pointers are broken: the checkpoint that training would resume is examined
     assert list(failures(report)) == ["last", "best"]
     assert [about["episode"] for about in report["checkpoints"]] == [8]
 

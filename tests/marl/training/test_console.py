@@ -58,7 +58,7 @@ def test_durations(seconds, text):
 
 def test_time_left():
     assert time_left([(0, 10.0), (50, 20.0)], 100) == 10
-    assert time_left([(40, 0.0), (50, 20.0)], 100) == 100  # a resumed run is measured from where it went on
+    assert time_left([(40, 0.0), (50, 20.0)], 100) == 100  # a resumed run is measured from its first episode
     assert math.isnan(time_left([(0, 10.0)], 100))
     assert math.isnan(time_left([(0, 10.0), (0, 20.0)], 100))
     assert math.isnan(time_left([(0, 10.0), (5, 10.0)], 100))
@@ -226,8 +226,8 @@ def test_the_terminal_of_real_commands_has_no_line_over_100_columns(tmp_path, mo
     assert re.search(r"evaluation against level0: \d+%", bare)  # in the bar
     assert re.search(r"level3 - level2 .*\d+ %  .* left", bare)
     assert re.search(r"level1 - level2 .*\d+ %  .* left", bare)
-    names = [re.match(r"(look at it|measure it|all curves|go on)  ", line) for line in lines]
-    assert [name[1] for name in names if name] == ["look at it", "measure it", "all curves", "go on"]
+    names = [re.match(r"(look at it|measure it|all curves|resume it)  ", line) for line in lines]
+    assert [name[1] for name in names if name] == ["look at it", "measure it", "all curves", "resume it"]
 
 
 def test_a_program_that_fails_gives_the_terminal_back():

@@ -1,4 +1,4 @@
-"""Runs that go on without being equal to the bit, or from an older checkpoint; and starts that find a run."""
+"""Runs that resume without being bit-exact, or from an older checkpoint; and starts that find a run."""
 
 import re
 import shutil

@@ -22,9 +22,11 @@ from helpers.training import (
 )
 from safetensors.torch import load_file
 
-from arena import replay
+from arena import jit, replay
 from marl.config import reader
 from marl.config.train_config import read_config
+from marl.learners.ddpg import Ddpg
+from marl.training.console import Console
 
 TAGS = {
     "time/global_fps", "losses/critic", "losses/actor", "reward/snake0", "reward/snake1", "reward/snake2",
@@ -164,6 +166,21 @@ def test_a_damaged_last_checkpoint_is_passed_over(smoke, tmp_path) -> None:
     assert "state.pt is damaged" in done.stderr
     assert done.stderr.endswith("resuming from episode_32\n")
     assert_goes_on(run, 48)
+
+
+def test_compiling_in_a_cycle_is_shown_beside_the_bar(tmp_path, monkeypatch) -> None:
+    """Code of the learner is not in the cache: a text says why nothing moves. A pipe gets no further line."""
+    learn, shown = Ddpg.learn, []
+
+    def learn_after_a_miss(self) -> None:
+        jit._announcements[-1]()
+        learn(self)
+
+    monkeypatch.setattr(Ddpg, "learn", learn_after_a_miss)
+    monkeypatch.setattr(Console, "task", lambda self, text: shown.append(text))
+    done = here(*TINY, "--runs_dir", tmp_path, "--max_episodes", "4")
+    assert done.returncode == 0, done.stderr
+    assert "compiling ddpg (once)" in shown
 
 
 # --- numbers that are not finite

@@ -234,7 +234,7 @@ def test_two_ranks_share_the_automatic_sizes_of_one(tmp_path) -> None:
         assert [line[name] for line in one] == [line[name] for line in two], name
     assert one[-1]["train/updates"] > 0
 
-    # The run goes on in one process: its sizes are those of the whole run again, but for a size that is given.
+    # The run is resumed in one process: its sizes are those of the whole run again, but for a size that is given.
     run = the_run(tmp_path / "2")
     assert json.loads((run / "run.json").read_text())["whole_run"] == {
         "matches": 256, "ddpg.batch_size": 1024, "ddpg.buffer_size": 1_000_000,
