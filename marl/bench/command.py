@@ -16,6 +16,7 @@ SUBJECTS = {
     "opponents": ("marl.bench.opponents", "OpponentsBench"),
     "planning": ("marl.bench.planning", "PlanningBench"),
 }
+POSITIONS = "positions"  # the subject that measures play, not speed
 TRAIN = "train"  # the subject that is no table of rows, and whose flags are those of training
 # Flags that stay the bench's own beside them, and whether each takes a value.
 BESIDE_TRAINING = {"-h": False, "--help": False, "--json": False, "--seconds": True, "--against": True}
@@ -30,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "opponents: all six seats played by one scripted opponent, its decisions and the step; on the CPU also the\n"
         "  step alone in the same matches (the same moves, written down), and how many times slower a turn gets.\n"
         "planning: decisions of plan:champion for one team in every match; match-turns are the simulated ones.\n"
+        "positions: how many of the mined positions each player solves, in which one move alone avoids a proven death\n"
+        "  (docs/planning.md): bench positions --players champion,plan:champion.\n"
         "train: cycles of training as a run goes through them, turns and updates, with a full buffer; then the same\n"
         "  cycles split into arena, opponents, policy, buffer and update. Takes the flags of train as well,\n"
         "  --device, --matches and --config among them: bench train --matches 8192 --ddpg.turns 2 --body 512,256.\n"
@@ -37,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
     )
     parser.add_argument(
-        "subject", nargs="?", default="arena", type=_subject, help="arena (default), opponents, planning or train"
+        "subject",
+        nargs="?",
+        default="arena",
+        type=_subject,
+        help="arena (default), opponents, planning, positions or train",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")
@@ -57,6 +64,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_names,
         metavar="NAME,NAME",
         help="train: opponents, each met in as many matches as the others (default: level2)",
+    )
+    parser.add_argument(
+        "--players",
+        type=_names,
+        metavar="NAME,NAME",
+        help="positions: who is asked (default: champion,plan:champion,level4,territory)",
+    )
+    parser.add_argument(
+        "--file", metavar="FILE", help="positions: an .npz file of them (default: tests/data/positions.npz)"
     )
 
 
@@ -83,6 +99,10 @@ def run(args: argparse.Namespace) -> int:
         return _run_train(args)
     if args.against:
         raise UserError(f"--against is a flag of bench train; bench {args.subject} has none of it")
+    if args.subject == POSITIONS:
+        return _run_positions(args)
+    if args.players or args.file:
+        raise UserError(f"--players and --file are flags of bench positions; bench {args.subject} has none of them")
     module, name = SUBJECTS[args.subject]
     bench = getattr(importlib.import_module(module), name)(args.device, args.matches, args.threads, args.seconds)
     about = _machine()
@@ -105,6 +125,20 @@ def _run_train(args: argparse.Namespace) -> int:
     else:
         _print_machine(_machine())
         print(f"\n{table(report)}")
+    return 0
+
+
+def _run_positions(args: argparse.Namespace) -> int:
+    from marl.bench.positions import measure_players
+
+    rows = measure_players(args.players, args.file, args.device or "cpu")
+    if args.json:
+        print(json.dumps({"rows": list(rows)}, indent=2))
+        return 0
+    print(f"{'player':24} {'solved':>6} {'of':>5}  rate and 95 % interval")
+    for row in rows:
+        shares = f"{row['rate']:.1%} ({row['rate_low']:.1%} to {row['rate_high']:.1%})"
+        print(f"{row['player']:24} {row['solved']:6} {row['positions']:5}  {shares}", flush=True)
     return 0
 
 
@@ -144,8 +178,9 @@ def _print_fact(name: str, value: Any) -> None:
 
 
 def _subject(text: str) -> str:
-    if text not in (*SUBJECTS, TRAIN):
-        raise argparse.ArgumentTypeError(f"unknown subject {text!r}; known: {', '.join((*SUBJECTS, TRAIN))}")
+    known = (*SUBJECTS, POSITIONS, TRAIN)
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"unknown subject {text!r}; known: {', '.join(known)}")
     return text
 
 
