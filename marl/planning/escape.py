@@ -4,8 +4,8 @@ A future is a player, who moves the other five snakes, and a seed, from which be
 the own snake are tried, three a turn, by the arena's rules. Two verdicts on a move:
 
     safe    a line of own moves was found that lives for LIVES turns
-    fatal   every line of own moves, with every first move of the two mates, dies within DIES turns; a death on a turn
-            on which a foe dies, too, is a trade and no proof
+    fatal   every line of own moves, with every first move of the two mates, dies within DIES turns; a death head-on
+            with a foe, who dies, too, is a trade and no proof
 
 Questions are (position, snake, first move); nodes are positions that a snake has reached alive.
 """
@@ -17,12 +17,13 @@ import torch
 
 from arena import BatchArena
 from arena.rng import match_key
-from arena.rules import DIRECTION, SNAKES, TEAM
+from arena.rules import CELLS, DIRECTION, HEAD, SNAKES, TEAM, neighbour
 from opponents.players import Player
 
 LIVES, DIES = 12, 8  # turns; a move that dies in between is neither safe nor fatal
 WIDTHS = (4, 64, None)  # nodes of a question that are followed; more of them, at last all, if these die out
 MOST_NODES = 2048  # played at once
+_NEIGHBOURS = torch.tensor([[neighbour(cell, action) for action in range(4)] for cell in range(CELLS)])
 
 
 class Questions(NamedTuple):
@@ -48,9 +49,9 @@ def find_only_moves(states: torch.Tensor, snakes: torch.Tensor, futures: Sequenc
     found = torch.full((len(states),), -1)
     left = torch.arange(len(states))
     for number, future in enumerate(futures):
-        moves = legal_moves(states[left], snakes[left])  # [n, 3]
-        of = Questions(states[left].repeat_interleave(3, 0), snakes[left].repeat_interleave(3), moves.flatten())
-        safe = outlives(of, future, LIVES).view(-1, 3)
+        of = all_moves(states[left], snakes[left])
+        moves = of.moves.view(-1, 3)
+        safe = find_safe_moves(states[left], snakes[left], future)
         one = safe.sum(1) == 1
         rest = (~safe & one[:, None]).flatten().nonzero()[:, 0]
         one[rest[outlives(of.take(rest), future, DIES, hopeful=True)] // 3] = False
@@ -62,6 +63,16 @@ def find_only_moves(states: torch.Tensor, snakes: torch.Tensor, futures: Sequenc
     proven = torch.full_like(found, -1)
     proven[left] = found[left]
     return proven
+
+
+def find_safe_moves(states: torch.Tensor, snakes: torch.Tensor, future: Future) -> torch.Tensor:
+    """Which of the three legal moves are safe: [N, 3] bool."""
+    return outlives(all_moves(states, snakes), future, LIVES).view(-1, 3)
+
+
+def all_moves(states: torch.Tensor, snakes: torch.Tensor) -> Questions:
+    """Three questions for each position and snake: one for each legal move."""
+    return Questions(states.repeat_interleave(3, 0), snakes.repeat_interleave(3), legal_moves(states, snakes).flatten())
 
 
 def outlives(
@@ -107,6 +118,11 @@ def legal_moves(states: torch.Tensor, snakes: torch.Tensor) -> torch.Tensor:
     return moves + (moves >= reversal[:, None])
 
 
+def _heads_after(states: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+    """The cells [N, 6] that the heads enter."""
+    return _NEIGHBOURS[states[:, HEAD : HEAD + SNAKES].long(), actions.long()]
+
+
 def _mates_of(snakes: torch.Tensor) -> torch.Tensor:
     """The two mates [N, 2] of a snake [N]."""
     others = (snakes[:, None] + torch.tensor([1, 2])) % TEAM
@@ -148,9 +164,10 @@ def _play(
         actions[rows, snakes] = nodes.moves[part].to(torch.int8)
         if mates is not None:
             actions[rows[:, None], _mates_of(snakes)] = mates[part].to(torch.int8)
+        heads = _heads_after(sim.state, actions)
         events = sim.play_turn(actions)
         after[part] = sim.state
         died[part] = events.died[rows, snakes]
-        foe_died = events.died.view(-1, 2, TEAM).any(2)[rows, 1 - snakes // TEAM]
-        traded[part] = died[part] & foe_died
+        foes = heads.view(-1, 2, TEAM)[rows, 1 - snakes // TEAM]
+        traded[part] = died[part] & (foes == heads[rows, snakes][:, None]).any(1)
     return after, died, traded

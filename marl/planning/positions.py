@@ -1,7 +1,7 @@
 """Positions in which exactly one move of one snake avoids a death that marl.planning.escape proves.
 
-Mined from matches in which long snakes of a player died: of each death, the last position before it with such an only
-move. `python -m marl.planning.positions FILE` mines again; docs/planning.md says what a position is.
+Mined from matches in which long snakes of a player died: of each death, the last position before it that has a safe
+move, if this is an only move. `python -m marl.planning.positions FILE` mines again; see docs/planning.md.
 """
 
 import argparse
@@ -17,14 +17,14 @@ import torch
 from arena import BatchArena
 from arena.rules import LENGTH, MATCH_BYTES, OVER, SNAKES, TEAM, TURNS
 from marl.errors import UserError
-from marl.planning.escape import LIVES, Future, find_only_moves
+from marl.planning.escape import LIVES, Future, find_only_moves, find_safe_moves
 from marl.planning.planned_player import load_player
 from opponents.match import open_player
 from opponents.players import Player
 
-FUTURES = (("level4", 1), ("level4:0.2", 2), ("level4:0.2", 3), ("territory", 4), ("champion", 5))
+FUTURES = (("level4", 1), ("level4:0.2", 2), ("territory", 3), ("champion", 4))
 LOOK_BACK = 10  # turns before a death
-LEAST_LENGTH = 8  # of the snake: its death costs five cells or more
+LEAST_LENGTH = 6  # of the snake: its death costs three cells or more
 AWAY = ("champion", "territory", "level4")  # whom the mined player meets
 
 
@@ -71,11 +71,6 @@ def solved_by(player: Player, positions: Positions, device: str = "cpu", seed: i
     return moves.cpu()[torch.arange(count), positions.snakes] == positions.moves
 
 
-def prove(positions: Positions, futures: Sequence[Future]) -> torch.Tensor:
-    """Whether [N] bool the search proves each only move."""
-    return find_only_moves(positions.states, positions.snakes, futures) == positions.moves
-
-
 def open_futures(opened: ExitStack, names: Sequence[tuple[str, int]] = FUTURES) -> list[Future]:
     """The futures of (player, seed) pairs."""
     return [Future(open_player(name, opened, load_player), seed) for name, seed in names]
@@ -86,7 +81,7 @@ def mine(name: str, count: int, matches: int, seed: int) -> Iterator[Positions]:
     total = 0
     with ExitStack() as opened:
         futures = open_futures(opened)
-        while total < count:
+        while True:
             for away in AWAY:
                 with ExitStack() as players:
                     both = [open_player(each, players, load_player) for each in (name, away)]
@@ -95,6 +90,8 @@ def mine(name: str, count: int, matches: int, seed: int) -> Iterator[Positions]:
                 total += len(found.states)
                 print(f"seed {seed}, against {away}: {len(deaths)} deaths, {len(found.states)} positions", flush=True)
                 yield found
+                if total >= count:
+                    return
             seed += 1
 
 
@@ -125,7 +122,7 @@ def _collect_deaths(home: Player, away: Player, matches: int, seed: int) -> list
 
 
 def _last_only_moves(deaths: list[tuple[torch.Tensor, int]], futures: Sequence[Future]) -> Positions:
-    """The last position before each death in which the first future has an only move, if all futures agree."""
+    """The last position before each death with a safe move in the first future, if all futures have an only move."""
     found = []
     left = list(range(len(deaths)))
     for back in range(1, LOOK_BACK + 1):
@@ -133,13 +130,14 @@ def _last_only_moves(deaths: list[tuple[torch.Tensor, int]], futures: Sequence[F
             break
         states = torch.stack([deaths[i][0][-back] for i in left])
         snakes = torch.tensor([deaths[i][1] for i in left])
-        moves = find_only_moves(states, snakes, futures[:1])
-        found.append(Positions(states, snakes, moves).take(moves >= 0))
-        left = [i for i, move in zip(left, moves.tolist(), strict=True) if move < 0]
+        safe = find_safe_moves(states, snakes, futures[0]).any(1)
+        found.append(Positions(states, snakes, torch.full_like(snakes, -1)).take(safe))
+        left = [i for i, saved in zip(left, safe.tolist(), strict=True) if not saved]
     if not found:
         return Positions(torch.empty(0, MATCH_BYTES, dtype=torch.uint8), torch.empty(0), torch.empty(0))
     candidates = Positions(*(torch.cat(each) for each in zip(*found, strict=True)))
-    return candidates.take(prove(candidates, futures[1:]))
+    moves = find_only_moves(candidates.states, candidates.snakes, futures)
+    return candidates._replace(moves=moves).take(moves >= 0)
 
 
 def main() -> None:

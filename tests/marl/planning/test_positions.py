@@ -10,7 +10,7 @@ from helpers.training import here
 
 from arena import BatchArena
 from arena.rng import match_key
-from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
+from arena.rules import DIRECTION, HEAD, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS, neighbour
 from marl.bench.positions import FILE
 from marl.planning.escape import DIES, LIVES
 from marl.planning.planned_player import load_player
@@ -50,20 +50,21 @@ class PlainSearch:
         return [move for move in range(4) if move != int(state[DIRECTION + snake]) ^ 1]
 
     def after(self, state: torch.Tensor, own: dict[int, int]) -> tuple[torch.Tensor, bool, bool]:
-        """The next position, whether the snake died, and whether a foe died, too."""
+        """The next position, whether the snake died, and whether head-on with a foe."""
         self.sim.state[0] = state
         actions = torch.zeros(1, SNAKES, dtype=torch.int8)
         self.others.act(self.sim, torch.arange(SNAKES, dtype=torch.int32), actions)
         for snake, move in own.items():
             actions[0, snake] = move
-        died = self.sim.play_turn(actions).died[0].clone()
-        foes = died.view(2, TEAM)[1 - self.snake // TEAM].any()
-        return self.sim.state[0].clone(), bool(died[self.snake]), bool(foes)
+        heads = [neighbour(int(state[HEAD + snake]), int(actions[0, snake])) for snake in range(SNAKES)]
+        died = bool(self.sim.play_turn(actions).died[0, self.snake])
+        foes = [heads[snake] for snake in range(SNAKES) if snake // TEAM != self.snake // TEAM]
+        return self.sim.state[0].clone(), died, heads[self.snake] in foes
 
     def lives(self, state: torch.Tensor, own: dict[int, int], turns: int, trades: bool) -> bool:
-        state, died, foe_died = self.after(state, own)
+        state, died, head_on = self.after(state, own)
         if died:
-            return trades and foe_died
+            return trades and head_on
         moves = self.moves_of(state, self.snake)
         return turns == 1 or any(self.lives(state, {self.snake: move}, turns - 1, trades) for move in moves)
 
