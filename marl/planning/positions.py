@@ -24,8 +24,7 @@ from opponents.players import Player
 
 FUTURES = (("level4", 1), ("level4:0.2", 2), ("territory", 3), ("champion", 4))
 LOOK_BACK = 10  # turns before a death
-LEAST_LENGTH = 6  # of the snake: its death costs three cells or more
-AWAY = ("champion", "territory", "level4")  # whom the mined player meets
+LEAST_LENGTH = 8  # of the snake: its death costs five cells or more
 
 
 class Positions(NamedTuple):
@@ -76,22 +75,19 @@ def open_futures(opened: ExitStack, names: Sequence[tuple[str, int]] = FUTURES) 
     return [Future(open_player(name, opened, load_player), seed) for name, seed in names]
 
 
-def mine(name: str, count: int, matches: int, seed: int) -> Iterator[Positions]:
+def mine(name: str, away: str, count: int, matches: int, seed: int) -> Iterator[Positions]:
     """Positions from matches of a player, in rounds of so many matches, until there are `count` of them or more."""
     total = 0
     with ExitStack() as opened:
         futures = open_futures(opened)
-        while True:
-            for away in AWAY:
-                with ExitStack() as players:
-                    both = [open_player(each, players, load_player) for each in (name, away)]
-                    deaths = _collect_deaths(*both, matches, seed)
-                found = _last_only_moves(deaths, futures)
-                total += len(found.states)
-                print(f"seed {seed}, against {away}: {len(deaths)} deaths, {len(found.states)} positions", flush=True)
-                yield found
-                if total >= count:
-                    return
+        while total < count:
+            with ExitStack() as players:
+                both = [open_player(each, players, load_player) for each in (name, away)]
+                deaths = _collect_deaths(*both, matches, seed)
+            found = _last_only_moves(deaths, futures)
+            total += len(found.states)
+            print(f"seed {seed}: {len(deaths)} deaths, {len(found.states)} positions", flush=True)
+            yield found
             seed += 1
 
 
@@ -131,7 +127,8 @@ def _last_only_moves(deaths: list[tuple[torch.Tensor, int]], futures: Sequence[F
         states = torch.stack([deaths[i][0][-back] for i in left])
         snakes = torch.tensor([deaths[i][1] for i in left])
         safe = find_safe_moves(states, snakes, futures[0]).any(1)
-        found.append(Positions(states, snakes, torch.full_like(snakes, -1)).take(safe))
+        long = states[torch.arange(len(states)), LENGTH + snakes] >= LEAST_LENGTH
+        found.append(Positions(states, snakes, torch.full_like(snakes, -1)).take(safe & long))
         left = [i for i, saved in zip(left, safe.tolist(), strict=True) if not saved]
     if not found:
         return Positions(torch.empty(0, MATCH_BYTES, dtype=torch.uint8), torch.empty(0), torch.empty(0))
@@ -144,15 +141,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m marl.planning.positions", description=__doc__.partition("\n")[0])
     parser.add_argument("file", help="the .npz file to write")
     parser.add_argument("--player", default="champion", help="whose deaths (default: champion)")
+    parser.add_argument("--away", default="champion", help="whom it meets (default: champion)")
     parser.add_argument(
-        "--count", type=int, default=240, help="positions wanted; the last round may find more (default: 240)"
+        "--count", type=int, default=200, help="positions wanted; the last round may find more (default: 200)"
     )
-    parser.add_argument("--matches", type=int, default=100, help="matches against each opponent in a round")
+    parser.add_argument("--matches", type=int, default=150, help="matches of a round (default: 150)")
     parser.add_argument("--seed", type=int, default=1, help="of the first round; the next has the next one")
     args = parser.parse_args()
     began = time.perf_counter()
     parts: list[Positions] = []
-    for part in mine(args.player, args.count, args.matches, args.seed):
+    for part in mine(args.player, args.away, args.count, args.matches, args.seed):
         parts.append(part)
         save(args.file, Positions(*(torch.cat(each) for each in zip(*parts, strict=True))))
     print(f"{args.file}: {sum(len(part.states) for part in parts)} found in {time.perf_counter() - began:.0f} s")

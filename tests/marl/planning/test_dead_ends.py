@@ -23,7 +23,7 @@ def goes_on(waits: dict[int, int], length: int, path: list[int], cell: int) -> b
 
 def test_it_is_the_plain_recursion() -> None:
     found = 0
-    for state in recorded_states()[5::97].numpy():
+    for state in recorded_states()[5::397].numpy():
         bodies = [[row * 20 + column for row, column in body] for body in to_dict(state)["snakes"]]
         waits = {cell: len(body) - age for body in bodies for age, cell in enumerate(body)}
         for snake, body in enumerate(bodies):
@@ -31,7 +31,7 @@ def test_it_is_the_plain_recursion() -> None:
                 dead = not goes_on(waits, len(body), [], neighbour(body[0], action))
                 assert is_dead_end(state, snake, action) == dead, (snake, action)
                 found += dead
-    assert found > 200
+    assert found > 40
 
 
 @pytest.mark.parametrize("swap", [False, True])
