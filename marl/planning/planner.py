@@ -21,8 +21,8 @@ and the legal actions of a snake are ranked by this sum.
 The rollouts of a stage use the same random numbers for all candidates (common random numbers), so that only the
 candidates differ. They are not those of the match: a planner does not know which beans will appear.
 
-Measured on an H200 with the champion's policy, 2,048 matches, 4 rollouts of 4 turns: 97.9 % wins against territory,
-99.5 % against evasive, 99.8 % against champion. The first stage alone: 97.4, 99.0 and 98.8 %.
+Measured on an H200 with the champion's policy, 2,048 matches, 4 rollouts of 4 turns, DEAD_END = 0: 97.9 % wins against
+territory, 99.5 % against evasive, 99.8 % against champion. The first stage alone: 97.4, 99.0 and 98.8 %.
 """
 
 from typing import NamedTuple
