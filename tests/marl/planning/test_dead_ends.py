@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers.drawn_boards import arena_of, draw
+from helpers.drawn_boards import CIRCLE, arena_of, draw
 from helpers.exporting import recorded_states
 
 from arena.match_dict import to_dict
@@ -43,10 +43,22 @@ def test_a_pocket_costs_the_length_beyond_that_of_a_new_snake(swap) -> None:
         >>>A..v...
         D<<<<<<...
         """
+    losses = losses_of(drawing, swap)
+    lost = 4 - START_LENGTH
+    assert losses[0, [UP, DOWN, RIGHT]].tolist() == [0, lost, lost]
+    assert not losses[1:].any(), "the others stand in the open, or have nothing to lose"
+
+
+@pytest.mark.parametrize("length", CIRCLE)
+def test_a_snake_of_four_cells_can_turn_in_a_circle_of_four_cells(length) -> None:
+    lost = length - START_LENGTH
+    assert losses_of(CIRCLE[length])[0, [UP, DOWN, RIGHT]].tolist() == [lost, lost, lost if length > 4 else 0]
+
+
+def losses_of(drawing: str, swap: bool = False) -> torch.Tensor:
+    """The losses [3, 4] of A's team."""
     arena = arena_of(draw(drawing, swap=swap))
     losses = torch.full((1, TEAM, ACTIONS), -1.0)
     side = torch.tensor([int(swap)])
     write_losses.bind(losses.numel(), arena.device, arena.state, torch.zeros(1).long(), side, losses)()
-    lost = 4 - START_LENGTH
-    assert losses[0, 0, [UP, DOWN, RIGHT]].tolist() == [0, lost, lost]
-    assert not losses[0, 1:].any(), "the others stand in the open, or have nothing to lose"
+    return losses[0]
