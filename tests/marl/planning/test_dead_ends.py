@@ -62,3 +62,15 @@ def losses_of(drawing: str, swap: bool = False) -> torch.Tensor:
     side = torch.tensor([int(swap)])
     write_losses.bind(losses.numel(), arena.device, arena.state, torch.zeros(1).long(), side, losses)()
     return losses[0]
+
+
+@pytest.mark.needs_cuda
+def test_a_gpu_finds_the_same_dead_ends() -> None:
+    states = recorded_states()[::7].contiguous()
+    found = []
+    for device in map(torch.device, ("cpu", "cuda")):
+        idx = torch.arange(len(states), device=device)
+        losses = torch.full((len(states), TEAM, ACTIONS), -1.0, device=device)
+        write_losses.bind(losses.numel(), device, states.to(device), idx, idx % 2, losses)()
+        found.append(losses.cpu())
+    assert torch.equal(*found)
