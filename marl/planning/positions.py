@@ -82,8 +82,8 @@ def mine(name: str, away: str, count: int, matches: int, seed: int) -> Iterator[
         futures = open_futures(opened)
         while total < count:
             with ExitStack() as players:
-                both = [open_player(each, players, load_player) for each in (name, away)]
-                deaths = _collect_deaths(*both, matches, seed)
+                home, other = (open_player(each, players, load_player) for each in (name, away))
+                deaths = _collect_deaths(home, other, matches, seed)
             found = _last_only_moves(deaths, futures)
             total += len(found.states)
             print(f"seed {seed}: {len(deaths)} deaths, {len(found.states)} positions", flush=True)
