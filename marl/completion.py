@@ -137,9 +137,9 @@ def _first_words(name: str) -> tuple[tuple[str, ...], bool]:
 
         return (*ACTIONS, LAST_RUN), True
     if name == "bench":
-        from marl.bench.command import BESIDE_TRAINING, SUBJECTS
+        from marl.bench.command import KNOWN_SUBJECTS
 
-        return (*SUBJECTS, *BESIDE_TRAINING), False
+        return KNOWN_SUBJECTS, False
     return {
         "completion": (SHELLS, False),
         "export": (("champion", LAST_RUN), True),

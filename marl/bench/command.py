@@ -17,6 +17,7 @@ SUBJECTS = {
     "opponents": ("marl.bench.opponents", "OpponentsBench"),
     "planning": ("marl.bench.planning", "PlanningBench"),
 }
+POSITIONS = "positions"  # the subject that measures play, not speed
 # Subjects that are no table of rows, and that take the flags of training. For each the flags that stay the bench's own
 # beside them, and whether each takes a value.
 COMMON = {"-h": False, "--help": False, "--json": False, "--seconds": True}
@@ -24,6 +25,7 @@ BESIDE_TRAINING = {
     "train": COMMON | {"--against": True},
     "scaling": COMMON | {"--ranks": True, "--png": True},
 }
+KNOWN_SUBJECTS = (*SUBJECTS, POSITIONS, *BESIDE_TRAINING)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "opponents: all six seats played by one scripted opponent, its decisions and the step; on the CPU also the\n"
         "  step alone in the same matches (the same moves, written down), and how many times slower a turn gets.\n"
         "planning: decisions of plan:champion for one team in every match; match-turns are the simulated ones.\n"
+        "positions: how many of the mined positions each player solves, in which one move alone avoids a proven death\n"
+        "  (docs/planning.md): bench positions --players champion,plan:champion.\n"
         "train: cycles of training as a run goes through them, turns and updates, with a full buffer; then the same\n"
         "  cycles split into arena, opponents, policy, buffer and update. Takes the flags of train as well,\n"
         "  --device, --matches and --config among them: bench train --matches 8192 --ddpg.turns 2 --body 512,256.\n"
@@ -50,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="arena",
         type=_subject,
-        help="arena (default), opponents, planning, train or scaling",
+        help="arena (default), opponents, planning, positions, train or scaling",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")
@@ -78,6 +82,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="scaling: numbers of ranks (default: 1,2,4,8, with GPUs up to their number); 1 is always measured",
     )
     parser.add_argument("--png", type=new_file, metavar="FILE", help="scaling: also draw the result into a PNG file")
+    parser.add_argument(
+        "--players",
+        type=_names,
+        metavar="NAME,NAME",
+        help="positions: who is asked (default: champion,plan:champion,level4,territory)",
+    )
+    parser.add_argument(
+        "--file", metavar="FILE", help="positions: an .npz file of them (default: tests/data/positions.npz)"
+    )
 
 
 def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
@@ -109,9 +122,15 @@ def run(args: argparse.Namespace) -> int:
         ("--against", args.against, "train"),
         ("--ranks", args.ranks, "scaling"),
         ("--png", args.png, "scaling"),
+        ("--players", args.players, POSITIONS),
+        ("--file", args.file, POSITIONS),
     ):
-        if value:
+        if value and args.subject != subject:
             raise UserError(f"{flag} is a flag of bench {subject}; bench {args.subject} does not read it")
+    if args.subject == POSITIONS:
+        if args.matches or args.threads:
+            raise UserError("--matches and --threads are flags of tables of speed; bench positions does not read them")
+        return _run_positions(args)
     module, name = SUBJECTS[args.subject]
     bench = getattr(importlib.import_module(module), name)(args.device, args.matches, args.threads, args.seconds)
     about = _machine()
@@ -161,6 +180,20 @@ def _run_scaling(args: argparse.Namespace) -> int:
     return 0
 
 
+def _run_positions(args: argparse.Namespace) -> int:
+    from marl.bench.positions import measure_players
+
+    rows = measure_players(args.players, args.file, args.device or "cpu")
+    if args.json:
+        print(json.dumps({"rows": list(rows)}, indent=2))
+        return 0
+    print(f"{'player':24} {'solved':>6} {'of':>5}  rate and 95 % interval")
+    for row in rows:
+        shares = f"{row['rate']:.1%} ({row['rate_low']:.1%} to {row['rate_high']:.1%})"
+        print(f"{row['player']:24} {row['solved']:6} {row['positions']:5}  {shares}", flush=True)
+    return 0
+
+
 def _machine() -> dict[str, Any]:
     return {"cpu": machine.processor(), "gpus": machine.gpus(), "versions": machine.versions()}
 
@@ -197,9 +230,8 @@ def _print_fact(name: str, value: Any) -> None:
 
 
 def _subject(text: str) -> str:
-    known = (*SUBJECTS, *BESIDE_TRAINING)
-    if text not in known:
-        raise argparse.ArgumentTypeError(f"unknown subject {text!r}; known: {', '.join(known)}")
+    if text not in KNOWN_SUBJECTS:
+        raise argparse.ArgumentTypeError(f"unknown subject {text!r}; known: {', '.join(KNOWN_SUBJECTS)}")
     return text
 
 

@@ -4,8 +4,9 @@
 "use strict";
 
 function makePlanner(policy) {
-  const { SNAKES, TEAM, TURNS } = rules;
+  const { CELLS, SNAKES, START_LENGTH, TEAM, TURNS, neighbour } = rules;
   const DISCOUNT = 0.97, FOES = 0.6, PRIOR = 0.1, LEAF = 1 / 1.6; // see marl/planning/planner.py
+  const DEAD_END = 1, DEPTH = 8, MOST_STEPS = 256; // see marl/planning/dead_ends.py
   const HORIZON = 4; // turns of a rollout
   const MOST_ROLLOUTS = 64; // of a stage
   const CANDIDATES = 2 ** TEAM, MOVES = 4, PLAN_SEED = 0x706c616en << 31n;
@@ -21,7 +22,9 @@ function makePlanner(policy) {
   function plan(match, team, { seed, number, rollouts = null, turns = HORIZON, milliseconds = Infinity }) {
     const deadline = performance.now() + milliseconds, own = ALL.slice(team * TEAM, team * TEAM + TEAM);
     const root = evaluateAll(match, ALL);
-    const prior = own.map((snake) => logProbs(policy.boardLogits(match, snake, root[snake])).map((p) => PRIOR * p));
+    const losses = deadEndLosses(match, own);
+    const prior = own.map((snake, i) => logProbs(policy.boardLogits(match, snake, root[snake])).map(
+      (p, move) => PRIOR * p - DEAD_END * losses[i][move]));
     const ranked = prior.map((numbers) => bestFirst(numbers).slice(0, 3)); // legal actions, best first
     const turn = BigInt(number) * BigInt(TURNS) + BigInt(match.turn), most = rollouts ?? MOST_ROLLOUTS;
     const planSeed = PLAN_SEED ^ (BigInt(seed) & 0x7fffffffn);
@@ -42,6 +45,41 @@ function makePlanner(policy) {
     const second = playStage(1, combinations, deadline);
     const total = combinations.map((moves, c) => second.worth[c] + sum(moves.map((move, i) => prior[i][move])));
     return { moves: combinations[total.indexOf(Math.max(...total))], values, rollouts: [first.played, second.played] };
+  }
+
+  // The length [snakes][4] that each of these snakes loses by each move into a dead end; 0 if it is none.
+  function deadEndLosses({ snakes }, own) {
+    const waits = new Uint8Array(CELLS); // turns until the segment on a cell has moved on; 0 without a segment
+    for (const body of snakes) body.forEach((cell, age) => { waits[cell] = body.length - age; });
+    return own.map((snake) => [0, 1, 2, 3].map((move) => {
+      const [head] = snakes[snake], { length } = snakes[snake];
+      return isDeadEnd(waits, head, length, move) ? length - START_LENGTH : 0;
+    }));
+  }
+
+  // Whether a snake that makes this move cannot go on for DEPTH turns while the others stand still. Depth first; without a
+  // verdict after MOST_STEPS steps the move counts as no dead end.
+  function isDeadEnd(waits, head, length, move) {
+    const path = [head], moves = [move]; // cells from the head on; the move to try on each turn
+    for (let step = 0; step < MOST_STEPS; step++) {
+      const turn = path.length - 1, tried = moves[turn];
+      if (turn === 0 && tried !== move) return true;
+      if (tried >= MOVES) { // back to the turn before, and to its next move
+        path.pop();
+        moves.pop();
+        moves[turn - 1]++;
+        continue;
+      }
+      const cell = neighbour(path[turn], tried);
+      if (waits[cell] > turn + 1 || path.indexOf(cell, Math.max(1, turn + 2 - length)) >= 0) {
+        moves[turn]++;
+        continue;
+      }
+      if (turn === DEPTH - 1) return false;
+      path.push(cell);
+      moves.push(0);
+    }
+    return false;
   }
 
   // Actions [C][3]: the best of all snakes; then each snake's second and third, mates unchanged.
@@ -126,5 +164,5 @@ function makePlanner(policy) {
     return moveToBoard[orientation][local];
   }
 
-  return { plan };
+  return { plan, deadEndLosses };
 }

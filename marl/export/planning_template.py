@@ -14,20 +14,35 @@ from marl.export.simulation_template import (
     BATCHED,
     BOARD_ACTIONS,
     LOCAL_ACTIONS,
+    NEIGHBOURS,
     SLOT_ACTION,
     Simulation,
     bits,
     match_key,
 )  # fmt: skip
-from marl.export.submission_template import CELLS, COLUMNS, ENCODE, LAYERS, RIGHT, SNAKES, TEAM, TURNS, Match, choose
+from marl.export.submission_template import (
+    CELLS,
+    COLUMNS,
+    ENCODE,
+    LAYERS,
+    RIGHT,
+    SNAKES,
+    START_LENGTH,
+    TEAM,
+    TURNS,
+    Match,
+    choose,
+)  # fmt: skip
 
 PLAN_MS = 50
 # --- planning: look ahead before moving -------------------------------------------------------------------------------
 
 HORIZON = 4  # turns of a rollout
 DISCOUNT, FOES, PRIOR, LEAF = 0.97, 0.6, 0.1, 1 / 1.6  # see marl/planning/planner.py
+DEAD_END, DEPTH, MOST_STEPS = 1.0, 8, 256  # see marl/planning/dead_ends.py
 CANDIDATES = 2**TEAM  # of each stage
 COMBINATIONS = np.stack(np.meshgrid(*[[0, 1]] * TEAM, indexing="ij"), -1).reshape(-1, TEAM)
+NEIGHBOUR_CELLS = NEIGHBOURS.tolist()
 MOST_ROLLOUTS = 64  # of a stage
 MARGIN, LEAST_MARGIN = 0.2, 0.002  # of the time of a call, and in seconds: left unused
 PLAN_SEED = 0x706C616E << 31
@@ -93,7 +108,7 @@ def plan(match, team, clock, rollouts=None, number=0, seed=PLAN_SEED):
     own = slice(team * TEAM, team * TEAM + TEAM)
     root = Simulation([match])
     outputs = forward(root)
-    prior = PRIOR * board_log_probs(root, *outputs)[0, own]
+    prior = PRIOR * board_log_probs(root, *outputs)[0, own] - DEAD_END * dead_end_losses(root, own)
     ranked = np.argsort(-prior, axis=-1, kind="stable")[:, :3]  # legal actions, best first
     stage = 2 * (number * TURNS + match.turn)
     stride = rollouts or MOST_ROLLOUTS
@@ -122,6 +137,42 @@ def plan(match, team, clock, rollouts=None, number=0, seed=PLAN_SEED):
     worth = play_out(root, outputs, combinations, own, keys, clock)
     worth += prior[np.arange(TEAM), combinations].sum(1)
     return combinations[worth.argmax()].tolist(), values, (first, second)
+
+
+def dead_end_losses(root, own):
+    """The length [3, 4] that each action of each own snake loses in a dead end; 0 if it is none."""
+    owner = root.board[0] - 1
+    on_body = (owner >= 0) & (owner < SNAKES)
+    waits = np.where(on_body, root.length[0][owner % SNAKES] - (root.turn[0] - root.entered[0][:CELLS]), 0).tolist()
+    snakes = np.stack([root.head[0, own], root.length[0, own]], 1).tolist()
+    dead = [[is_dead_end(waits, head, length, action) for action in range(4)] for head, length in snakes]
+    return np.where(dead, root.length[0, own, None] - START_LENGTH, 0)
+
+
+def is_dead_end(waits, head, length, action):
+    """Whether a snake that plays this action cannot go on for DEPTH turns while the others stand still.
+
+    waits [CELLS]: turns until a cell is free. Depth first; ends without a verdict after MOST_STEPS steps.
+    """
+    path, actions = [head], [action]  # cells from the head on; the action to try on each turn
+    for _ in range(MOST_STEPS):
+        turn, tried = len(path) - 1, actions[-1]
+        if turn == 0 and tried != action:
+            return True
+        if tried > 3:
+            path.pop()
+            actions.pop()
+            actions[-1] += 1
+            continue
+        cell = NEIGHBOUR_CELLS[path[-1]][tried]
+        if waits[cell] > turn + 1 or cell in path[max(1, turn + 2 - length) :]:
+            actions[-1] += 1
+            continue
+        if turn == DEPTH - 1:
+            return False
+        path.append(cell)
+        actions.append(0)
+    return False
 
 
 def play_out(root, outputs, candidates, own, keys, clock):

@@ -24,6 +24,18 @@ PLAIN = (1, 2)
 # Where drawings are put: in the open, across the top edge, across the left edge, across both.
 PLACES = (PLAIN, (8, 3), (1, 17), (6, 15))
 SWAP_TEAMS = (3, 4, 5, 0, 1, 2)
+# By the length of A, who enters a room of four cells: four cells can turn in it until the way out is free, five cannot.
+CIRCLE = {
+    length: f"""
+        v<<<<<<
+        v.>>>v.
+        >>^..v.
+        >>A..v.
+        ^.D<<<.
+        {tail}......
+        """
+    for length, tail in ((4, "."), (5, "^"))
+}
 NO_MOVE = -1
 
 

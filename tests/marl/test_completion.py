@@ -23,6 +23,7 @@ CASES = {
     ("eval", "--home", "terr"): ["territory"],
     ("runs", "co"): ["compare"],
     ("runs", "delete", "my"): ["my_run"],
+    ("bench", "po"): ["positions"],
     ("completion", "f"): ["fish"],
 }
 

@@ -6,14 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import browser
+from helpers import browser, drawn_boards
 from helpers.exporting import ENCODERS, arena_of, player, recorded_states
 from helpers.pages import called, in_cells, opened, shown, text
 
 from arena.rules import SNAKES, TEAM, TURNS
+from marl.bench.positions import FILE as POSITIONS
 from marl.export.dense_layers import dense_layers
 from marl.export.play_page import play_page
+from marl.planning.dead_ends import write_losses
 from marl.planning.planner import Budget, Planner
+from marl.planning.positions import load as load_positions
 from opponents.match import play
 
 pytestmark = [
@@ -111,18 +114,25 @@ PLAN = """(async (positions) => {
 
 @pytest.mark.parametrize(("encoder", "budget"), [("features", (1, 6)), ("canonical", (3, 4)), ("planes", (2, 4))])
 def test_plans_are_those_of_the_arenas_planner(chrome, files, encoder, budget) -> None:
-    """The same draws, a fixed number of rollouts, recorded positions up to the last turns of matches; both teams."""
+    """The same draws, a fixed number of rollouts; both teams.
+
+    Recorded positions up to the last turns of matches, and mined ones in which dead ends decide.
+    """
     page = opened(chrome, files[encoder])
-    states = recorded_states()[torch.tensor([*range(5, 400, 57), 197, 198, 199])]
-    arena = arena_of(states, SEED)
+    recorded = recorded_states()[torch.tensor([*range(5, 400, 57), 197, 198, 199])]
+    mined = load_positions(POSITIONS).take(torch.arange(3, 226, 25))
+    teams = torch.cat([torch.arange(len(recorded)) % 2, mined.snakes // TEAM]).tolist()
+    arena = arena_of(torch.cat([recorded, mined.states]), SEED)
     who = player(encoder, value=True)
-    first = torch.arange(arena.matches)[:, None] * SNAKES + torch.arange(arena.matches)[:, None] % 2 * TEAM
-    seats = (first + torch.arange(TEAM)).flatten().int()
-    actions, values = Planner(who.actor, who.encoder, arena, seats, Budget(*budget)).plan()
+    seats = torch.tensor([b * SNAKES + team * TEAM + i for b, team in enumerate(teams) for i in range(TEAM)]).int()
+    planner = Planner(who.actor, who.encoder, arena, seats, Budget(*budget))
+    actions, values = planner.plan()
+    dead_ends = ((planner._losses > 0) & values.isfinite()).flatten(1).sum(1)  # without reversals, which are not legal
+    assert dead_ends[len(recorded) :].all(), "every mined position has a dead end"
     options = {"seed": SEED, "rollouts": budget[0], "turns": budget[1]}
     sent = [
-        [in_cells(arena.get_match(b)) | {"over": False}, b % 2, options | {"number": int(arena.numbers[b])}]
-        for b in range(arena.matches)
+        [in_cells(arena.get_match(b)) | {"over": False}, team, options | {"number": int(arena.numbers[b])}]
+        for b, team in enumerate(teams)
     ]
     for b, found in enumerate(called(page, PLAN, sent)):
         assert found["rollouts"] == [budget[0], budget[0]]
@@ -133,6 +143,22 @@ def test_plans_are_those_of_the_arenas_planner(chrome, files, encoder, budget) -
         assert found["moves"] == actions[b].tolist()
     assert page.errors == []
     page.close()
+
+
+def test_dead_ends_are_those_of_the_arena(page) -> None:
+    """All mined positions, recorded ones, and a room in which only a short snake can turn in a circle."""
+    drawn = drawn_boards.arena_of(*map(drawn_boards.draw, drawn_boards.CIRCLE.values())).state
+    states = torch.cat([drawn, load_positions(POSITIONS).states, recorded_states()[::29]])
+    arena = arena_of(states)
+    losses = torch.zeros(2, len(states), TEAM, 4)
+    idx = torch.arange(len(states))
+    for side in range(2):
+        sides = torch.full((len(states),), side)
+        write_losses.bind(losses[side].numel(), arena.device, states, idx, sides, losses[side])()
+    sent = [in_cells(arena.get_match(b)) for b in range(len(states))]
+    page.value("window.planner = makePlanner(null)")
+    found = called(page, "(all => all.map(match => planner.deadEndLosses(match, [0, 1, 2, 3, 4, 5])))", sent)
+    assert torch.equal(torch.tensor(found).float(), losses.transpose(0, 1).flatten(1, 2))
 
 
 def moves_of_blue(page: browser.Page) -> list[int]:

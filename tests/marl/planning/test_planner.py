@@ -7,10 +7,11 @@ from helpers.exporting import actor
 
 from arena import BatchArena
 from arena.encoders import encoder_named
-from arena.rules import DIRECTION, DOWN, LENGTH, RIGHT, SNAKES, TEAM, UP
+from arena.rules import DIRECTION, DOWN, LENGTH, RIGHT, SNAKES, START_LENGTH, TEAM, UP
 from marl.networks.policy import mask_reversal, to_board_logits
 from marl.planning import planner as module
-from marl.planning.planner import CANDIDATES, DISCOUNT, FOES, LEAF, PRIOR, Budget, Planner
+from marl.planning.dead_ends import is_dead_end
+from marl.planning.planner import CANDIDATES, DEAD_END, DISCOUNT, FOES, LEAF, PRIOR, Budget, Planner
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 
 SEED = 11
@@ -133,14 +134,20 @@ def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> No
     obs, outputs = outputs_in(arena)
     log_probs = to_board_logits(mask_reversal(outputs[:, :4], obs, encoder), obs, encoder).log_softmax(-1)
     log_probs = log_probs[side * TEAM : side * TEAM + TEAM]
-    ranked = log_probs.argsort(-1, descending=True)
-    assert torch.equal(candidates[0], ranked[:, 0]), "the first candidate is what the policy would play"
+    state = arena.state[0].numpy()
+    lost = [
+        [is_dead_end(state, snake, action) * (int(state[LENGTH + snake]) - START_LENGTH) for action in range(4)]
+        for snake in range(side * TEAM, side * TEAM + TEAM)
+    ]
+    prior = PRIOR * log_probs - DEAD_END * torch.tensor(lost)
+    ranked = prior.argsort(-1, descending=True)
+    assert torch.equal(candidates[0], ranked[:, 0]), "the first candidate is what the policy would play, but dead ends"
     for snake in range(TEAM):
         for place, number in ((0, 0), (1, 2 * snake + 1), (2, 2 * snake + 2)):
             action = ranked[snake, place]
             assert candidates[number, snake] == action
             mean = sum(worth(candidates[number], int(key)) for key in rollout_keys[number]) / budget.rollouts
-            expected = mean + PRIOR * log_probs[snake, action].item()
+            expected = mean + prior[snake, action].item()
             assert values[snake, action].item() == pytest.approx(expected, abs=1e-3)
 
 
