@@ -21,7 +21,8 @@ from marl.config.options import Schema
 from marl.config.train_config import ALIASES, TrainConfig, read_config
 
 PAGES = ("architecture", "extend", "planning", "scaling", "viewers")  # cluster.md has flags of torchrun and sbatch
-OTHER_FLAGS = ("version", "logdir", "nproc_per_node")  # of no command, of TensorBoard, of torchrun
+# Of no command, of TensorBoard, of torchrun, of the miner of positions.
+OTHER_FLAGS = ("version", "logdir", "nproc_per_node", "count")
 README = (ROOT / "README.md").read_text()
 NO_COMMANDS = ("source .venv/bin/activate", "./test.sh")  # for the shell; of its own tests
 # A placeholder in the text -> what the test puts there.

@@ -96,6 +96,8 @@ class Host:
         """Start the process of a match."""
         ours, theirs = socket.socketpair()
         self._started += 1
+        # Before the other end is given away: a process that sends earlier than this would have the identity 0.
+        process = MatchProcess(self, self._started, ours)
         try:
             socket.send_fds(self._control, [COMMAND.pack(START, self._started)], [theirs.fileno()])
         except OSError:
@@ -103,7 +105,7 @@ class Host:
             raise Broken("its process could not be started") from None
         finally:
             theirs.close()
-        return MatchProcess(self, self._started, ours)
+        return process
 
     def stop(self, number: int) -> int | None:
         """End a process; its exit code, minus a signal if that ended it, or None if the host is gone."""
@@ -205,7 +207,7 @@ class MatchProcess:
         if self._pid is None:  # the first answer comes before any code of the submission runs
             for level, kind, data in aside:
                 if (level, kind) == (socket.SOL_SOCKET, getattr(socket, "SCM_CREDENTIALS", None)):
-                    self._pid = CREDENTIALS.unpack(data[: CREDENTIALS.size])[0]
+                    self._pid = CREDENTIALS.unpack(data[: CREDENTIALS.size])[0] or None
 
     def next_answer(self, snake: int) -> int | str | None:
         """The answer for this snake: a move, or the text of a problem; None if it has not come yet."""

@@ -1,12 +1,14 @@
 """The arena's side of a channel: only well-formed answers count, whatever a process writes."""
 
 import json
+import os
 import socket
+import sys
 
 import pytest
 
 from opponents.cage.controller import HEADER, TEXT_LENGTH
-from opponents.cage.process import ANSWER_BYTES, Broken, MatchProcess
+from opponents.cage.process import ANSWER_BYTES, Broken, Host, MatchProcess
 
 
 class NoHost:
@@ -70,3 +72,20 @@ def test_a_process_that_does_not_read_does_not_block_the_arena() -> None:
     assert process.has_unsent
     process.end()
     theirs.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the identity of a sender is Linux's")
+def test_a_process_that_answers_before_the_arena_goes_on_is_known_by_its_own_id() -> None:
+    class Control:
+        """A host whose process answers as soon as it has its socket."""
+
+        def sendmsg(self, _: list[bytes], aside: list[tuple]) -> None:
+            theirs = socket.socket(fileno=os.dup(aside[0][2][0]))
+            theirs.sendall(b"hello")
+            theirs.close()
+
+    host = Host.__new__(Host)
+    host._control, host._started = Control(), 0
+    process = host.start()
+    process.read()
+    assert process._pid == os.getpid()
