@@ -3,24 +3,11 @@
 import re
 
 import pytest
-from helpers.viewed import wild_match
+from helpers.viewed import MATCH, wild_match
 
 from arena.render.ansi import PLAIN, Terminal, ansi, terminal
 from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, SNAKE_COLOURS
 
-MATCH = {
-    "turn": 57,
-    "snakes": [
-        [[4, 4], [4, 3], [4, 2], [4, 1], [5, 1]],
-        [[0, 1], [0, 0], [0, 19], [0, 18]],  # over the edge
-        [[7, 7], [8, 7], [6, 7]],  # a gap: the head respawned in the middle
-        [[2, 10], [2, 11], [2, 12]],
-        [[6, 15], [6, 14], [6, 13]],
-        [],  # no room
-    ],
-    "directions": [3, 3, 0, 2, 3, 0],
-    "beans": [[1, 5], [3, 16], [5, 9], [9, 0], [9, 19]],
-}
 LARGE, SMALL = Terminal(True, True, True), Terminal(True, False, False)
 
 

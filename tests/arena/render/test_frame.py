@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from helpers.viewed import MATCH
 
 from arena.batch import BatchArena
 from arena.errors import ArenaError
@@ -13,19 +14,6 @@ from arena.match_dict import gains, team_scores
 from arena.render.ansi import ansi
 from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, GLYPHS, SNAKE_COLOURS, STRIP_COLOUR, frame
 
-MATCH = {
-    "turn": 57,
-    "snakes": [
-        [[4, 4], [4, 3], [4, 2], [4, 1], [5, 1]],
-        [[0, 1], [0, 0], [0, 19], [0, 18]],  # over the edge
-        [[7, 7], [8, 7], [6, 7]],  # a gap: the head respawned in the middle
-        [[2, 10], [2, 11], [2, 12]],
-        [[6, 15], [6, 14], [6, 13]],
-        [],  # no room
-    ],
-    "directions": [3, 3, 0, 2, 3, 0],
-    "beans": [[1, 5], [3, 16], [5, 9], [9, 0], [9, 19]],
-}
 FACES = {0: (-1, 0), 1: (1, 0), 2: (0, -1), 3: (0, 1)}
 
 
