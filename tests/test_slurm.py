@@ -136,7 +136,7 @@ def test_a_preempted_job_on_two_nodes_saves_is_queued_again_and_goes_on_from_the
     printed = repository.finish(job)
     port = 20000 + int(job) % 10000
     assert printed.count(f"snakes: SLURM job {job}: 2 nodes (n[1-2]) meet at 127.0.0.1:{port}\n") == 2
-    assert len(re.findall("^ranks +2 over gloo", printed, re.MULTILINE)) == 2
+    assert len(re.findall("^ranks +2 over shared memory", printed, re.MULTILINE)) == 2
     assert re.search(rf"^resumed from +\S*/episode_{stopped} \(episode {stopped}\)", printed, re.MULTILINE)
     about = saved(run)
     assert (about["episode"], about["world_size"]) == (160, 2)

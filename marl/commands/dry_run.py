@@ -48,6 +48,7 @@ def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, pr
         local, nodes, _ = launch_flags.choose_launch(flags, plan) if flags else (1, ONE_NODE, 0)
         world = local * nodes.most
     backend, device = place(plan.config.ddp.backend, plan.config.device, 0, local, torch.cuda.device_count())
+    shares_memory = nodes.most == 1 and plan.config.ddp.backend is None and device.type == "cpu"
     group = Solo(device)
     group.world = world  # for the sizes of one rank of so many
     asked = plan
@@ -56,7 +57,7 @@ def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, pr
     if print_config:
         print(to_yaml(plan.config), end="")
         return 0
-    rows = _rows(plan, about, str(device), _ranks(local, nodes, backend))
+    rows = _rows(plan, about, str(device), _ranks(local, nodes, backend, shares_memory))
     for name, value in rows:
         print(f"{name:15} {value}")
     chosen = _chosen(asked.config, plan.config)
@@ -140,11 +141,11 @@ def _folder(plan: ResumePlan) -> Path:
     return run_folder.name_of_new(config.runs_dir, config.run_name)
 
 
-def _ranks(local: int, nodes: "Nodes", backend: str) -> str:
+def _ranks(local: int, nodes: "Nodes", backend: str, shares_memory: bool) -> str:
     if local == 1 and nodes.most == 1:
         return "1, one process"
     machines = f" on each of {count(nodes.most, 'machine')}" if nodes.most > 1 else ""
-    return f"{local}{machines}, over {backend}"
+    return f"{local}{machines}, over {backend}" + (" and shared memory" if shares_memory else "")
 
 
 def _chosen(asked: TrainConfig, config: TrainConfig) -> dict[str, str]:

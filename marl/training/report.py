@@ -39,7 +39,7 @@ def banner(
     lines = [
         ("run", str(trainer.outputs.folder)),
         ("device", f"{device} ({group.device}), {config.precision}" + (f", {cpu}" if cpu else "")),
-        *([("ranks", f"{group.world} over {group.backend}")] if group.backend else []),
+        *([("ranks", f"{group.world} over {group.transport}")] if group.backend else []),
         ("learner", config.algo),
         ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
         ("matches", f"{config.matches:,}{all_matches}"),
