@@ -96,7 +96,7 @@ def measure_ranks(group: "Solo | Ranks", config: "TrainConfig", seconds: float) 
     learner = trainer.state.learner
     return {
         "ranks": group.world,
-        "backend": group.transport,
+        "backend": group.transport or None,
         "device": group.device.type,
         "threads": cpu.threads if cpu else None,
         "matches": config.matches,
