@@ -70,6 +70,10 @@ class Scripted:
         """Write the moves of the seats into moves [B, 6]."""
         loops.act(self._function, arena, seats, moves, self._noise)
 
+    def bind(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> Callable[[], None]:
+        """A call without arguments that does the same as `act`; a CUDA graph can record it."""
+        return loops.bind(self._function, arena, seats, moves, self._noise)
+
     def close(self) -> None:
         """Nothing to free."""
 
