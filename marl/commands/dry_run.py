@@ -18,6 +18,7 @@ from marl.errors import UserError
 from marl.invocation import command
 from marl.ranks import environment
 from marl.storage import run_folder
+from marl.training.report import mix_text
 from marl.training.resume_plan import ResumePlan
 from marl.wording import count
 
@@ -73,7 +74,7 @@ def _check(plan: ResumePlan, group: "Solo") -> str:
     from marl.training.checkpointing import build_state
 
     config = plan.config
-    check_opponents(config)
+    check_opponents(plan)
     _check_wandb(config)
     checkpoint = plan.load_checkpoint(group)
     state = build_state(config, group, checkpoint)
@@ -88,15 +89,19 @@ def _check(plan: ResumePlan, group: "Solo") -> str:
     return message or f"{checkpoint.path} (episode {checkpoint.episode:,}), {how}"
 
 
-def check_opponents(config: TrainConfig, is_main: bool = True) -> None:
+def check_opponents(plan: ResumePlan, is_main: bool = True) -> None:
     """An opponent that does not exist, or that cannot be caged, is an error now, not at the first evaluation."""
     from marl.planning.planned_player import load_player
+    from marl.training.named_opponents import check_named, copy_path
     from opponents.players import find
     from opponents.submission import SubmissionOptions
 
+    config, run = plan.config, plan.run
     tell = partial(print, file=sys.stderr) if is_main else None
     submissions = SubmissionOptions(config.evaluation.uncaged, tell=tell)
-    for name in config.evaluation.eval_opponents:
+    check_named(config)
+    named = [name for name in config.schedule.shares if run is None or not copy_path(run, name).exists()]
+    for name in dict.fromkeys((*config.evaluation.eval_opponents, *named)):
         find(name, load_player, submissions).close()
 
 
@@ -125,7 +130,7 @@ def _rows(plan: ResumePlan, resumes: str, device: str, ranks: str) -> list[tuple
         ("network", f"{config.network.encoder} -> {' -> '.join(map(str, config.network.body))}"),
         ("matches", f"{config.matches:,} per rank"),
         ("length", limit),
-        ("opponents", config.schedule.strategy),
+        ("opponents", mix_text(config.schedule)),
         ("evaluation", f"{every}, {evaluation.eval_matches} matches each: {', '.join(evaluation.eval_opponents)}"),
         ("checkpoints", f"every {config.save_interval:,} episodes; {keeps}"),
     ]

@@ -68,7 +68,7 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
     from marl.training.trainer import Trainer
 
     plan = plan.with_relaunch(group).with_resolved_config(group)
-    check_opponents(plan.config, group.is_main)
+    check_opponents(plan, group.is_main)
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     state = build_state(plan.config, group, checkpoint)
@@ -82,6 +82,8 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
     trainer = Trainer(state, outputs)
     with outputs.console:
         outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
+        for line in state.named.warnings([len(slots) for slots in state.rollout.assignment.named]):
+            outputs.console.note(f"opponents: {line}", warning=True)
         with stop_on_signals(trainer.request_stop):
             began, trained_before = time.perf_counter(), state.progress.seconds
             ended = trainer.run()

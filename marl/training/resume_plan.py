@@ -17,7 +17,7 @@ from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.ranks import environment
 from marl.storage import relaunch, run_folder
-from marl.storage.run_names import find_named
+from marl.storage.run_names import find_named, player_name
 
 if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo
@@ -50,6 +50,11 @@ class ResumePlan:
     def resumes_by_path(self) -> bool:
         """Whether the user has named a run or checkpoint by its path."""
         return self.config.resume not in ("auto", "never")
+
+    @property
+    def run(self) -> Path | None:
+        """The folder of the run that is resumed, or that its checkpoint belongs to; None for a new run."""
+        return _run_of(self.source)
 
     def check_path_exists(self) -> None:
         """Raise a UserError if --resume names a path that does not exist."""
@@ -191,6 +196,9 @@ def plan_resume(words: Sequence[str]) -> ResumePlan:
         found = str(find_named(config.resume, config.runs_dir))
         if found != config.resume:
             words, config = [*words, "--resume", found], replace(config, resume=found)
+    opponents = with_paths(config.schedule.opponents)
+    if opponents != config.schedule.opponents:  # the same for the ranks, and for a later start
+        words = [*words, "--schedule.opponents", ",".join(opponents)]
     source = _find_source(config)
     plan = ResumePlan(tuple(words), config, source)
     if relaunch.launcher() is None:  # under a launcher, with_relaunch checks: a relaunch does not need the path
@@ -198,6 +206,12 @@ def plan_resume(words: Sequence[str]) -> ResumePlan:
     if source is not None and not source.exists():
         return plan
     return replace(plan, config=_read_config_of(words, source))
+
+
+def with_paths(opponents: Sequence[str]) -> tuple[str, ...]:
+    """Named players, PLAYER:SHARE, with the paths of runs in place of their short names like `last`."""
+    parts = (text.rpartition(":") for text in opponents)
+    return tuple(f"{player_name(name)}:{share}" for name, _, share in parts)
 
 
 def _find_source(config: TrainConfig) -> Path | None:

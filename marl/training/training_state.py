@@ -1,5 +1,7 @@
 """The state of a training run on one rank: team, matches, opponents and counters."""
 
+from pathlib import Path
+
 from arena.encoders import encoder_named
 from arena.rules import TURNS
 from marl.compute.precision import Precision
@@ -10,6 +12,7 @@ from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 from marl.rollout.turn_buffer import TurnBuffer
+from marl.training.named_opponents import NamedOpponents
 from marl.training.past_selves import PastSelves
 from marl.training.progress import Progress, crosses_multiple
 from opponents.scheduler import Scheduler
@@ -23,8 +26,13 @@ SPARE_ROUNDS = 3
 class TrainingState:
     """Everything of a run that a checkpoint holds: this rank's part of it. checkpointing.py saves and restores it."""
 
-    def __init__(self, config: TrainConfig, group: Solo | Ranks, progress: Progress | None = None) -> None:
-        """New networks, and matches numbered from progress.next_match on. A collective: networks are synchronised."""
+    def __init__(
+        self, config: TrainConfig, group: Solo | Ranks, progress: Progress | None = None, run: Path | None = None
+    ) -> None:
+        """New networks, and matches numbered from progress.next_match on. A collective: networks are synchronised.
+
+        run: folder of the run that is resumed.
+        """
         self.config, self.group, self.device = config, group, group.device
         self.encoder = encoder_named(config.network.encoder)
         self.progress = progress or Progress()
@@ -51,7 +59,8 @@ class TrainingState:
         self.past_selves = PastSelves(self.rollout, self.learner, precision, self.scheduler, config.seed)
         seats = self.rollout.self_play_seats
         self_play = [FrozenSeats(self.learner.actor, self.rollout, seats, precision)] if len(seats) else []
-        self.frozen_seats = [*self.past_selves.frozen, *self_play]
+        self.named = NamedOpponents(config, self.rollout, precision, group, run)
+        self.frozen_seats = [*self.past_selves.frozen, *self_play, *self.named.seats]
         self.rollout.frozen_players = [frozen.play for frozen in self.frozen_seats]
         self.first = self.progress.copy()  # when the present matches were started
         self.logged = self.progress.copy()  # at the last log line
