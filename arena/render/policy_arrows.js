@@ -1,4 +1,4 @@
-// The outputs of a policy on the board: an arrow for every move, with its probability.
+// The outputs of a policy on the board: an arrow for every move, with its probability unless it is 100 %.
 "use strict";
 
 // `probs` is a list by snake of [up, down, left, right], or null. Options are those of board.draw.
@@ -26,6 +26,7 @@ function drawPolicyArrows(c, cell, board, look, timeline, time, probs, options) 
       c.lineWidth = Math.max(1, cell * 0.04);
       c.stroke();
       c.restore();
+      if (share >= 0.995) { c.restore(); return; } // a single arrow says it
       const text = `${Math.round(100 * share)}%`, letters = Math.max(9, cell * 0.24);
       c.font = `700 ${letters}px system-ui, sans-serif`;
       c.textAlign = "center";
