@@ -34,6 +34,7 @@ function drawPolicyArrows(c, cell, board, look, timeline, time, probs, options) 
       const width = c.measureText(text).width + letters * 0.5, far = cell * 0.36 + letters * 0.5;
       const screenDown = options.turned ? right : down; // beside the arrow, away from the head
       let [dx, dy] = screenDown ? [width / 2 + size * 0.8, 0] : [0, -far];
+      if (dx && atX + dx + width / 2 > wide) dx = -dx; // at the right edge: on the left of the arrow
       dx = Math.min(Math.max(dx, width / 2 - atX), wide - width / 2 - atX); // inside the board
       dy = Math.min(Math.max(dy, letters - atY), high - letters - atY);
       c.fillStyle = "rgba(13,15,21,0.85)";
