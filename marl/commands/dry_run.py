@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marl.commands import launch_flags
-from marl.config.evaluation_config import EVALUATIONS
+from marl.config.evaluation_plan import describe_plan, plan_evaluations
 from marl.config.options import Schema
 from marl.config.reader import to_yaml
 from marl.config.train_config import TrainConfig
@@ -23,6 +23,8 @@ from marl.training.resume_plan import ResumePlan
 from marl.wording import count
 
 if TYPE_CHECKING:
+    import torch
+
     from marl.ranks.nodes import Nodes
     from marl.ranks.process_group import Solo
 
@@ -58,7 +60,7 @@ def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, pr
     if print_config:
         print(to_yaml(plan.config), end="")
         return 0
-    rows = _rows(plan, about, str(device), _ranks(local, nodes, backend, shares_memory))
+    rows = _rows(plan, about, device, _ranks(local, nodes, backend, shares_memory))
     for name, value in rows:
         print(f"{name:15} {value}")
     chosen = _chosen(asked.config, plan.config)
@@ -112,16 +114,13 @@ def _check_wandb(config: TrainConfig) -> None:
         raise UserError(f"--wandb needs the package wandb (or leave --wandb out); {install_hint('wandb')}")
 
 
-def _rows(plan: ResumePlan, resumes: str, device: str, ranks: str) -> list[tuple[str, str]]:
+def _rows(plan: ResumePlan, resumes: str, device: "torch.device", ranks: str) -> list[tuple[str, str]]:
     config = plan.config
-    learner, evaluation = getattr(config, config.learner_section), config.evaluation
+    learner = getattr(config, config.learner_section)
     limit = f"{config.schedule.max_episodes:,} episodes"
     if config.max_minutes:
         limit += f", at most {config.max_minutes:g} min"
     keeps = f"the last {config.keep_last} and the best are kept" if config.keep_last else "all are kept"
-    every = f"every {evaluation.eval_interval:,} episodes" if evaluation.eval_interval else "at the end"
-    if evaluation.eval_interval is None:
-        every = f"before the first update and {EVALUATIONS} times in the run"
     rows = [
         ("run", str(_folder(plan))),
         ("device", f"{device}, {config.precision}"),
@@ -131,7 +130,7 @@ def _rows(plan: ResumePlan, resumes: str, device: str, ranks: str) -> list[tuple
         ("matches", f"{config.matches:,} per rank"),
         ("length", limit),
         ("opponents", mix_text(config.schedule)),
-        ("evaluation", f"{every}, {evaluation.eval_matches} matches each: {', '.join(evaluation.eval_opponents)}"),
+        ("evaluation", describe_plan(plan_evaluations(config, device.type), config)),
         ("checkpoints", f"every {config.save_interval:,} episodes; {keeps}"),
     ]
     return rows + ([("resumes", resumes)] if resumes else [])

@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from marl.arguments import add_submission_flags, new_file, submission_options
+from marl.arguments import add_device_flag, add_submission_flags, new_file, submission_options
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--matches", type=int, default=1000, metavar="N", help="per pair (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
-    parser.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, cuda:1, ... (default: cpu)")
+    add_device_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--png", type=new_file, metavar="FILE", help="also draw the table into a PNG file")
     parser.add_argument(

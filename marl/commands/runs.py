@@ -119,7 +119,7 @@ def _list(args: argparse.Namespace, names: list[str]) -> int:
                 run.algo,
                 f"{run.episodes:,}",
                 amount(run.env_steps),
-                rate_text(run, run.best),
+                rate_text(run.best),
                 duration(run.seconds),
                 size_text(run.size),
                 run.state,

@@ -27,7 +27,7 @@ from opponents.intervals import wilson
 RUNNING, FINISHED, UNFINISHED = "running", "finished", "unfinished"
 CHECKPOINTS = "checkpoints"
 RECENT = 3600.0  # seconds: a run of another machine that was written to since then counts as running
-RATE, POINTS = "eval/win_rate_", "eval/points"
+RATE, LOW, HIGH, POINTS = "eval/win_rate_", "eval_low/", "eval_high/", "eval/points"
 AXES = {"steps": ("train/env_steps", 1), "minutes": ("time/seconds", 60)}  # x axis -> metric, its unit
 
 
@@ -38,6 +38,7 @@ class EvaluationPoint:
     episode: int
     points: float  # mean share of the points over all opponents
     rates: dict[str, float]  # opponent -> share of the matches won
+    intervals: dict[str, tuple[float, float]]  # opponent -> 95 % interval of that share
 
 
 @dataclass
@@ -97,18 +98,14 @@ class RunSummary:
         names = _mapping(self.config.get("evaluation")).get("eval_opponents")
         return tuple(map(str, names)) if isinstance(names, list) else ()
 
-    @property
-    def eval_matches(self) -> int:
-        """Matches against each opponent in an evaluation."""
-        return int(_mapping(self.config.get("evaluation")).get("eval_matches") or 0)
-
     @cached_property
     def evaluations(self) -> list[EvaluationPoint]:
         found = []
         for line in self.lines:
             rates = {name: line[RATE + name] for name in self.opponents if line.get(RATE + name) is not None}
             if rates and line.get(POINTS) is not None:
-                found.append(EvaluationPoint(int(line["step"]), float(line[POINTS]), rates))
+                intervals = {name: self._interval(line, name) for name in rates}
+                found.append(EvaluationPoint(int(line["step"]), float(line[POINTS]), rates, intervals))
         return found
 
     @property
@@ -127,10 +124,6 @@ class RunSummary:
             return RUNNING
         return FINISHED if finished else UNFINISHED
 
-    def interval(self, rate: float) -> tuple[float, float]:
-        """95 % interval of a win rate against one opponent in one evaluation."""
-        return wilson(round(rate * self.eval_matches), self.eval_matches) if self.eval_matches else (0.0, 1.0)
-
     def curve(self, opponent: str, by: str) -> list[tuple[float, float]]:
         """(x, win rate) of all evaluations against an opponent. by: episodes, steps or minutes."""
         points = [(point.episode, point.rates[opponent]) for point in self.evaluations if opponent in point.rates]
@@ -144,6 +137,13 @@ class RunSummary:
         """All options by path, without the sections of learners that this run does not use."""
         learners = {section_of(name, self.config) for name in LEARNERS} - {section_of(self.algo, self.config)}
         return {path: value for path, value in _flat(self.config) if path.partition(".")[0] not in learners}
+
+    def _interval(self, line: Mapping[str, Any], name: str) -> tuple[float, float]:
+        """95 % interval of the win rate against an opponent in an evaluation."""
+        if line.get(LOW + name) is not None and line.get(HIGH + name) is not None:
+            return float(line[LOW + name]), float(line[HIGH + name])
+        matches = _mapping(self.config.get("evaluation")).get("eval_matches")  # the only source in runs of old versions
+        return wilson(round(line[RATE + name] * matches), matches) if isinstance(matches, int) else (0.0, 1.0)
 
     def _last(self, tag: str) -> float:
         return float(next((line[tag] for line in reversed(self.lines) if line.get(tag) is not None), 0.0))

@@ -13,7 +13,7 @@ def document(run: "RunSummary") -> dict[str, Any]:
     """A run for JSON."""
     best = run.best
     rates = {
-        name: {"win_rate": rate, "low": run.interval(rate)[0], "high": run.interval(rate)[1]}
+        name: {"win_rate": rate, "low": best.intervals[name][0], "high": best.intervals[name][1]}
         for name, rate in (best.rates if best else {}).items()
     }
     return {
@@ -30,12 +30,12 @@ def document(run: "RunSummary") -> dict[str, Any]:
     }
 
 
-def rate_text(run: "RunSummary", point: "EvaluationPoint | None") -> str:
+def rate_text(point: "EvaluationPoint | None") -> str:
     """The win rate of an evaluation against its last opponent, with its interval."""
     if point is None:
         return "-"
     name, rate = list(point.rates.items())[-1]
-    low, high = run.interval(rate)
+    low, high = point.intervals[name]
     return f"{name} {rate:.1%} ({100 * low:.0f}-{100 * high:.0f})"
 
 

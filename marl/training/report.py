@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marl.config.evaluation_plan import describe_plan
 from marl.invocation import command, interpreter
 from marl.wording import count, duration
 from opponents.shares import ROUNDING
@@ -52,6 +53,7 @@ def banner(
         ("learning rates", learner.lr_text() + _lr_changes(config)),
         ("buffer", size + (f" per rank, {held * group.world:,} transitions in all" if group.world > 1 else "")),
         ("opponents", schedule + _others(state.rollout.assignment)),
+        ("evaluation", describe_plan(state.evaluation_plan, config)),
     ]
     if settings and group.backend == "nccl":
         lines.append(("set for NCCL", " ".join(f"{name}={value}" for name, value in settings.items())))

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NoReturn
 
 import torch
@@ -76,7 +77,7 @@ class Trainer:
             with announced("rollout", self.outputs.console.task):
                 state.rollout.start(state.learner.act)
         self._stopwatch = Stopwatch(state.progress.seconds)  # compiling and staggering matches are not training
-        if state.config.evaluation.eval_interval is None and not state.is_resumed:
+        if state.evaluation_plan.at_start and not state.is_resumed:
             self._play_evaluation()  # before the first update: where the curves begin
         if not state.is_exact:
             self.fill_buffer()
@@ -293,7 +294,7 @@ class Trainer:
             self.evaluation = evaluate(
                 state.learner.actor,
                 state.encoder,
-                state.config.evaluation,
+                replace(state.config.evaluation, eval_matches=state.evaluation_plan.matches),
                 state.group,
                 state.config.seed,
                 record,

@@ -5,7 +5,7 @@ from pathlib import Path
 from arena.encoders import encoder_named
 from arena.rules import TURNS
 from marl.compute.precision import Precision
-from marl.config.evaluation_config import EVALUATIONS
+from marl.config.evaluation_plan import plan_evaluations
 from marl.config.train_config import TrainConfig
 from marl.learners.factory import make_assignment, make_learner
 from marl.ranks.process_group import Ranks, Solo
@@ -65,7 +65,8 @@ class TrainingState:
         self.first = self.progress.copy()  # when the present matches were started
         self.logged = self.progress.copy()  # at the last log line
         self.marks = dict.fromkeys(TASKS, self.progress.episodes)  # episodes when each task was last checked
-        self.marks[EVALUATED] = int(EVALUATIONS * self.share_done)
+        self.evaluation_plan = plan_evaluations(config, self.device.type)
+        self.marks[EVALUATED] = int(self.evaluation_plan.in_run * self.share_done)
         self.is_resumed = False  # whether a checkpoint has been restored
         self.is_exact = False  # whether its matches and buffer have been restored too
         self.is_closed = False  # whether the checkpoint was saved at the end of its run
@@ -116,5 +117,5 @@ class TrainingState:
         interval = self.config.evaluation.eval_interval
         if interval is not None:
             return self.is_due("eval", interval)
-        before, self.marks[EVALUATED] = self.marks[EVALUATED], int(EVALUATIONS * self.share_done)
+        before, self.marks[EVALUATED] = self.marks[EVALUATED], int(self.evaluation_plan.in_run * self.share_done)
         return self.marks[EVALUATED] > before
