@@ -1,5 +1,6 @@
 """Our Adam steps, saves and loads like torch's, and does not import torch's compiler."""
 
+import copy
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ def trained(cls: type[torch.optim.Adam], steps: int, state: dict | None = None) 
     layer = torch.nn.Linear(5, 3)
     optimizer = cls(list(layer.parameters()), 0.01, fused=True)
     if state is not None:
-        optimizer.load_state_dict(state)
+        optimizer.load_state_dict(copy.deepcopy(state))  # its tensors become those of the optimizer
     for _ in range(steps):
         layer(torch.randn(7, 5)).square().sum().backward()
         optimizer.step()
