@@ -177,6 +177,27 @@ def test_compiling_is_announced_and_loading_is_not(tmp_path) -> None:
         assert done.stderr.count("\n") == lines
 
 
+def test_the_share_of_a_long_compile_is_told(tmp_path) -> None:
+    """Every function that becomes part of the called one, by its name or as a name in a module."""
+    copy_compiler(tmp_path)
+    (tmp_path / "arena/one.py").write_text("from arena.jit import njit\n\n\n@njit\ndef one():\n    return 1\n")
+    (tmp_path / "arena/loop.py").write_text(
+        "from arena import one\nfrom arena.jit import njit\n\n\n@njit\ndef two():\n    return one.one() + 1\n\n\n"
+        "@njit\ndef four():\n    return two() + two()\n"
+    )
+    code = (
+        "from arena import jit; from arena.loop import four\njit.SHOW_SHARE_AFTER = {}\n"
+        "with jit.announced('four', print):\n    print(four())"
+    )
+    settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    settings["PYTHONPATH"] = str(tmp_path)
+    shares = ["compiling four (once): 40%", "compiling four (once): 80%"]
+    for after, expected in ((0, ["compiling four (once)", *shares, "4"]), (0, ["4"])):
+        command = [sys.executable, "-c", code.format(after)]
+        done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.stdout.splitlines() == expected, done.stderr
+
+
 def test_two_processes_that_compile_a_function_for_different_types_do_not_take_each_others_code(tmp_path) -> None:
     copy_compiler(tmp_path)
     (tmp_path / "arena/loop.py").write_text("from arena.jit import njit\n\n\n@njit\ndef half(x):\n    return x / 2\n")
