@@ -7,7 +7,9 @@ the command is called, and it imports torch only in `run`: help and error messag
 """
 
 import argparse
+import atexit
 import difflib
+import gc
 import importlib
 import importlib.util
 import os
@@ -66,6 +68,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0 success, 2 a user's mistake, 130 interrupted, or the command's own."""
+    if argv is None:
+        _collect_less_garbage()
     words = _with_dashes(sys.argv[1:] if argv is None else argv)
     # torch reads this on import. Its own warnings of lost connections take many lines; ours takes one.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -90,6 +94,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"snakes: {error}", file=sys.stderr)
         return 2
+
+
+def _collect_less_garbage() -> None:
+    """Do not look for cycles among all objects of torch and Numba, which stay to the end: 1 s of each command."""
+    gc.set_threshold(50_000, 20, 20)
+    atexit.register(gc.freeze)  # Python looks through all objects once more at exit
 
 
 def _run(words: list[str]) -> int:
