@@ -139,6 +139,7 @@ def _set_environment(ranks: int, interface: str | None) -> None:
     """Variables that the ranks inherit; variables set by the user stay. interface: towards the other nodes."""
     from marl.compute.machine import usable_cores
 
+    environment.tell_launcher()
     threads = str(max(1, usable_cores() // ranks))
     if not os.environ.get("OMP_NUM_THREADS"):
         environment.let_ranks_choose_threads()
