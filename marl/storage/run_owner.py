@@ -33,6 +33,7 @@ from marl.errors import UserError
 from marl.ranks.exits import exit_now
 from marl.storage.regular_file import read_regular, read_with_time
 from marl.storage.run_process import is_running, process_name
+from marl.wording import in_one_line
 
 BEAT = 5.0  # seconds between two touches of the owner's file
 STILL = 30.0  # seconds without a touch after which an owner on another machine is dead
@@ -69,7 +70,7 @@ class _Holder(NamedTuple):
     def describe(self) -> str:
         host, _, pid, _ = (*self.process.split(" "), "", "", "", "")[:4]
         text = f"process {pid or '?'} on {host or 'an unknown host'}" + (f", since {self.since}" if self.since else "")
-        return "".join(letter if letter.isprintable() else "?" for letter in text[:200])
+        return in_one_line(text[:200])
 
 
 class RunOwner:

@@ -8,6 +8,7 @@ when everything fits, does `choose_folder` make the folder of a new run.
 No torch at import: mistakes must be reported at once.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -255,7 +256,13 @@ def _run_of(source: Path | None) -> Path | None:
     """The run folder of a run or of one of its checkpoints."""
     if source is None:
         return None
-    return next((folder for folder in (source, *source.parents) if (folder / run_folder.CONFIG).is_file()), None)
+    for folder in (source, *source.parents):
+        file = folder / run_folder.CONFIG
+        if file.is_file():
+            return folder
+        if os.path.lexists(file) and (folder / "checkpoints").is_dir():
+            raise UserError(f"{file} is no regular file, or leads nowhere; put the run's own configuration there")
+    return None
 
 
 def _is_unused(folder: Path) -> bool:
