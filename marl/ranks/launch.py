@@ -19,7 +19,6 @@ import errno
 import os
 import signal
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
@@ -173,14 +172,13 @@ def _run(settings: Mapping[str, Any], command: Sequence[str]) -> int:
     torch_elastic.silence_loggers()
     known = {field.name for field in dataclasses.fields(LaunchConfig)}  # not every torch has all of them
     try:
-        # torch keeps error files per start and never removes them.
-        with tempfile.TemporaryDirectory(prefix="snakes-ranks-", ignore_cleanup_errors=True) as folder:
-            config = LaunchConfig(
-                **{name: value for name, value in settings.items() if name in known},
-                logs_specs=DefaultLogsSpecs(log_dir=folder),
-            )
-            with _stop_on_signal(SignalException) as stopped:
-                elastic_launch(config, sys.executable)(*command)
+        config = LaunchConfig(
+            **{name: value for name, value in settings.items() if name in known},
+            # No error files: ranks write none, and torch never removes the folder that it makes for them.
+            logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
+        )
+        with _stop_on_signal(SignalException) as stopped:
+            elastic_launch(config, sys.executable)(*command)
         return 0
     except ChildFailedError as error:
         return _report_failures(error.failures)
