@@ -2,6 +2,7 @@
 
     python tests/soak.py --kills 100                 # about a quarter of an hour on two free cores
     python tests/soak.py --kills 1000 --seed 7
+    python tests/soak.py --fuzz 5000                 # random command lines and damaged files, without any kill
 
 Killed by kill -9: a rank, the launcher, or the whole run; at a random moment, in a stage of a save, in an evaluation.
 After each kill the same command starts again. The end: the weights and all counters of every kept checkpoint are those
@@ -11,6 +12,7 @@ beside those of the twin. Exit code 1 if anything differs. No part of ./test.sh:
 
 import argparse
 import contextlib
+import math
 import os
 import random
 import shutil
@@ -34,7 +36,7 @@ from helpers.training import RANKS, ranks_of, without_ranks  # noqa: E402
 
 EPISODES_PER_KILL = 10  # more than between two checkpoints, so that the run gets on
 PATIENCE = "0:patience:1 1:patience:1"  # seconds a rank waits for the others when one is lost; 5 s otherwise
-START_LIMIT = 300  # seconds for one start of the run
+START_LIMIT = 600  # seconds for one start of the run
 ORPHAN_LIMIT = 20  # seconds in which all ranks must be gone after their launcher
 KILLERS = ("rank", "launcher", "run")
 
@@ -61,7 +63,8 @@ def choose_kill(rng: random.Random) -> tuple[str, str, float]:
 class Start:
     """One start of the run."""
 
-    def __init__(self, words: list[str], fault: str, tmp: Path) -> None:
+    def __init__(self, words: list[str], fault: str, tmp: Path, limit: float) -> None:
+        self.limit = limit
         variables = without_ranks() | {"NPROC": "2", "PLANTED": f"{PATIENCE} {fault}", "TMPDIR": str(tmp)}
         self.process = Forked(snakes, *words, environment=variables)
         self.ranks: dict[int, int] = {}
@@ -106,9 +109,9 @@ class Start:
             if kill_at is not None and with_ranks is not None and time.monotonic() - with_ranks > kill_at:
                 self.kill(who, rng)
                 kill_at = None
-            if time.monotonic() - self.began > START_LIMIT:
+            if time.monotonic() - self.began > self.limit:
                 self.kill("run", rng)
-                raise AssertionError(f"one start took more than {START_LIMIT} s")
+                raise AssertionError(f"one start took more than {self.limit:g} s")
             time.sleep(0.02)
         return self.process.wait()
 
@@ -131,7 +134,7 @@ def _lives(pid: int) -> bool:
 
 def train_undisturbed(folder: Path, episodes: int) -> float:
     """Seconds of the twin."""
-    start = Start(words_of(folder / "twin", episodes), "", folder / "tmp")
+    start = Start(words_of(folder / "twin", episodes), "", folder / "tmp", math.inf)
     code = start.wait(None, "", random.Random())
     assert code == 0, start.errors()
     return time.monotonic() - start.began
@@ -144,7 +147,7 @@ def train_with_kills(folder: Path, episodes: int, kills: int, rng: random.Random
     while True:
         who, fault, seconds = choose_kill(rng)
         enough = done.total() >= kills
-        start = Start(words, "" if enough else fault, folder / "tmp")
+        start = Start(words, "" if enough else fault, folder / "tmp", START_LIMIT)
         code = start.wait(None if enough or fault else seconds, who, rng)
         slowest = max(slowest, start.check_no_orphans())
         err = start.errors()
@@ -182,12 +185,37 @@ def check_no_files_left(folder: Path) -> None:
     assert not list((folder / "tmp").iterdir()), list((folder / "tmp").iterdir())
 
 
+def fuzz(cases: int, seed: int) -> int:
+    """Run many cases of helpers/fuzzing.py; returns the exit code."""
+    from helpers.fuzzing import Fuzz, Problem
+
+    ends, problems, slowest = Counter[str](), 0, (0.0, 0)
+    with tempfile.TemporaryDirectory(prefix="snakes-fuzz-") as folder:
+        case = Fuzz(Path(folder), seed)
+        for number in range(cases):
+            began = time.process_time()
+            try:
+                ends[case.run(number)] += 1
+            except Problem as problem:
+                problems += 1
+                print(f"--- {problem}", flush=True)
+            slowest = max(slowest, (time.process_time() - began, number))
+    print(", ".join(f"{what} ({number})" for what, number in sorted(ends.items())))
+    seconds, number = slowest
+    done = f"{cases} cases with seed {seed}: {problems} problems"
+    print(f"{done}; the slowest, case {number}, took {seconds:.1f} s of CPU time")
+    return 1 if problems else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the runs go, and stay; default: a folder that is removed")
+    parser.add_argument("--fuzz", type=int, metavar="N", help="instead: N random command lines and damaged files")
     args = parser.parse_args()
+    if args.fuzz is not None:
+        return fuzz(args.fuzz, args.seed)
     folder = args.folder or Path(tempfile.mkdtemp(prefix="snakes-soak-"))
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     rng, episodes = random.Random(args.seed), 16 + args.kills * EPISODES_PER_KILL
