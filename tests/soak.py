@@ -115,6 +115,11 @@ class Start:
             time.sleep(0.02)
         return self.process.wait()
 
+    def close(self) -> None:
+        """Leave no process behind, also if this program is stopped."""
+        if self.process.poll() is None:
+            self.kill("run", random.Random())
+
     def check_no_orphans(self) -> float:
         """Seconds until the last rank was gone."""
         began = time.monotonic()
@@ -135,7 +140,8 @@ def _lives(pid: int) -> bool:
 def train_undisturbed(folder: Path, episodes: int) -> float:
     """Seconds of the twin."""
     start = Start(words_of(folder / "twin", episodes), "", folder / "tmp", math.inf)
-    code = start.wait(None, "", random.Random())
+    with contextlib.closing(start):
+        code = start.wait(None, "", random.Random())
     assert code == 0, start.errors()
     return time.monotonic() - start.began
 
@@ -148,7 +154,8 @@ def train_with_kills(folder: Path, episodes: int, kills: int, rng: random.Random
         who, fault, seconds = choose_kill(rng)
         enough = done.total() >= kills
         start = Start(words, "" if enough else fault, folder / "tmp", START_LIMIT)
-        code = start.wait(None if enough or fault else seconds, who, rng)
+        with contextlib.closing(start):
+            code = start.wait(None if enough or fault else seconds, who, rng)
         slowest = max(slowest, start.check_no_orphans())
         err = start.errors()
         assert "Traceback" not in err, err
@@ -200,6 +207,8 @@ def fuzz(cases: int, seed: int) -> int:
                 problems += 1
                 print(f"--- {problem}", flush=True)
             slowest = max(slowest, (time.process_time() - began, number))
+            if (number + 1) % 500 == 0:
+                print(f"{number + 1} cases, {problems} problems", flush=True)
     print(", ".join(f"{what} ({number})" for what, number in sorted(ends.items())))
     seconds, number = slowest
     done = f"{cases} cases with seed {seed}: {problems} problems"
@@ -216,6 +225,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.fuzz is not None:
         return fuzz(args.fuzz, args.seed)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folder = args.folder or Path(tempfile.mkdtemp(prefix="snakes-soak-"))
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     rng, episodes = random.Random(args.seed), 16 + args.kills * EPISODES_PER_KILL

@@ -146,10 +146,15 @@ def no_home(monkeypatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_without_a_temporary_folder_ranks_are_not_started(run, monkeypatch) -> None:
+def test_what_needs_a_temporary_folder_says_so_and_a_launch_needs_none(run, monkeypatch) -> None:
+    from marl.ranks import launch
+
     no_temporary_folder(monkeypatch)
-    done = here("train", "--resume", run, "--max_episodes", "24", "--distributed")
+    done = here("bench", "scaling", "--ranks", "1", "--seconds", "1")
     assert_one_line(done, "no temporary folder can be written to; set TMPDIR")
+    settings = {"run_id": "x", "min_nodes": 1, "max_nodes": 1, "nproc_per_node": 2, "monitor_interval": 0.1}
+    meeting = {"rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0", "rdzv_configs": {"is_host": True, "timeout": 60}}
+    assert launch._run({**settings, **meeting, "local_addr": "127.0.0.1"}, ["-c", "pass"]) == 0
 
 
 def test_a_user_without_home_trains(run, monkeypatch) -> None:
