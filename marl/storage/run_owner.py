@@ -22,6 +22,7 @@ import os
 import random
 import re
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -129,10 +130,14 @@ class RunOwner:
                     _create(file, self._content)  # somebody has removed it
 
 
-def check_free(run: Path, launch: Collection[str] = ()) -> None:
-    """UserError if a living process holds the folder. Waits for one that is about to end."""
+def check_free(run: Path) -> None:
+    """UserError if a living process of this machine holds the folder. Waits for one that is about to end.
+
+    Owners on other machines are left to `take`, which watches them for a while.
+    """
     for file in _files(run):
-        _wait_for_end(file, launch)
+        if _read(file).is_alive(()):
+            _wait_for_end(file, ())
 
 
 def _claim(run: Path, content: bytes, launch: Collection[str]) -> Path:
@@ -154,10 +159,14 @@ def _claim(run: Path, content: bytes, launch: Collection[str]) -> Path:
 
 def _wait_for_end(file: Path, launch: Collection[str]) -> bytes:
     """Wait a little for the end of the owner that the file names; UserError if it lives on. Returns the content."""
-    holder = _read(file)
+    holder, told = _read(file), False
     deadline = time.monotonic() + (RELAUNCH_GRACE if holder.belongs_to(launch) else GRACE)
     while True:
         alive = holder.is_alive(launch)
+        if alive is None and not told:
+            seconds = f"up to {STILL:g} s"
+            print(f"snakes: waiting {seconds}: does {holder.describe()} still train {file.parent}?", file=sys.stderr)
+            told = True
         if not (_is_touched(file) if alive is None else alive):
             return holder.content
         if time.monotonic() > deadline:

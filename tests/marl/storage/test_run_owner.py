@@ -121,7 +121,7 @@ def test_of_many_that_take_over_at_once_one_gets_the_folder(tmp_path) -> None:
         assert owners(run) == []
 
 
-def test_an_owner_on_another_machine_lives_while_its_file_is_touched(tmp_path) -> None:
+def test_an_owner_on_another_machine_lives_while_its_file_is_touched(tmp_path, capsys) -> None:
     file, ended = elsewhere(tmp_path), threading.Event()
 
     def beat() -> None:
@@ -139,6 +139,7 @@ def test_an_owner_on_another_machine_lives_while_its_file_is_touched(tmp_path) -
     with RunOwner() as owner:
         owner.take(tmp_path)
         assert owners(tmp_path) == ["owner.2.json"]
+    assert "does process 7 on far, since 2026-01-01 00:00:00 still train" in capsys.readouterr().err
 
 
 @needs_proc
@@ -150,8 +151,13 @@ def test_another_container_or_boot_is_another_machine(tmp_path, monkeypatch) -> 
         {"process": f"{host} {boot} 99999999 1", "pid_namespace": "pid:[1]"},
         {"process": f"{host} other-boot {pid} {since}", "pid_namespace": os.readlink("/proc/self/ns/pid")},
     ):
-        check_free(elsewhere(tmp_path, **fields).parent)
-    assert len(watched) == 2
+        elsewhere(tmp_path, **fields)
+        check_free(tmp_path)
+        assert not watched
+        with RunOwner() as owner:
+            owner.take(tmp_path)
+        assert [file.name for file in watched] == ["owner.1.json"]
+        watched.clear()
 
 
 @needs_proc
