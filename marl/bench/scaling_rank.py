@@ -35,9 +35,11 @@ def main(words: list[str]) -> int:
     from marl.ranks import environment
     from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, LostRank
     from marl.ranks.lost_rank import explain, leave
+    from marl.ranks.orphans import end_with_launcher
     from marl.ranks.placement import set_nccl_defaults
     from marl.ranks.startup import start
 
+    end_with_launcher()
     task, file, seconds, *flags = words
     config = read_config(flags)
     set_nccl_defaults()

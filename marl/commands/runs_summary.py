@@ -16,8 +16,10 @@ from typing import Any
 import yaml
 
 from marl.config.options import section_of
+from marl.config.yaml_file import check_depth
 from marl.errors import UserError
 from marl.registry import LEARNERS
+from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_run
 from marl.storage.run_names import find_named
 from marl.storage.run_process import is_running
@@ -150,7 +152,7 @@ class RunSummary:
 
     def _has_reached_its_limit(self) -> bool:
         try:
-            saved = int((self.folder / CHECKPOINTS / "last").read_text().strip().rpartition("_")[2])
+            saved = int(read_regular(self.folder / CHECKPOINTS / "last").decode().strip().rpartition("_")[2])
         except (OSError, ValueError):
             return False
         limit = _mapping(self.config.get("schedule")).get("max_episodes")
@@ -162,8 +164,10 @@ class RunSummary:
 def read_summary(folder: Path) -> RunSummary:
     """The run in a folder. Missing and damaged files count as empty: such runs must be listed and deleted, too."""
     try:
-        config = _mapping(yaml.safe_load((folder / CONFIG).read_bytes()))
-    except (OSError, ValueError, yaml.YAMLError):
+        text = read_regular(folder / CONFIG).decode("utf-8-sig")
+        check_depth(text)
+        config = _mapping(yaml.safe_load(text))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         config = {}
     return RunSummary(folder, dict(config), read_run(folder), list(_read_lines(folder / LINES)))
 
@@ -188,7 +192,7 @@ def find_runs(names: list[str], runs_dir: str) -> list[RunSummary]:
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is that of a run, also of one that ended before its first checkpoint."""
-    return folder.is_dir() and any((folder / name).exists() for name in (RUN, CONFIG))
+    return folder.is_dir() and any(os.path.lexists(folder / name) for name in (RUN, CONFIG))
 
 
 def size_on_disk(folder: Path) -> int:
@@ -207,13 +211,13 @@ def _files(folder: Path) -> Iterator[os.stat_result]:
 
 def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
     try:
-        text = file.read_bytes().splitlines()
+        text = read_regular(file).splitlines()
     except OSError:
         return
     for line in text:
         try:
             values = json.loads(line)
-        except ValueError:  # cut off by a kill
+        except (ValueError, RecursionError):  # cut off by a kill, or damaged
             continue
         if isinstance(values, dict) and isinstance(values.get("step"), int):
             yield values

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from marl.wording import in_one_line
+
 if TYPE_CHECKING:
     from marl.commands.runs_summary import EvaluationPoint, RunSummary
 
@@ -41,6 +43,7 @@ def rate_text(point: "EvaluationPoint | None") -> str:
 
 def print_rows(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = (), gap: str = "  ") -> None:
     """Print aligned columns; those in `right` are aligned on the right."""
+    rows = [tuple(map(in_one_line, row)) for row in rows]  # names of runs may hold terminal escapes
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (f"{cell:{'>' if i in right else '<'}{widths[i]}}" for i, cell in enumerate(row))
