@@ -16,6 +16,7 @@ from opponents.scripted import SCRIPTED
 
 ROOT = Path(__file__).resolve().parent.parent
 README, EXTEND, ARENA, LEARNERS = "README.md", "docs/extend.md", "docs/arena.md", "docs/learners.md"
+PYTHON = "docs/python.md"
 SMALL = {'"cuda"': '"cpu"', "100_000": "100", "matches=200": "matches=4"}  # so that a block runs on any machine
 
 
@@ -80,6 +81,11 @@ def test_the_arena(run) -> None:
     assert module.results.matches == 4
 
 
+def test_gymnasium(run) -> None:
+    module = run(block(PYTHON, "action_mask").replace("matches=64", "matches=2"))
+    assert module.terminated.all()
+
+
 @pytest.mark.parametrize("text", blocks(LEARNERS), ids=range(len(blocks(LEARNERS))))
 def test_the_losses_are_lines_of_their_files(text) -> None:
     first, _, code = text.partition("\n")
@@ -89,8 +95,8 @@ def test_the_losses_are_lines_of_their_files(text) -> None:
 
 
 def test_no_block_is_left_out() -> None:
-    assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS)} == {
-        **{README: 1, ARENA: 3, EXTEND: 2, LEARNERS: 4},
+    assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS, PYTHON)} == {
+        **{README: 1, ARENA: 3, EXTEND: 2, LEARNERS: 4, PYTHON: 2},  # its first one is tests/marl/test_api.py
     }
     others = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(f"docs/{page.name}")]
-    assert sorted(others) == ["arena.md", "extend.md", "learners.md"]
+    assert sorted(others) == ["arena.md", "extend.md", "learners.md", "python.md"]
