@@ -51,6 +51,18 @@ def test_every_link_of_a_text_in_the_root_leads_somewhere(name) -> None:
     assert [target for target in targets if not (ROOT / target).exists()] == []
 
 
+def test_the_messages_of_troubleshooting_are_those_of_the_program() -> None:
+    files = [
+        ROOT / "scripts" / "venv.sh",
+        *(file for name in ("arena", "opponents", "marl") for file in (ROOT / name).rglob("*.py")),
+    ]
+    # Without the quotes at which a long text is split over lines.
+    source = "\n".join(re.sub(r'"\n\s+f?"', "", file.read_text(encoding="utf-8")) for file in files)
+    messages = re.findall(r"^\| `([^`]+)` \| .*[a-z].* \|$", TEXTS["troubleshooting.md"], re.MULTILINE)
+    parts = [part.strip(" ;:,") for message in messages for part in message.split("…")]
+    assert [part for part in parts if part not in source] == []
+
+
 def test_the_site_builds_and_asks_no_other_server(tmp_path) -> None:
     if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None:
         pytest.skip("mkdocs-material is not installed (it needs Python 3.11.5; requirements-dev.lock has it)")
