@@ -1,4 +1,4 @@
-"""The Python blocks of README.md and docs/extend.md run as they are printed."""
+"""The Python blocks of the README and of docs/ run as they are printed, or are lines of the files that they name."""
 
 import importlib.util
 import re
@@ -15,8 +15,9 @@ from opponents.match import play
 from opponents.scripted import SCRIPTED
 
 ROOT = Path(__file__).resolve().parent.parent
-README, EXTEND = "README.md", "docs/extend.md"
-SMALL = {'"cuda"': '"cpu"', "100_000": "100"}  # so that the batch of the README runs on any machine
+README, EXTEND, ARENA, LEARNERS = "README.md", "docs/extend.md", "docs/arena.md", "docs/learners.md"
+PYTHON = "docs/python.md"
+SMALL = {'"cuda"': '"cpu"', "100_000": "100", "matches=200": "matches=4"}  # so that a block runs on any machine
 
 
 def blocks(page: str) -> list[str]:
@@ -49,10 +50,9 @@ def run(tmp_path, monkeypatch) -> Iterator:
     SCRIPTED.update(scripted)
 
 
-@pytest.mark.parametrize("page", [README, EXTEND])
-def test_the_new_opponent_plays(page, run) -> None:
+def test_the_new_opponent_plays(run) -> None:
     # All names of scripted.py are there, as at its end.
-    run("from opponents.scripted import *  # noqa: F403\n\n\n" + block(page, "SCRIPTED"))
+    run("from opponents.scripted import *  # noqa: F403\n\n\n" + block(EXTEND, "SCRIPTED"))
     (name,) = SCRIPTED.keys() - {"level0", "level1", "level2", "level3", "level4", "evasive", "territory"}
     assert play(name, "level0", 2, seed=5).matches == 2
 
@@ -67,18 +67,36 @@ def test_the_new_encoder_observes(run, monkeypatch) -> None:
     assert (rows[..., 6:10].sum(-1) == 1).all()
 
 
-def test_the_arena_of_the_readme(run) -> None:
-    one, many = block(README, "parallel_env"), block(README, "BatchArena")
+def test_the_arena(run) -> None:
+    assert not run(block(README, "parallel_env")).env.agents
+    text = "\n\n".join(blocks(ARENA))
     for word, small in SMALL.items():
-        assert word in many
-        many = many.replace(word, small)
-    module = run(one + "\n\n" + many)
+        assert word in text
+        text = text.replace(word, small)
+    module = run(text)
     assert not module.env.agents
     assert module.rows.shape == (100, 6, 80)
     assert module.events.reward.shape == (100, 6)
     assert set(module.match) == {"turn", "snakes", "directions", "beans"}
+    assert module.results.matches == 4
+
+
+def test_gymnasium(run) -> None:
+    module = run(block(PYTHON, "action_mask").replace("matches=64", "matches=2"))
+    assert module.terminated.all()
+
+
+@pytest.mark.parametrize("text", blocks(LEARNERS), ids=range(len(blocks(LEARNERS))))
+def test_the_losses_are_lines_of_their_files(text) -> None:
+    first, _, code = text.partition("\n")
+    source = (ROOT / first.removeprefix("# ")).read_text()
+    source = "\n".join(line.strip() for line in source.splitlines())
+    assert "\n".join(line.strip() for line in code.splitlines()) in source
 
 
 def test_no_block_is_left_out() -> None:
-    assert len(blocks(README)) == 3
-    assert len(blocks(EXTEND)) == 2
+    assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS, PYTHON)} == {
+        **{README: 1, ARENA: 3, EXTEND: 2, LEARNERS: 4, PYTHON: 2},  # its first one is tests/marl/test_api.py
+    }
+    others = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(f"docs/{page.name}")]
+    assert sorted(others) == ["arena.md", "extend.md", "learners.md", "python.md"]

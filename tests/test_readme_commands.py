@@ -1,4 +1,4 @@
-"""Every command that the README prints is understood as it stands, in order and in one process.
+"""Every command of the README and of the main pages of docs/ is understood as it stands, in order and in one process.
 
 Trainings are dry runs with few matches; `eval` and `league` play two matches; what opens a window, measures for minutes
 or draws a video is parsed, with all checks of its flags, and not run.
@@ -20,10 +20,15 @@ from marl import cli, completion
 from marl.config.options import Schema
 from marl.config.train_config import ALIASES, TrainConfig, read_config
 
-PAGES = ("architecture", "extend", "planning", "scaling", "viewers")  # cluster.md has flags of torchrun and sbatch
-# Of no command, of TensorBoard, of torchrun, of the miner of positions.
-OTHER_FLAGS = ("version", "logdir", "nproc_per_node", "count")
-README = (ROOT / "README.md").read_text()
+# All pages of docs/ but cluster.md, which has flags of torchrun and sbatch.
+PAGES = sorted(file.stem for file in (ROOT / "docs").glob("*.md") if file.stem != "cluster")
+# Of no command, of TensorBoard, of torchrun, of the miner of positions; in a rule about flags.
+OTHER_FLAGS = ("version", "logdir", "nproc_per_node", "count", "no_NAME")
+WITH_COMMANDS = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("index", "training", "viewers", "opponents", "strength")),
+)
+TEXT = "\n".join((ROOT / page).read_text() for page in (*WITH_COMMANDS, "docs/performance.md"))
 NO_COMMANDS = ("source .venv/bin/activate", "./test.sh")  # for the shell; of its own tests
 # A placeholder in the text -> what the test puts there.
 PLACEHOLDERS = {"RUN": "last", "NAME": "level0", "COMMAND": "doctor"}
@@ -34,16 +39,17 @@ PARSED = ("play", "bench", "doctor", "league --matches", "league --players level
 LONG = ("--gif", "--mp4")
 
 
-def block_commands() -> list[str]:
+def block_commands(text: str = TEXT) -> list[str]:
     """The lines of all blocks without a language, comments cut off."""
-    blocks = re.findall(r"^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    lines = [line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    plain = [block for language, block in blocks if not language]
+    lines = [line.partition(" #")[0].strip() for block in plain for line in block.splitlines()]
     return [line for line in lines if re.match(r"(\./|python |torchrun |[A-Z_]+=\S+ )", line)]
 
 
 def inline_commands() -> list[str]:
     """The commands within the text."""
-    text = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```$", "", TEXT, flags=re.MULTILINE | re.DOTALL)
     return [line for line in re.findall(r"`(python -m marl [^`]+)`", text) if "…" not in line]
 
 
@@ -129,7 +135,19 @@ def test_the_files_of_the_readme_were_written(folder) -> None:
         assert (folder / name).exists(), name
 
 
-@pytest.mark.parametrize("page", ["README.md", "SECURITY.md", *(f"docs/{name}.md" for name in PAGES)])
+def test_both_readmes_have_the_same_commands_and_figures() -> None:
+    english, chinese = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh.md"))
+    assert block_commands(english) == block_commands(chinese)
+    python = r"^```python\n(.*?)^```$"
+    assert re.findall(python, english, re.M | re.S) == re.findall(python, chinese, re.M | re.S)
+    links, rates, code = r"\]\(([^)]+)\)", r"\d+\.\d %", r"`([^`\n]+)`"
+    for pattern in (links, rates, code):
+        kept = [{*re.findall(pattern, text)} - {"README.md", "README.zh.md"} for text in (english, chinese)]
+        assert kept[0] == kept[1]
+    assert max(english.count("\n"), chinese.count("\n")) <= 130
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh.md", "SECURITY.md", *(f"docs/{name}.md" for name in PAGES)])
 def test_every_flag_in_a_text_exists(page) -> None:
     schema = Schema(TrainConfig, ALIASES)
     known = {flag.name[2:].replace("-", "_") for name in cli.COMMANDS for flag in completion.flags_of(name)}

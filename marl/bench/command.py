@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="positions: who is asked (default: champion,plan:champion,level4,territory)",
     )
     parser.add_argument(
-        "--file", metavar="FILE", help="positions: an .npz file of them (default: tests/data/positions.npz)"
+        "--file", metavar="FILE", help="positions: an .npz file of them (default: the 226 that come with the program)"
     )
 
 

@@ -9,7 +9,7 @@ from marl.planning.planned_player import load_player
 from marl.planning.positions import Positions, load, solved_by
 from opponents.match import open_player, wilson
 
-FILE = Path(__file__).resolve().parents[2] / "tests" / "data" / "positions.npz"
+FILE = Path(__file__).resolve().parent / "data" / "positions.npz"
 PLAYERS = ("champion", "plan:champion", "level4", "territory")
 
 

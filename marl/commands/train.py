@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
@@ -49,19 +50,21 @@ def run_words(words: Sequence[str]) -> int:
             code = launch_flags.launch_ranks(flags, plan)
             if code is not None:
                 return code
-        return _train(plan)
+        return train_here(plan)[0]
     except (UserError, ArenaError):
         if not environment.is_first_on_node():  # every rank of a node finds the same mistake; one reports it
             return 2
         raise
 
 
-def _train(plan: ResumePlan) -> int:
-    """Train in this process, alone or as a rank."""
+def train_here(plan: ResumePlan) -> tuple[int, Path | None]:
+    """Train in this process, alone or as a rank; returns the exit code, and the run folder if there is one."""
     from marl.ranks.placement import set_nccl_defaults
 
     nccl_settings = set_nccl_defaults()  # before CUDA starts
-    return run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings))
+    folders = [] if plan.source is None else [plan.source]
+    code = run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, folders))
+    return code, folders[-1] if folders else None
 
 
 def _check_free(plan: ResumePlan) -> None:
@@ -74,16 +77,21 @@ def _check_free(plan: ResumePlan) -> None:
         check_free(folder)
 
 
-def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str]) -> int:
-    """One rank's training from the plan to the summary, as the owner of the run's folder; returns the exit code."""
+def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], folders: list[Path]) -> int:
+    """One rank's training from the plan to the summary, as the owner of the run's folder; returns the exit code.
+
+    The run folder is added to `folders`.
+    """
     plan = plan.with_relaunch(group).with_resolved_config(group)
     check_opponents(plan, group.is_main)
     with RunOwner() as owner:
         plan.take_folder(owner, group)
-        return _train_as_owner(plan, group, nccl_settings, owner)
+        return _train_as_owner(plan, group, nccl_settings, folders, owner)
 
 
-def _train_as_owner(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], owner: RunOwner) -> int:
+def _train_as_owner(
+    plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], folders: list[Path], owner: RunOwner
+) -> int:
     """The same once nobody else can write to the folder of a resumed run; a new one is taken when it is made."""
     from marl.training.checkpointing import build_state
     from marl.training.outputs import open_outputs
@@ -101,6 +109,7 @@ def _train_as_owner(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
         return 0
     # Nothing is written up to here: if anything does not fit, the run to resume stays as it is.
     outputs = open_outputs(plan, state, cpu, owner)
+    folders.append(outputs.folder)
     trainer = Trainer(state, outputs)
     with outputs.console:
         outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))

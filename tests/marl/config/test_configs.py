@@ -1,9 +1,5 @@
 """configs/: every file runs, if only for a moment, and quick.yaml is what a CPU does by default."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 import yaml
@@ -62,20 +58,6 @@ def test_a_wrong_name_lists_the_right_ones() -> None:
     with pytest.raises(UserError) as error:
         read_config(["--config", "smok"])
     assert "smok: No such file, did you mean smoke?; by name there are: base, champion_60s" in str(error.value)
-
-
-def test_the_configurations_are_installed_with_the_package(tmp_path) -> None:
-    """Built as for a wheel, and used from elsewhere."""
-    pytest.importorskip("setuptools")
-    words = ["-q", "egg_info", "--egg-base", tmp_path, "build", "--build-base", tmp_path / "build", "build_py"]
-    built, code = tmp_path / "lib", "from setuptools import setup; setup()"
-    call = [sys.executable, "-c", code, *words, "--build-lib", built]
-    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    code = "from marl.config.train_config import read_config; print(read_config(['--config', 'smoke']).matches)"
-    environment = os.environ | {"PYTHONPATH": str(built)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.stdout == "16\n", done.stderr
 
 
 def test_quick_is_what_a_cpu_does_by_default() -> None:

@@ -218,12 +218,13 @@ def test_only_changes_of_tracked_files_count(monkeypatch, tmp_path):
     assert run_folder.git_state()["dirty"] is True
 
 
-def test_what_the_readme_writes_is_ignored():
+def test_what_the_documented_commands_write_is_ignored():
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    readme = (ROOT / "README.md").read_text()
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    texts = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     for name in ("match.jsonl", "match.html", "m.gif", "m.mp4", "m.png", "league.html", "my_team"):
-        assert name in readme
+        assert name in texts
         path = name if "." in name else f"{name}/submission.py"
         assert subprocess.run(["git", "-C", str(ROOT), "check-ignore", "-q", path]).returncode == 0, name
 

@@ -1,0 +1,77 @@
+"""docs/ as a site: it builds without a network, its generated page is up to date, and what its pages name exists."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.command import ROOT
+from helpers.script import load_script
+
+from opponents.scheduler import ABOUT_STRATEGIES, LADDER
+
+DOCS = ROOT / "docs"
+TEXTS = {file.name: file.read_text(encoding="utf-8") for file in sorted(DOCS.glob("*.md"))}
+ROOT_TEXTS = {file.name: file.read_text(encoding="utf-8") for file in sorted(ROOT.glob("*.md"))}
+
+
+def test_the_page_of_flags_is_what_the_dataclasses_say() -> None:
+    assert TEXTS["flags.md"] == load_script("make_docs").flags_page(), "run python scripts/make_docs.py"
+
+
+def test_the_schedules_can_be_drawn() -> None:
+    make_docs = load_script("make_docs")
+    for strategy, _ in ABOUT_STRATEGIES:
+        mixes = make_docs.mixes(strategy)
+        assert len(mixes) == make_docs.STEPS
+        assert all(abs(sum(mix.values()) - 1) < 1e-9 for mix in mixes)
+
+
+def test_opponents_and_strategies_are_all_described() -> None:
+    page = TEXTS["opponents.md"]
+    for name in LADDER:
+        assert f"\n| `{name}` |" in page
+    for name, about in ABOUT_STRATEGIES:
+        assert f"\n| `{name}` | {about} |" in page
+
+
+@pytest.mark.parametrize("name", [*ROOT_TEXTS, *TEXTS])
+def test_every_file_that_a_page_names_exists(name) -> None:
+    text = ROOT_TEXTS.get(name) or TEXTS[name]
+    named = re.findall(r"`((?:arena|opponents|marl|tests|configs|scripts|docs)/[\w/.]+\.\w+)`", text)
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", ROOT_TEXTS)
+def test_every_link_of_a_text_in_the_root_leads_somewhere(name) -> None:
+    targets = [target for target in re.findall(r"\]\(([^)#]+)[^)]*\)", ROOT_TEXTS[name]) if "://" not in target]
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_the_messages_of_troubleshooting_are_those_of_the_program() -> None:
+    files = [
+        ROOT / "scripts" / "venv.sh",
+        *(file for name in ("arena", "opponents", "marl") for file in (ROOT / name).rglob("*.py")),
+    ]
+    # Without the quotes at which a long text is split over lines.
+    source = "\n".join(re.sub(r'"\n\s+f?"', "", file.read_text(encoding="utf-8")) for file in files)
+    messages = re.findall(r"^\| `([^`]+)` \| .*[a-z].* \|$", TEXTS["troubleshooting.md"], re.MULTILINE)
+    parts = [part.strip(" ;:,") for message in messages for part in message.split("…")]
+    assert [part for part in parts if part not in source] == []
+
+
+def test_the_site_builds_and_asks_no_other_server(tmp_path) -> None:
+    if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None:
+        pytest.skip("mkdocs-material is not installed (it needs Python 3.11.5; requirements-dev.lock has it)")
+    call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = {file.name: file.read_text(encoding="utf-8") for file in Path(tmp_path / "site").glob("*.html")}
+    assert {name.replace(".md", ".html") for name in TEXTS} <= pages.keys()
+    for name, page in pages.items():
+        fetched = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(?:https?:)?//[^\s\">]+", page)
+        assert fetched == [], name
