@@ -86,6 +86,13 @@ def alone(*words: str | Path) -> subprocess.CompletedProcess[str]:
         return finish(process)
 
 
+def compile_training(runs_dir: Path) -> None:
+    """Compile what a small training needs, in turn with the other test processes (compile_in_turn.py). Processes that a
+    test starts by a command take no turns: in a fresh checkout all of them would compile it at the same time."""
+    done = alone(*TINY, "--max_episodes", "1", "--runs_dir", runs_dir)
+    assert done.returncode == 0, done.stderr
+
+
 @contextmanager
 def _watched(process: subprocess.Popen[str] | Forked) -> Iterator[None]:
     watchdog = threading.Timer(LIMIT, process.kill)
