@@ -3,7 +3,7 @@ which a fork does not take along."""
 
 import gc
 
-import tensorboard.plugins.hparams.metadata
+import tensorboard.plugins.hparams.metadata  # noqa: F401
 import torch._dynamo
 import torch.distributed.elastic.multiprocessing
 import torch.distributed.launcher.api
