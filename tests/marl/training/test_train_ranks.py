@@ -16,6 +16,7 @@ from helpers.training import (
     TINY,
     as_ranks,
     assert_goes_on,
+    compile_training,
     files_of,
     finish,
     forked,
@@ -49,6 +50,7 @@ def launched(tmp_path_factory):
     """A finished training of two ranks by `--distributed`, all parameters compared after every update. One of them was
     killed as it loaded torch, and both have started again."""
     runs = tmp_path_factory.mktemp("launched")
+    compile_training(tmp_path_factory.mktemp("compiled"))
     command = ["-m", "marl", *RANKS, "--distributed", "--max_restarts", "1", "--runs_dir", runs, *SYNC]
     with started(command, NPROC="2") as process:
         if Path("/proc/self/task").exists():
