@@ -30,6 +30,7 @@ from marl.wording import in_one_line
 # name: (module, description in the help text)
 COMMANDS = {
     "train": ("marl.commands.train", "Train a team, in one process or many ranks."),
+    "distill": ("marl.commands.distill", "Teach a policy the decisions of its planner."),
     "runs": ("marl.commands.runs", "List, compare, delete and prune training runs."),
     "eval": ("marl.commands.eval", "Measure a player: matches against another one, with 95 % intervals."),
     "league": ("marl.commands.league", "Measure many players: all against all, points, ratings, a picture."),
@@ -43,7 +44,7 @@ COMMANDS = {
 }
 # The commands by purpose, for the help text.
 GROUPS = {
-    "Train": ("train", "runs"),
+    "Train": ("train", "distill", "runs"),
     "Measure": ("eval", "league"),
     "Watch": ("play", "replay", "demo"),
     "Send": ("export",),
