@@ -20,6 +20,7 @@ from numba.core.dispatcher import Dispatcher, _FunctionCompiler
 from numba.core.registry import cpu_target
 from numba.core.sigutils import normalize_signature
 from numba.core.typing import make_concrete_template
+from numba.core.untyped_passes import InlineInlinables
 
 LINKED_SHARE = 0.8  # of a compile's time, until all of its functions are there; the rest optimises them together
 _CONSTANTS = (types.IntegerLiteral, types.BooleanLiteral)
@@ -34,7 +35,7 @@ def link_into_callers(dispatcher: Dispatcher, show_share: Callable[[float], None
     dispatcher.get_call_template = callee.get_call_template
     dispatcher.get_overload = callee.get_overload
     dispatcher._compiler = _CallerCompiler(
-        dispatcher.py_func, cpu_target, dispatcher.targetoptions, dispatcher.locals, compiler.Compiler
+        dispatcher.py_func, cpu_target, dispatcher.targetoptions, dispatcher.locals, _Pipeline
     )
 
 
@@ -68,6 +69,16 @@ class _LinkedLibrary(JITCodeLibrary):
         self._finalized = True
 
 
+class _Pipeline(compiler.Compiler):
+    """Numba's passes without the one that inlines functions by their text: only kernels for a GPU need it."""
+
+    def define_pipelines(self) -> list[Any]:
+        pipelines = super().define_pipelines()
+        for pipeline in pipelines:
+            pipeline.passes = [each for each in pipeline.passes if each[0] is not InlineInlinables]
+        return pipelines
+
+
 class _CalleeCompiler(_FunctionCompiler):
     """Compiles a function into LLVM code for its callers, without wrappers and without machine code."""
 
@@ -85,6 +96,7 @@ class _CalleeCompiler(_FunctionCompiler):
             flags=flags,
             locals=self.locals,
             library=library,
+            pipeline_class=_Pipeline,
         )
 
 

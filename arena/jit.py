@@ -147,13 +147,18 @@ def _watch_cache(compiled: Any) -> None:
 
 # Without reference counting of array views (_nrt) the batch step is 2.5 times faster: nothing here allocates.
 _OPTIONS = {"cache": True, "error_model": "numpy", "_nrt": False, "nogil": True}
-_SERIAL = numba.njit(**_OPTIONS)
+_SERIAL, _INLINE = numba.njit(**_OPTIONS), numba.njit(**_OPTIONS, inline="always")
 _PARALLEL = numba.njit(**(_OPTIONS | {"parallel": True, "_nrt": True}))
 
 
 def njit(function: Callable, *callees: Callable) -> Any:
     """A compiled function."""
     return cached(_SERIAL, function, *callees)
+
+
+def njit_inline(function: Callable) -> Any:
+    """A compiled function whose text is put in place of every call in kernels for a GPU; on a CPU as njit."""
+    return cached(_INLINE, function)
 
 
 def njit_parallel(function: Callable, *callees: Callable) -> Any:

@@ -6,7 +6,7 @@ What all seats of a match share is measured once. Numbers of six snakes or five 
 from typing import NamedTuple
 
 from arena.encoders.packed_bytes import at_least, byte_at, equal, minimum, pack_cells, torus_distances
-from arena.jit import njit
+from arena.jit import njit, njit_inline
 from arena.rules import (
     BEAN_COUNT,
     BEANS,
@@ -76,7 +76,7 @@ def wrapped(x, size):
     return x - size if x >= size else x
 
 
-@njit
+@njit_inline
 def bean_distances(shared, snake):
     """Packed distances to each bean: of the snake itself, of the nearest mate and of the nearest foe."""
     d0, d1, d2, d3, d4, d5 = shared.to_beans
@@ -100,7 +100,7 @@ def near_bytes(flags, foes, mate0, mate1):
     ) << 32
 
 
-@njit
+@njit_inline
 def near_heads(rows, columns, far, snake):
     """Per move the number of heads that can enter the same cell on this turn: four bytes for foes, four for mates.
 

@@ -13,7 +13,7 @@ from arena.encoders.distances import bean_distances, measure, near_heads, wrappe
 from arena.encoders.encoder import WAIT_MAX, Encoder
 from arena.encoders.orientation import MIRRORED, ORIENTATIONS, board_action, local_action, to_board, to_local
 from arena.encoders.packed_bytes import byte_at, ring_distance, signed_difference, signed_steps, steps_forward
-from arena.jit import njit
+from arena.jit import njit, njit_inline
 from arena.rules import (
     BEAN_COUNT,
     BEANS_MAX,
@@ -93,7 +93,7 @@ def wait(match, row, column, orientation, rows, columns):
     return max(0, min(WAIT_MAX, turns_until_free(match, cell)))
 
 
-@njit
+@njit_inline
 def surroundings(match, row, column, orientation):
     """The twelve cells up to two moves away: eight bytes and four."""
     first = wait(match, row, column, orientation, -2, 0)
@@ -165,7 +165,7 @@ def local_near(orientation, near):
     return ahead | behind << 8 | left << 16 | right << 24
 
 
-@njit
+@njit_inline
 def bean_vectors(shared, snake):
     """For each bean, packed: own distance, rows and columns to it (signed), lead over the nearest foe and mate."""
     own, mate, foe = bean_distances(shared, snake)
@@ -174,7 +174,7 @@ def bean_vectors(shared, snake):
     return own, rows, columns, signed_difference(foe, own), signed_difference(mate, own)
 
 
-@njit
+@njit_inline
 def canonical_orientation(match, snake, shared):
     """The orientation in which the snake looks up and its nearest bean is not on the left."""
     orientation = int(match[DIRECTION + snake])
@@ -186,7 +186,7 @@ def canonical_orientation(match, snake, shared):
     return orientation + MIRRORED * on_the_left
 
 
-@njit
+@njit_inline
 def encode_vector(match, snake, shared, orientation, out):
     """Write what one snake sees in an orientation into ten 64-bit words."""
     row = byte_at(shared.head_rows, snake)
@@ -244,13 +244,13 @@ def encode_vector(match, snake, shared, orientation, out):
     out[9] = (f2 & MASK40) >> 32 | (orientation >> 1 & 1) << 48 | orientation << 56
 
 
-@njit
+@njit_inline
 def encode_features(match, snake, shared, out):
     """The vector of the board as it is."""
     encode_vector(match, snake, shared, 0, out)
 
 
-@njit
+@njit_inline
 def encode_canonical(match, snake, shared, out):
     """The vector of the board in the snake's canonical orientation."""
     encode_vector(match, snake, shared, canonical_orientation(match, snake, shared), out)

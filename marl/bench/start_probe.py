@@ -61,11 +61,11 @@ class Clock:
         setattr(owner, name, self.measured(kind, getattr(owner, name), item))
 
     def end_stage(self, stage: str) -> None:
-        """The stage is over, unless it was already."""
-        if self.stage == stage:
-            self._read()
-            self.ends[stage] = self._read_at - self.began
-            self.stage = STAGES[STAGES.index(stage) + 1]
+        """The stage and those before it are over, unless they were already. A run may end before its first line."""
+        self._read()
+        while STAGES.index(self.stage) <= STAGES.index(stage):
+            self.ends[self.stage] = self._read_at - self.began
+            self.stage = STAGES[STAGES.index(self.stage) + 1]
 
     def report(self) -> dict[str, Any]:
         self._read()
