@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from marl.compute.adam import Adam
+from marl.compute.adam import Adam, clip_directly
 from marl.compute.shards import rows_of_shards
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -110,7 +110,7 @@ class Precision:
         else:
             loss.backward(gradient if scaler is None else scaler.scale(gradient))
 
-    def optimizer_step(self, optimizer: Optimizer, max_norm: float, skip: torch.Tensor | None = None) -> torch.Tensor:
+    def optimizer_step(self, optimizer: Adam, max_norm: float, skip: torch.Tensor | None = None) -> torch.Tensor:
         """Clip the gradients, step, and clear them; returns their norm before clipping.
 
         The step is skipped if the norm is not finite, or if `skip` is 1 (not with fp16). That is decided on the device;
@@ -120,13 +120,18 @@ class Precision:
         if scaler is not None:
             scaler.unscale_(optimizer)
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        norm = nn.utils.clip_grad_norm_(parameters, max_norm if max_norm > 0 else float("inf"))
+        on_cpu = self.device.type == "cpu"
+        clip = clip_directly if on_cpu else nn.utils.clip_grad_norm_
+        norm = clip(parameters, max_norm if max_norm > 0 else float("inf"))
         if scaler is None:
             # The fused Adam skips the step where found_inf is 1. x - x is 0 unless x is infinite or NaN.
             not_finite = (norm - norm).ne(0).float()
             found_inf = not_finite if skip is None else torch.maximum(not_finite, skip)
-            optimizer.found_inf = found_inf  # type: ignore[attr-defined]  # read by Adam, declared nowhere
-            optimizer.step()
+            if on_cpu:
+                optimizer.step_directly(found_inf)
+            else:
+                optimizer.found_inf = found_inf  # read by Adam, declared nowhere
+                optimizer.step()
         else:
             scaler.step(optimizer)
             scaler.update()

@@ -4,9 +4,10 @@ import copy
 import subprocess
 import sys
 
+import pytest
 import torch
 
-from marl.compute.adam import Adam
+from marl.compute.adam import Adam, clip_directly
 
 SEED = 3
 
@@ -44,3 +45,32 @@ def test_a_step_does_not_import_torchs_compiler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout == "False False\n", done.stderr
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 1e3, float("inf")])
+def test_direct_steps_and_clipping_are_torchs_to_the_bit(max_norm: float) -> None:
+    def layers() -> tuple[torch.nn.Module, list[torch.nn.Parameter]]:
+        torch.manual_seed(SEED)
+        made = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3), torch.nn.Linear(2, 2))
+        return made, list(made.parameters())  # the last layer has no gradients
+
+    (ours, our_parameters), (theirs, their_parameters) = layers(), layers()
+    our_optimizer, their_optimizer = (cls(ps, 0.01, fused=True) for cls, ps in
+                                      ((Adam, our_parameters), (torch.optim.Adam, their_parameters)))  # fmt: skip
+    for step in range(6):
+        obs = torch.randn(7, 5)
+        for network in (ours, theirs):
+            network[:3](obs).square().sum().backward()
+        norms = clip_directly(our_parameters, max_norm), torch.nn.utils.clip_grad_norm_(their_parameters, max_norm)
+        assert torch.equal(*norms), f"seed {SEED}"
+        skip = torch.tensor(float(step == 3))
+        our_optimizer.step_directly(skip)
+        their_optimizer.found_inf = skip
+        their_optimizer.step()
+        for optimizer in (our_optimizer, their_optimizer):
+            optimizer.zero_grad(set_to_none=True)
+        assert all(map(torch.equal, our_parameters, their_parameters)), f"seed {SEED}, step {step}"
+    our_states, their_states = (optimizer.state_dict()["state"] for optimizer in (our_optimizer, their_optimizer))
+    assert our_states.keys() == their_states.keys()
+    for number, tensors in their_states.items():
+        assert all(torch.equal(our_states[number][name], tensor) for name, tensor in tensors.items())
