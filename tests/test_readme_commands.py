@@ -20,7 +20,8 @@ from marl import cli, completion
 from marl.config.options import Schema
 from marl.config.train_config import ALIASES, TrainConfig, read_config
 
-PAGES = ("architecture", "extend", "planning", "scaling", "viewers")  # cluster.md has flags of torchrun and sbatch
+# cluster.md has flags of torchrun and sbatch.
+PAGES = ("architecture", "extend", "planning", "scaling", "strength", "viewers")
 # Of no command, of TensorBoard, of torchrun, of the miner of positions.
 OTHER_FLAGS = ("version", "logdir", "nproc_per_node", "count")
 README = (ROOT / "README.md").read_text()
@@ -30,7 +31,7 @@ PLACEHOLDERS = {"RUN": "last", "NAME": "level0", "COMMAND": "doctor"}
 SMALL = ["--device", "cpu", "--precision", "fp32", "--matches", "16", "--body", "8,8"]
 SMALL_OF = {"ddpg": ["--buffer_size", "4800"], "ppo": ["--update_interval", "256", "--batch_size", "48"]}
 # Beginnings of commands that are parsed only; a replay with an output is made, unless it takes long.
-PARSED = ("play", "bench", "doctor", "league --matches", "league --players level1")
+PARSED = ("play", "bench", "doctor", "exploit", "league --matches", "league --players level1")
 LONG = ("--gif", "--mp4")
 
 
