@@ -34,6 +34,7 @@ COMMANDS = {
     "runs": ("marl.commands.runs", "List, compare, delete and prune training runs."),
     "eval": ("marl.commands.eval", "Measure a player: matches against another one, with 95 % intervals."),
     "league": ("marl.commands.league", "Measure many players: all against all, points, ratings, a picture."),
+    "exploit": ("marl.commands.exploit", "Train best responses to a player, and measure what it keeps against them."),
     "play": ("marl.commands.play", "Watch two players in a window, play yourself, or watch a team in training."),
     "replay": ("marl.commands.replay", "Show recorded matches: window, terminal, HTML, GIF, MP4 or PNG."),
     "demo": ("marl.commands.demo", "Play one match and print the board as text."),
@@ -45,7 +46,7 @@ COMMANDS = {
 # The commands by purpose, for the help text.
 GROUPS = {
     "Train": ("train", "distill", "runs"),
-    "Measure": ("eval", "league"),
+    "Measure": ("eval", "league", "exploit"),
     "Watch": ("play", "replay", "demo"),
     "Send": ("export",),
     "This machine": ("bench", "doctor", "completion"),

@@ -45,6 +45,7 @@ MAX_SEED = 10**18  # torch and the arena count in 64 bits
 # Options that a resumed run does not take over from its saved configuration.
 NOT_RESUMED = (
     "device", "runs_dir", "run_name", "resume", "load_model", "load_model_run", "load_model_run_episode",
+    "init_from",
 )  # fmt: skip
 # Further plain names of the command line.
 ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy"}
@@ -125,6 +126,9 @@ class TrainConfig:
     resume: str = "auto"
     """auto: resume the run named run_name if it exists. never: start a new run. last: resume the run started last. Or
     the folder, name or number (run7) of a run, or the folder of a checkpoint."""
+    init_from: str | None = None
+    """Start a new run from the weights of this player's policy (a champion, run, checkpoint or snapshot), which must be
+    of the same encoder and network; with ppo and ppo_lstm (auto: new weights)."""
     load_model: bool = False
     """Continue from the run and episode given by the next two options."""
     load_model_run: int | None = None
@@ -160,6 +164,9 @@ class TrainConfig:
             raise UserError(f"matches is {self.matches}; allowed: an even number from 2, half red and half blue")
         if not self.load_model and (self.load_model_run, self.load_model_run_episode) != (None, None):
             raise UserError("load_model_run and load_model_run_episode say what to load; add --load_model")
+        if self.init_from is not None and (self.load_model or self.learner_section != "ppo"):
+            with_it = "load_model" if self.load_model else f"algo {self.algo}"
+            raise UserError(f"init_from is {self.init_from}; not allowed with {with_it}")
         if self.load_model and self.resume not in ("auto", "never"):
             raise UserError(f"load_model and resume {self.resume} both name a run to start from; give one of them")
 

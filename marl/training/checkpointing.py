@@ -12,8 +12,10 @@ import torch
 from arena.encoders import encoder_named
 from arena.errors import ArenaError
 from marl.config.train_config import TrainConfig
+from marl.config.values import as_written
 from marl.errors import UserError
-from marl.networks.policy import describe_actor
+from marl.networks.policy import PolicyPlayer, describe_actor
+from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo, on_main
 from marl.storage.checkpoint import Checkpoint
 from marl.storage.saver import on_host
@@ -21,6 +23,7 @@ from marl.training.past_selves import read_pool
 from marl.training.progress import Progress
 from marl.training.regroup import regroup, sources_of
 from marl.training.training_state import TrainingState
+from opponents.players import find
 
 # --- saving
 
@@ -60,7 +63,10 @@ def manifest_fields(state: TrainingState) -> dict[str, Any]:
 def build_state(config: TrainConfig, group: Solo | Ranks, checkpoint: Checkpoint | None) -> TrainingState:
     """The state of a new run, or of a resumed one. A collective; a checkpoint that does not fit is a UserError."""
     if checkpoint is None:
-        return TrainingState(config, group)
+        state = TrainingState(config, group)
+        if config.init_from is not None:
+            _start_from_player(state, config.init_from)
+        return state
     saved = checkpoint.part("state")
     progress = Progress(**saved["progress"])
     if config.load_model:
@@ -74,6 +80,31 @@ def build_state(config: TrainConfig, group: Solo | Ranks, checkpoint: Checkpoint
         state.logged = Progress(**saved.get("logged", asdict(progress)))
         state.marks |= saved.get("marks") or {}
     return state
+
+
+def _start_from_player(state: TrainingState, name: str) -> None:
+    """Give the actor the weights of a player's policy."""
+
+    def read() -> dict[str, torch.Tensor]:
+        player = find(name, load_player)
+        player.close()
+        if not isinstance(player, PolicyPlayer):
+            raise UserError(f"init_from: {name} is no policy; allowed: a champion, run, checkpoint or snapshot")
+        own = describe_actor(state.encoder, state.learner.spec)
+        differing = {key: value for key, value in _network_of(player).items() if value != own[key]}
+        if differing:
+            found = ", ".join(
+                f"{key} {as_written(value)} (not {as_written(own[key])})" for key, value in differing.items()
+            )
+            raise UserError(f"init_from: {name} has another network than these flags ask for: {found}")
+        return on_host(dict(player.actor.state_dict()))
+
+    state.learner.actor.load_state_dict(on_main(state.group, read))
+
+
+def _network_of(player: PolicyPlayer) -> dict[str, Any]:
+    about = describe_actor(player.encoder, player.actor.spec)
+    return {key: value for key, value in about.items() if key != "kind"}  # empty in old files
 
 
 def _restore_team(state: TrainingState, checkpoint: Checkpoint, saved: dict[str, Any]) -> None:

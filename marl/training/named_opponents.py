@@ -63,8 +63,7 @@ class NamedOpponents:
         run: Path | None = None,
     ) -> None:
         """run: folder of the run that is resumed, which has copies of the policies. A collective."""
-        self.shares = config.schedule.shares
-        self.names = list(self.shares)
+        self.names, self._run = list(config.schedule.shares), run
         self._policies = on_main(group, lambda: _read_policies(self.names, run)) if self.names else {}
         options = SubmissionOptions(config.evaluation.uncaged)
         self._players = [_player(name, self._policies.get(name), options) for name in self.names]
@@ -95,12 +94,12 @@ class NamedOpponents:
         ]
 
     def write(self, run: Path) -> None:
-        """Write copies of the policies that the run folder lacks."""
+        """Write copies of the policies into the run folder, unless they were read from it."""
         if self._policies:
             (run / FOLDER).mkdir(exist_ok=True)
         for name, policy in self._policies.items():
             path = copy_path(run, name)
-            if not path.exists():
+            if run != self._run or not path.exists():
                 snapshot.write(path, policy.weights, policy.about)
 
     def warnings(self, matches: Sequence[int]) -> list[str]:

@@ -227,6 +227,8 @@ def plan_resume(words: Sequence[str]) -> ResumePlan:
         if found != config.resume:
             words, config = [*words, "--resume", found], replace(config, resume=found)
     opponents = with_paths(config.schedule.opponents)
+    if config.init_from is not None and player_name(config.init_from) != config.init_from:
+        words = [*words, "--init_from", player_name(config.init_from)]
     if opponents != config.schedule.opponents:  # the same for the ranks, and for a later start
         words = [*words, "--schedule.opponents", ",".join(opponents)]
     source = _find_source(config)

@@ -93,7 +93,7 @@ def test_the_version():
 @pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name != "doctor"])  # it makes a report of its own
 def test_a_missing_package_is_one_line_for_every_command(name):
     words = {"eval": ["--home", "level0", "--away", "level1"], "export": ["champion", "--html", "x.html"]}
-    words |= {"completion": ["bash"]}
+    words |= {"completion": ["bash"], "exploit": ["level0"]}
     words |= {"replay": ["tests/data/long_match.jsonl"], "play": ["--red", "level0"]}
     code = "import sys; sys.modules['numba'] = None; from marl.cli import main; sys.exit(main(sys.argv[1:]))"
     result = subprocess.run(
