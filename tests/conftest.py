@@ -25,31 +25,40 @@ PLACES = (str(ROOT), str(ROOT / "tests"))
 os.environ["PYTHONPATH"] = os.pathsep.join((*PLACES, *filter(None, [os.environ.get("PYTHONPATH")])))
 
 # Files that take longest, the longest first: ./test.sh hands out whole files, and the last ones shall be short.
-# Files that mostly wait (W) stand between those that mostly compute.
+# Files that mostly wait (W) stand between those that mostly compute. The first four compile different functions.
 LONGEST = (
-    "marl/training/test_train_ranks.py",
     "marl/training/test_resume.py",
     "test_slurm.py",  # W
+    "marl/training/test_train_ranks.py",
+    "marl/training/test_exact_ranks.py",
     "marl/training/test_evaluation.py",  # W
-    "marl/training/test_resume_plan.py",
     "marl/ranks/test_faults.py",
+    "marl/learners/test_ppo.py",
+    "marl/training/test_resume_plan.py",
     "marl/ranks/test_process_group.py",  # W
-    "marl/training/test_train.py",
+    "marl/doctor/test_doctor.py",
     "marl/learners/test_learning.py",
     "marl/ranks/test_launch.py",  # W
+    "marl/export/test_play_page.py",
+    "marl/training/test_train.py",
     "marl/ranks/test_two_hosts.py",  # W
-    "marl/doctor/test_doctor.py",
-    "marl/learners/test_flat_memory.py",
+    "marl/learners/test_ppo_ranks.py",
+    "marl/training/test_console.py",
+    "marl/training/test_slow_disk.py",  # W
+    "marl/learners/test_ddpg.py",
+    "arena/backends/test_parity.py",
     "marl/ranks/test_elastic.py",  # W
     "marl/training/test_league_runs.py",
-    "marl/training/test_slow_disk.py",  # W
-    "marl/learners/test_ppo_ranks.py",
-    "arena/render/test_window.py",  # W
     "marl/training/test_train_resume.py",
+    "arena/render/test_window.py",  # W
+    "marl/learners/test_flat_memory.py",
+    "arena/test_golden.py",
     "marl/commands/test_play.py",  # W
+    "marl/training/test_wandb_run.py",
+    "arena/encoders/test_encoders.py",
     "marl/training/test_nonfinite.py",
-    "marl/export/test_play_page.py",
     "arena/render/test_viewer.py",
+    "arena/render/test_export.py",
 )
 
 
