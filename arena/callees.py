@@ -16,9 +16,10 @@ from typing import Any
 
 from numba.core import compiler, event, types
 from numba.core.codegen import JITCodeLibrary
-from numba.core.dispatcher import Dispatcher, _FunctionCompiler
+from numba.core.dispatcher import Dispatcher, _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.registry import cpu_target
 from numba.core.sigutils import normalize_signature
+from numba.core.types import unliteral  # type: ignore[attr-defined]
 from numba.core.typing import make_concrete_template
 from numba.core.untyped_passes import InlineInlinables
 
@@ -26,7 +27,7 @@ LINKED_SHARE = 0.8  # of a compile's time, until all of its functions are there;
 _CONSTANTS = (types.IntegerLiteral, types.BooleanLiteral)
 
 
-def link_into_callers(dispatcher: Dispatcher, show_share: Callable[[float], None]) -> None:
+def link_into_callers(dispatcher: Any, show_share: Callable[[float], None]) -> None:
     """Let compiled functions that call this one include its code. Calls from Python stay as they are.
 
     `show_share` gets the done share of a compile, 0 to 1, whenever one more function is part of it.
@@ -127,16 +128,16 @@ class _CallerCompiler(_FunctionCompiler):
 class _Callee:
     """What Numba asks a function for when compiled code calls it."""
 
-    def __init__(self, dispatcher: Dispatcher, show_share: Callable[[float], None]) -> None:
+    def __init__(self, dispatcher: Any, show_share: Callable[[float], None]) -> None:
         options = dispatcher.targetoptions
         self._dispatcher, self._show_share = dispatcher, show_share
-        self._compiler = _CalleeCompiler(dispatcher.py_func, cpu_target, options, dispatcher.locals, compiler.Compiler)
+        self._compiler = _CalleeCompiler(dispatcher.py_func, cpu_target, options, dispatcher.locals, _Pipeline)
         self._compiled: dict[tuple, tuple[Any, object]] = {}  # argument types -> result, Numba's key of the function
 
     def get_call_template(self, args: tuple, kws: Mapping[str, Any]) -> tuple:
         """As in Numba's Dispatcher; a constant argument is an argument like any other."""
         pysig, args = self._compiler.fold_argument_types(args, kws)
-        args = tuple(types.unliteral(each) if isinstance(each, _CONSTANTS) else each for each in args)
+        args = tuple(unliteral(each) if isinstance(each, _CONSTANTS) else each for each in args)
         if args not in self._compiled:
             self._compile(args)
         name = self._dispatcher.py_func.__name__

@@ -21,11 +21,13 @@ POSITIONS = "positions"  # the subject that measures play, not speed
 # Subjects that are no table of rows, and that take the flags of training. For each the flags that stay the bench's own
 # beside them, and whether each takes a value.
 COMMON = {"-h": False, "--help": False, "--json": False, "--seconds": True}
+COMPARING = {"--save": True, "--compare": True, "--least": True, "--rounds": True}
 BESIDE_TRAINING = {
-    "train": COMMON | {"--against": True},
+    "train": COMMON | COMPARING | {"--against": True},
     "scaling": COMMON | {"--ranks": True, "--png": True},
     "start": {"-h": False, "--help": False, "--json": False},
 }
+ROUNDS, LEAST = 4, 0.97  # of --compare
 KNOWN_SUBJECTS = (*SUBJECTS, POSITIONS, *BESIDE_TRAINING)
 
 
@@ -51,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "start: where the time goes between Enter and the first line of a training, and between its last update and\n"
         "  the prompt: imports by package, compiling by function, evaluations, pictures. Two starts, one without any\n"
         "  compiled code and one after it. Takes the flags of train: bench start --algo ppo.\n"
+        "--save keeps the speeds of several rounds in a file; --compare measures the same bench again and prints\n"
+        "  ratios with 95 % intervals (docs/performance.md). Rounds of this and another checkout alternate.\n"
         f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
     )
     parser.add_argument(
@@ -85,6 +89,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,N",
         help="scaling: numbers of ranks (default: 1,2,4,8, with GPUs up to their number); 1 is always measured",
     )
+    parser.add_argument(
+        "--save", type=new_file, metavar="FILE", help="arena, opponents, planning, train: keep the speeds"
+    )
+    parser.add_argument(
+        "--compare",
+        metavar="FILE",
+        help="compare the speeds with a file of --save, or with the folder of another checkout",
+    )
+    parser.add_argument(
+        "--least",
+        type=_positive,
+        metavar="X",
+        help=f"--compare: exit code 1 if a ratio is below X, its whole interval too (default: {LEAST})",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=_positive_whole,
+        metavar="N",
+        help=f"--save and --compare: processes per side (default: {ROUNDS})",
+    )
     parser.add_argument("--png", type=new_file, metavar="FILE", help="scaling: also draw the result into a PNG file")
     parser.add_argument(
         "--players",
@@ -118,6 +142,8 @@ def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.save or args.compare or args.least or args.rounds:
+        return _run_comparison(args)
     if args.subject == "train":
         return _run_train(args)
     if args.subject == "scaling":
@@ -148,6 +174,33 @@ def run(args: argparse.Namespace) -> int:
         for name, value in bench.facts().items():
             _print_fact(name.replace("_", " "), value)
     return 0
+
+
+def _run_comparison(args: argparse.Namespace) -> int:
+    from marl.bench import compare
+
+    if args.subject not in (*SUBJECTS, "train"):
+        known = ", ".join((*SUBJECTS, "train"))
+        raise UserError(f"bench {args.subject} has no speeds to save or compare; allowed: {known}")
+    if bool(args.save) == bool(args.compare):
+        raise UserError("give either --save FILE or --compare FILE; --least and --rounds belong to them")
+    if args.json:
+        raise UserError("--save writes JSON and --compare prints a table; leave --json out")
+    words = [args.subject]
+    for flag in ("device", "matches", "threads", "seconds", "against"):
+        value = getattr(args, flag)
+        if value:
+            words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+    words += args.set_aside or []
+    rounds = args.rounds or ROUNDS
+    if args.save:
+        rows = compare.save(args.save, words, rounds)
+        print(f"{args.save}: {rows} rows, {rounds} rounds")
+        return 0
+    least = args.least or LEAST
+    ratios = compare.compare(args.compare, words, rounds)
+    print(compare.table(ratios, least))
+    return 1 if any(compare.is_below(each, least) for each in ratios) else 0
 
 
 def _run_train(args: argparse.Namespace) -> int:
@@ -268,6 +321,13 @@ def _numbers(text: str) -> list[int]:
     if min(numbers) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no list of whole numbers from 1, like 1,64")
     return numbers
+
+
+def _positive_whole(text: str) -> int:
+    numbers = _numbers(text)
+    if len(numbers) != 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return numbers[0]
 
 
 def _positive(text: str) -> float:

@@ -72,7 +72,7 @@ def _stages(found: dict[str, Any], total: float) -> dict[str, Any]:
             parts[kind][item] = seconds
         if stage == END:
             parts[EXIT][""] = total - found["ends"][END]
-        kinds = {
+        kinds: dict[str, dict[str, Any]] = {
             kind: {"seconds": sum(items.values()), "items": {name: s for name, s in items.items() if name}}
             for kind, items in parts.items()
         }

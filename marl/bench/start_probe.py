@@ -76,7 +76,7 @@ class Clock:
 def main(report: str, began: str, *words: str) -> None:
     clock = Clock(float(began))
     _measure_imports(clock)
-    _when_imported(TRAIN, lambda: (_measure_compiling(clock), _measure_run(clock)))
+    _when_imported(TRAIN, lambda: _measure_train(clock))
     sys.argv = ["marl", *words]
     try:
         runpy.run_module("marl", run_name="__main__", alter_sys=True)
@@ -87,7 +87,7 @@ def main(report: str, began: str, *words: str) -> None:
 def _measure_imports(clock: Clock) -> None:
     """By package; a package that another one imports counts for itself."""
     builtins.__import__ = clock.measured(IMPORT, builtins.__import__, lambda name, *_, **__: name.partition(".")[0])
-    clock.measure(importlib, "import_module", IMPORT, lambda name, *_: name.partition(".")[0])
+    clock.measure(importlib, "import_module", IMPORT, lambda name, *_, **__: name.partition(".")[0])
 
 
 def _when_imported(module: str, call: Callable[[], object]) -> None:
@@ -104,11 +104,16 @@ def _when_imported(module: str, call: Callable[[], object]) -> None:
     importlib.import_module = import_and_call
 
 
+def _measure_train(clock: Clock) -> None:
+    _measure_compiling(clock)
+    _measure_run(clock)
+
+
 def _measure_compiling(clock: Clock) -> None:
     from numba.core.caching import Cache
-    from numba.core.dispatcher import _FunctionCompiler
+    from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 
-    clock.measure(_FunctionCompiler, "compile", COMPILE, lambda compiler, *_: compiler.py_func.__qualname__)
+    clock.measure(_FunctionCompiler, "compile", COMPILE, lambda compiler, *_, **__: compiler.py_func.__qualname__)
     clock.measure(Cache, "_load_overload", LOAD)
     import torch
 
@@ -116,7 +121,9 @@ def _measure_compiling(clock: Clock) -> None:
         from arena.backends.numba_cuda import cuda
 
         kernel = cuda.dispatcher.CUDADispatcher
-        clock.measure(kernel, "compile", COMPILE, lambda dispatcher, *_: f"{dispatcher.py_func.__qualname__} (CUDA)")
+        clock.measure(
+            kernel, "compile", COMPILE, lambda dispatcher, *_, **__: f"{dispatcher.py_func.__qualname__} (CUDA)"
+        )
 
 
 def _measure_run(clock: Clock) -> None:
@@ -147,7 +154,7 @@ def _measure_run(clock: Clock) -> None:
         records = work._enabled and work._graph is None and work._calls >= work._warm_ups
         (capture if records else call)(work)
 
-    Captured.__call__ = call_captured  # type: ignore[method-assign]
+    Captured.__call__ = call_captured  # type: ignore[method-assign,assignment]
     for name in ("line", "note"):
         setattr(Console, name, _ending(clock, FIRST_LINE, getattr(Console, name)))
     limit_reached = TrainingState.limit_reached
@@ -158,7 +165,7 @@ def _measure_run(clock: Clock) -> None:
         clock.end_stage(TRAINING)
         return limit_reached(state) or "max_minutes"
 
-    TrainingState.limit_reached = end_after_an_update  # type: ignore[method-assign]
+    TrainingState.limit_reached = end_after_an_update  # type: ignore[method-assign,assignment]
 
 
 def _ending(clock: Clock, stage: str, function: Callable) -> Callable:

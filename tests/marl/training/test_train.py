@@ -173,7 +173,7 @@ def test_compiling_in_a_cycle_is_shown_beside_the_bar(tmp_path, monkeypatch) -> 
     learn, shown = Ddpg.learn, []
 
     def learn_after_a_miss(self) -> None:
-        jit._announcements[-1]()
+        jit._announcements[-1].begin()
         learn(self)
 
     monkeypatch.setattr(Ddpg, "learn", learn_after_a_miss)
