@@ -126,7 +126,7 @@ class TrainConfig:
     """auto: resume the run named run_name if it exists. never: start a new run. last: resume the run started last. Or
     the folder, name or number (run7) of a run, or the folder of a checkpoint."""
     load_model: bool = False
-    """Continue from the run and episode given by the next two options."""
+    """Start a new run from a checkpoint: that of the run and episode in the next two options."""
     load_model_run: int | None = None
     """Number N of run<N> for load_model (auto: the newest)."""
     load_model_run_episode: int | None = None
