@@ -235,6 +235,8 @@ class _Lines:
             raise self.error(f"not JSON ({reason}); a replay file is JSON lines") from None
         if not isinstance(line, dict) or line.get("type") not in types:
             kind = f"type {line.get('type')!r}" if isinstance(line, dict) else f"a {type(line).__name__}"
+            if "header" in types:
+                raise self.error(f"no replay file (eval --record writes them): need a line of type header, got {kind}")
             raise self.error(f"need a line of type {' or '.join(types)}, got {kind}")
         return line
 

@@ -141,6 +141,8 @@ def _run(words: list[str]) -> int:
     if not words:
         raise UserError(f"a command is missing; known: {', '.join(COMMANDS)} (see {command('--help')})")
     name, *rest = words
+    if name == "help":
+        name, *rest = [*rest[:1], "--help"]
     if name in ("-h", "--help"):
         print(_overview())
         return 0

@@ -274,7 +274,8 @@ def _print_machine(about: dict[str, Any]) -> None:
     print(f"CPU: {cpu['model']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB")
     for i, gpu in enumerate(about["gpus"]):
         print(f"GPU {i}: {gpu['name']}, {gpu['memory_gib']} GiB")
-    print(", ".join(f"{name} {version or 'missing'}" for name, version in about["versions"].items()))
+    has_gpu = bool(about["gpus"])
+    print(", ".join(f"{name} {machine.version_text(name, v, has_gpu)}" for name, v in about["versions"].items()))
 
 
 def _print_table(about: dict[str, Any], rows: Iterator[Row]) -> None:

@@ -18,7 +18,7 @@ from marl.errors import UserError
 from marl.invocation import command
 from marl.ranks import environment
 from marl.storage import run_folder
-from marl.training.report import mix_text
+from marl.training.report import device_notes, mix_text
 from marl.training.resume_plan import ResumePlan
 from marl.wording import count
 
@@ -133,7 +133,8 @@ def _rows(plan: ResumePlan, resumes: str, device: "torch.device", ranks: str) ->
         ("evaluation", describe_plan(plan_evaluations(config, device.type), config)),
         ("checkpoints", f"every {config.save_interval:,} episodes; {keeps}"),
     ]
-    return rows + ([("resumes", resumes)] if resumes else [])
+    rows += [("resumes", resumes)] if resumes else []
+    return rows + [("note", note) for note in device_notes(config, device.type)]
 
 
 def _folder(plan: ResumePlan) -> Path:

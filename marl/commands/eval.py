@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     if args.record_policy and args.record is None:
         raise UserError("--record_policy goes with --record FILE")
     if not args.list and (args.home is None or args.away is None):
-        raise UserError(f"eval needs --home PLAYER and --away PLAYER (see {command('eval', '--list')})")
+        example, players = command("eval", "--home", "last", "--away", "level2"), command("eval", "--list")
+        raise UserError(f"eval needs --home PLAYER and --away PLAYER, like {example}; players: {players}")
     from marl.planning.planned_player import load_player
     from opponents.match import choose_device, open_player, play
     from opponents.players import listing, odd_listing

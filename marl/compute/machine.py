@@ -23,6 +23,13 @@ def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str | None]:
     return found
 
 
+def version_text(package: str, version: str | None, has_gpu: bool) -> str:
+    """What is said about the version of a package: the version, `missing`, or that it is not needed."""
+    if version is None and package == "numba-cuda" and not has_gpu:
+        return "not needed (no GPU)"
+    return version or "missing"
+
+
 def processor() -> dict[str, Any]:
     """Model and usable cores of the CPU, and the memory of the machine."""
     return {"model": _model(), "cores": usable_cores(), "memory_gib": _memory_gib()}

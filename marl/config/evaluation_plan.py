@@ -52,8 +52,7 @@ def describe_plan(plan: EvaluationPlan, config: TrainConfig) -> str:
     """When the run is evaluated, and how: for the banner and for --dry_run."""
     evaluation = config.evaluation
     if plan.at_start:
-        rest = f" and {plan.in_run} times in the run" if plan.in_run > 1 else " and at the end"
-        when = f"before the first update{rest}"
+        when = "before training" + (f", then {plan.in_run} times" if plan.in_run > 1 else " and at the end")
     else:
         when = f"every {evaluation.eval_interval:,} episodes" if evaluation.eval_interval else "at the end"
     matches = "1 match" if plan.matches == 1 else f"{plan.matches} matches"

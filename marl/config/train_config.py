@@ -130,7 +130,7 @@ class TrainConfig:
     """Start a new run from the weights of this player's policy (a champion, run, checkpoint or snapshot), which must be
     of the same encoder and network; with ppo and ppo_lstm (auto: new weights)."""
     load_model: bool = False
-    """Continue from the run and episode given by the next two options."""
+    """Start a new run from a checkpoint: that of the run and episode in the next two options."""
     load_model_run: int | None = None
     """Number N of run<N> for load_model (auto: the newest)."""
     load_model_run_episode: int | None = None

@@ -203,7 +203,7 @@ def _write_speed(folder: Path) -> float:
 
 def _print_machine(report: dict[str, Any]) -> None:
     for name, version in report["versions"].items():
-        print(f"{name:12} {version or 'missing'}")
+        print(f"{name:12} {machine.version_text(name, version, bool(report['gpus']))}")
     cpu = report["cpu"]
     print(f"{'CPU':12} {cpu['model']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB")
     for i, gpu in enumerate(report["gpus"]):

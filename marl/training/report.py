@@ -1,5 +1,6 @@
 """Texts for the user of a training run: the banner at the start and the summary at the end."""
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from marl.training.trainer import Trainer
     from opponents.scheduler import ScheduleConfig
 
+GPU_MATCHES = 4096  # per rank; the automatic number on a GPU
 CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
 
 
@@ -30,7 +32,8 @@ def banner(
 
     state = trainer.state
     config, group, buffer, learner = state.config, state.group, state.buffer, state.learner
-    device = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU"
+    on_gpu = group.device.type == "cuda"
+    device = f"{torch.cuda.get_device_name(group.device)} ({group.device})" if on_gpu else "CPU"
     weights = sum(p.numel() for p in learner.actor.parameters())
     evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
     evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
@@ -43,7 +46,7 @@ def banner(
     )
     lines = [
         ("run", str(trainer.outputs.folder)),
-        ("device", f"{device} ({group.device}), {config.precision}" + (f", {cpu}" if cpu else "")),
+        ("device", f"{device}, {config.precision}" + (f", {cpu}" if cpu else "")),
         *([("ranks", f"{group.world} over {group.transport}")] if group.backend else []),
         ("learner", config.algo),
         ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
@@ -61,7 +64,20 @@ def banner(
         exactly = "bit-exactly" + ", except what submissions remember" * state.named.has_submissions
         how = exactly if state.is_exact else "with new matches and a new buffer"
         lines.append(("resumed from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
-    return lines
+    return lines + [("note", note) for note in device_notes(config, group.device.type)]
+
+
+def device_notes(config: "TrainConfig", device: str) -> list[str]:
+    """Remarks about a run on the CPU that its user may have meant for a GPU."""
+    notes = []
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if device == "cpu" and config.device == "auto" and wanted and wanted != "-1":
+        notes.append(f"CUDA_VISIBLE_DEVICES is {wanted}, but torch sees no GPU here")
+    if device == "cpu" and config.matches is not None and config.matches >= GPU_MATCHES:
+        notes.append(
+            f"{config.matches:,} matches per rank are sized for a GPU, and very slow on a CPU; try --config base"
+        )
+    return notes
 
 
 def mix_text(schedule: "ScheduleConfig", about_schedule: str = "") -> str:
@@ -158,11 +174,16 @@ def _lr_changes(config: "TrainConfig") -> str:
 
 
 def _checkpoints(trainer: "Trainer") -> str:
-    """How many there are and what they have cost."""
+    """How many were written, and what they have cost."""
+    from marl.storage.checkpoint import FOLDER
+
     saver = trainer.saver
     left_out = f" ({saver.left_out} skipped: the disk was busy)" if saver.left_out else ""
     each = 1000 * trainer.save_seconds / max(1, saver.saved)
-    return f"{saver.saved}{left_out}; training waited {trainer.save_seconds:.1f} s for them, {each:.0f} ms each"
+    files = (trainer.outputs.folder / FOLDER).rglob("*")
+    size = sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+    waited = f"training waited {trainer.save_seconds:.1f} s for them, {each:.0f} ms each"
+    return f"{saver.saved}{left_out}; {waited}; {size:,.0f} MB on disk"
 
 
 def _others(assignment: "MatchAssignment") -> str:

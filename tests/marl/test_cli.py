@@ -44,6 +44,13 @@ def test_every_command_has_help_without_loading_torch(name, monkeypatch, capsys)
     assert f"usage: {command(name)}" in capsys.readouterr().out
 
 
+def test_help_as_a_command(capsys):
+    assert cli.main(["help"]) == 0
+    assert capsys.readouterr().out == cli._overview() + "\n"
+    assert cli.main(["help", "train"]) == 0
+    assert f"usage: {command('train')}" in capsys.readouterr().out
+
+
 def test_no_command():
     assert_one_line(snakes(), "missing", "train, runs, eval")
 

@@ -390,6 +390,20 @@ def test_a_page_shows_what_the_policies_said(chrome, tmp_path):
     page.close()
 
 
+def test_names_have_room_beside_the_values_and_the_events(chrome, tmp_path):
+    output = {"probs": [[0.0, 0.0, 1.0, 0.0]] * 6, "values": [-12.25] * 6}
+    match = replace(wild_match(5), red="champion", blue="territory")
+    export.html(tmp_path / "policy.html", [match.with_policy([output] * 5)], turn=2)
+    page = chrome.open((tmp_path / "policy.html").as_uri())
+    page.press("e")
+    for width, height, phone in ((1200, 700, False), (1920, 1000, False), (844, 390, True), (390, 844, True)):
+        page.resize(width, height, phone=phone)
+        page.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        cut = "[...document.querySelectorAll('.team h2')].filter(name => name.scrollWidth > name.clientWidth).length"
+        assert page.value(cut) == 0, (width, height)
+    page.close()
+
+
 def test_nothing_went_wrong_in_all_of_this(page, address):
     assert page.errors == []
     assert [asked for asked in page.requests if not asked.startswith("blob:")] == [address]

@@ -81,3 +81,10 @@ def test_without_affinity_all_cpus_count(system, monkeypatch) -> None:
 
 def test_this_machine_has_some() -> None:
     assert machine.processor()["cores"] == usable_cores() >= 1
+
+
+def test_a_package_that_only_gpus_need_is_not_missing_elsewhere() -> None:
+    assert machine.version_text("numba-cuda", None, has_gpu=False) == "not needed (no GPU)"
+    assert machine.version_text("numba-cuda", None, has_gpu=True) == "missing"
+    assert machine.version_text("numpy", None, has_gpu=False) == "missing"
+    assert machine.version_text("numpy", "2.4", has_gpu=True) == "2.4"

@@ -49,8 +49,8 @@ def test_the_default_run_is_measured_in_full_and_evaluations_stay_affordable(dev
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--max_episodes", "3000"], "before the first update and 4 times in the run, 50 matches each: level0, level1"),
-        (["--max_episodes", "600"], "before the first update and at the end, 50 matches each: level0, level1"),
+        (["--max_episodes", "3000"], "before training, then 4 times, 50 matches each: level0, level1"),
+        (["--max_episodes", "600"], "before training and at the end, 50 matches each: level0, level1"),
         (["--eval_interval", "0", "--eval_matches", "1", "--max_episodes", "9"], "at the end, 1 match each: level0, "),
         (["--eval_interval", "5000", "--max_episodes", "50000"], "every 5,000 episodes, 200 matches each: level0, "),
     ],
@@ -63,7 +63,7 @@ def test_the_words_for_it(words, expected):
 def test_the_dry_run_tells_the_plan(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = here("train", "--dry_run", "--algo", "ppo", "--device", "cpu", "--body", "8,8", "--max_episodes", "3000")
-    expected = "evaluation      before the first update and 4 times in the run, 50 matches each: level0, level1, "
+    expected = "evaluation      before training, then 4 times, 50 matches each: level0, level1, "
     assert expected in done.stdout, done.stderr
 
 
@@ -71,7 +71,7 @@ def test_a_short_run_is_evaluated_first_and_last(tmp_path):
     words = ["--eval_interval", "auto", "--eval_matches", "auto", "--runs_dir", str(tmp_path)]
     done = here(*TINY, *words)
     assert done.returncode == 0, done.stderr
-    assert "evaluation      before the first update and at the end, 50 matches each: level0" in done.stdout
+    assert "evaluation      before training and at the end, 50 matches each: level0" in done.stdout
     run = the_run(tmp_path)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     rates = {line["step"]: line["eval/win_rate_level0"] for line in lines if "eval/win_rate_level0" in line}

@@ -1,6 +1,7 @@
-"""The texts of a run: its times add up."""
+"""The texts of a run: its times add up, and a CPU that is used by mistake is named."""
 
-from marl.training.report import _times
+from marl.config.train_config import read_config
+from marl.training.report import _times, device_notes
 
 
 def test_the_times_of_a_new_run() -> None:
@@ -9,3 +10,14 @@ def test_the_times_of_a_new_run() -> None:
 
 def test_the_times_of_a_resumed_run_add_up() -> None:
     assert _times(7, 5, 22) == "7 s (5 s of training) since it was resumed; 27 s of training in all"
+
+
+def test_a_run_on_the_cpu_that_was_meant_for_a_gpu_says_so(monkeypatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert device_notes(read_config(["--matches", "256"]), "cpu") == []
+    champion = read_config(["--config", "champion_60s"])
+    assert device_notes(champion, "cuda") == []
+    assert "16,384 matches per rank are sized for a GPU" in device_notes(champion, "cpu")[0]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert device_notes(read_config([]), "cpu") == ["CUDA_VISIBLE_DEVICES is 2,3, but torch sees no GPU here"]
+    assert device_notes(read_config(["--device", "cpu"]), "cpu") == []
