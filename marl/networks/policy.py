@@ -75,12 +75,13 @@ def describe_actor(encoder: Encoder, spec: NetworkSpec) -> dict[str, Any]:
 def _check_sizes(spec: NetworkSpec, weights: dict[str, torch.Tensor]) -> None:
     """ValueError for sizes that the weights do not have: a damaged file may name a network that fills the memory."""
     sizes = {size for tensor in weights.values() if tensor.numel() for size in tensor.shape}
-    named = (*spec.body, *spec.channels, *([spec.lstm_size] if spec.lstm_size else []))
+    channels = () if spec.stem == "mlp" else spec.channels
+    named = (*spec.body, *channels, *([spec.lstm_size] if spec.lstm_size else []))
     total = sum(tensor.numel() for tensor in weights.values())
     fits = all(type(size) is int and size in sizes for size in named) and len(named) <= len(weights)
-    pairs = [*pairwise(spec.body), *pairwise(spec.channels)]
+    pairs = [*pairwise(spec.body), *pairwise(channels)]
     if spec.stem == "cnn":  # its dense layer sees every second cell each way
-        pairs.append((spec.channels[-1] * CELLS // 4, spec.body[0]))
+        pairs.append((channels[-1] * CELLS // 4, spec.body[0]))
     if not fits or any(a * b > total for a, b in pairs):
         raise ValueError("other sizes than those of the weights")
     if spec.outputs not in (ACTIONS, ACTIONS + 1):
