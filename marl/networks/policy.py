@@ -9,7 +9,7 @@ import torch
 from arena import BatchArena
 from arena.encoders import Encoder, encoder_named
 from arena.encoders.orientation import LOCAL_ACTIONS
-from arena.rules import SNAKES, TURN
+from arena.rules import CELLS, SNAKES, TURN
 from marl.errors import UserError
 from marl.networks.actors import AnyActor, make_actor
 from marl.networks.spec import ACTIONS, NetworkSpec, spec_from_dict
@@ -75,10 +75,14 @@ def describe_actor(encoder: Encoder, spec: NetworkSpec) -> dict[str, Any]:
 def _check_sizes(spec: NetworkSpec, weights: dict[str, torch.Tensor]) -> None:
     """ValueError for sizes that the weights do not have: a damaged file may name a network that fills the memory."""
     sizes = {size for tensor in weights.values() if tensor.numel() for size in tensor.shape}
-    named = (*spec.body, *spec.channels, *([spec.lstm_size] if spec.lstm_size else []))
+    channels = () if spec.stem == "mlp" else spec.channels
+    named = (*spec.body, *channels, *([spec.lstm_size] if spec.lstm_size else []))
     total = sum(tensor.numel() for tensor in weights.values())
     fits = all(type(size) is int and size in sizes for size in named) and len(named) <= len(weights)
-    if not fits or any(a * b > total for widths in (spec.body, spec.channels) for a, b in pairwise(widths)):
+    pairs = [*pairwise(spec.body), *pairwise(channels)]
+    if spec.stem == "cnn":  # its dense layer sees every second cell each way
+        pairs.append((channels[-1] * CELLS // 4, spec.body[0]))
+    if not fits or any(a * b > total for a, b in pairs):
         raise ValueError("other sizes than those of the weights")
     if spec.outputs not in (ACTIONS, ACTIONS + 1):
         raise ValueError("no outputs of a policy")
