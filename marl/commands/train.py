@@ -4,7 +4,6 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
@@ -45,25 +44,23 @@ def run_words(words: Sequence[str]) -> int:
             code = launch_flags.launch_ranks(flags, plan)
             if code is not None:
                 return code
-        return train_here(plan)[0]
+        return _train(plan)
     except (UserError, ArenaError):
         if not environment.is_first_on_node():  # every rank of a node finds the same mistake; one reports it
             return 2
         raise
 
 
-def train_here(plan: ResumePlan) -> tuple[int, Path | None]:
-    """Train in this process, alone or as a rank; returns the exit code, and the run folder if there is one."""
+def _train(plan: ResumePlan) -> int:
+    """Train in this process, alone or as a rank."""
     from marl.ranks.placement import set_nccl_defaults
 
     nccl_settings = set_nccl_defaults()  # before CUDA starts
-    folders = [] if plan.source is None else [plan.source]
-    code = run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, folders))
-    return code, folders[-1] if folders else None
+    return run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings))
 
 
-def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], folders: list[Path]) -> int:
-    """One rank's training from the plan to the summary; returns the exit code. The run folder is added to `folders`."""
+def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str]) -> int:
+    """One rank's training from the plan to the summary; returns the exit code."""
     from marl.training.checkpointing import build_state
     from marl.training.outputs import open_outputs
     from marl.training.report import banner, summarise
@@ -82,7 +79,6 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
         return 0
     # Nothing is written up to here: if anything does not fit, the run to resume stays as it is.
     outputs = open_outputs(plan, state, cpu)
-    folders.append(outputs.folder)
     trainer = Trainer(state, outputs)
     with outputs.console:
         outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
