@@ -91,7 +91,7 @@ def turn(state, key, actions, ate, died, reward, over, seats, out, codes, play):
 @cache
 def _turn_with(encoder: str) -> Any:
     """`turn` compiled for one encoder."""
-    loop = cpu_loop(ENCODERS[encoder], in_parallel=False)
+    loop = cpu_loop(ENCODERS[encoder])
     return njit(specialise(turn, encoder, encode_seats=loop), ENCODERS[encoder].encode)
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,11 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.registry import CPUDispatcher
+
+from arena.callees import link_into_callers
 
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("arena", "opponents", "marl")
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|.+)|import[ \t]+(.+))$", re.MULTILINE)
-_announcements: list[Callable[[], None]] = []  # of the blocks around the call; the last is called before compiling
+_announcements: list["_Announcement"] = []  # of the blocks around the call; the last one speaks
+SHOW_SHARE_AFTER = 2.0  # seconds of one compile
 
 
 @cache
@@ -98,6 +103,8 @@ def cached(compile: Callable[[Callable], Any], function: Callable, *callees: Cal
         numba.config.CACHE_DIR = before
     _name_files_by_key(compiled)
     _watch_cache(compiled)
+    if isinstance(compiled, CPUDispatcher):
+        link_into_callers(compiled, _show_share)
     return compiled
 
 
@@ -132,7 +139,7 @@ def _watch_cache(compiled: Any) -> None:
     def load_or_announce(*arguments: Any) -> Any:
         code = load(*arguments)
         if code is None and _announcements:
-            _announcements[-1]()
+            _announcements[-1].begin()
         return code
 
     cache.load_overload = load_or_announce
@@ -150,7 +157,7 @@ def njit(function: Callable, *callees: Callable) -> Any:
 
 
 def njit_inline(function: Callable) -> Any:
-    """A compiled function whose text is put in place of every call."""
+    """A compiled function whose text is put in place of every call in kernels for a GPU; on a CPU as njit."""
     return cached(_INLINE, function)
 
 
@@ -159,26 +166,59 @@ def njit_parallel(function: Callable, *callees: Callable) -> Any:
     return cached(_PARALLEL, function, *callees)
 
 
+class _Announcement:
+    """What a block says when something in it is compiled: one line, and the done share of a long compile."""
+
+    def __init__(self, what: str, tell: Callable[[str], None] | None) -> None:
+        self._what, self._tell = what, tell
+        self._silent = os.environ.get("LOCAL_RANK", "0") != "0"
+        self._begun = 0.0
+        self._is_open = False  # a line on a terminal to which shares may be added
+
+    def begin(self) -> None:
+        """A compile begins."""
+        self._begun = time.monotonic()
+        if self._tell is not None:
+            self._tell(f"compiling {self._what} (once)")
+        elif not self._silent:
+            self._is_open = sys.stderr.isatty()
+            print(self._line(), end="" if self._is_open else "\n", file=sys.stderr, flush=True)
+        self._silent = True
+
+    def show(self, share: float) -> None:
+        """Show the done share of the compile; on stderr only if it is a terminal."""
+        if time.monotonic() - self._begun < SHOW_SHARE_AFTER:
+            return
+        if self._tell is not None:
+            self._tell(f"compiling {self._what} (once): {share:.0%}")
+        elif self._is_open:
+            print(f"\r{self._line()} {share:.0%}", end="", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self._is_open:
+            print(file=sys.stderr, flush=True)
+
+    def _line(self) -> str:
+        return f"snakes: compiling {self._what} (once; kept in {cache_folder()}) ..."
+
+
+def _show_share(share: float) -> None:
+    if _announcements:
+        _announcements[-1].show(share)
+
+
 @contextmanager
 def announced(what: str, tell: Callable[[str], None] | None = None) -> Iterator[None]:
     """Print one line if anything has to be compiled within this block, and nothing if all is in the cache.
 
-    A block within it prints its own line instead. `tell` gets a short text in place of the printed line. Of several
-    ranks on a node only the first prints; LOCAL_RANK is set by every launcher of ranks.
+    A block within it prints its own line instead. `tell` gets a short text in place of the printed line. A compile of
+    more than two seconds shows how much of it is done. Of several ranks on a node only the first prints; LOCAL_RANK is
+    set by every launcher of ranks.
     """
-    line = f"snakes: compiling {what} (once; kept in {cache_folder()}) ..."
-    silent = os.environ.get("LOCAL_RANK", "0") != "0"
-
-    def announce() -> None:
-        nonlocal silent
-        if tell is not None:
-            tell(f"compiling {what} (once)")
-        elif not silent:
-            print(line, file=sys.stderr, flush=True)
-        silent = True
-
-    _announcements.append(announce)
+    announcement = _Announcement(what, tell)
+    _announcements.append(announcement)
     try:
         yield
     finally:
-        _announcements.remove(announce)
+        _announcements.remove(announcement)
+        announcement.close()

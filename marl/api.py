@@ -3,18 +3,14 @@
 A mistake raises UserError or ArenaError with the one line that the command line would print.
 """
 
-import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from marl.commands.train import run_words
+from marl.commands.train import train_here
 from marl.config.values import as_written
 from marl.planning.planned_player import load_player
 from marl.rewards import RewardWeights
-from marl.storage.run_folder import all_runs, read_run
 from marl.storage.run_names import player_name
-from marl.storage.run_process import process_name
 from marl.training.resume_plan import plan_resume
 from opponents import match, players
 
@@ -30,20 +26,10 @@ def train(config: str | Path | None = None, **options: Any) -> Path:
     """
     words = [] if config is None else ["--config", str(config)]
     words += [f"--{name}={as_written(value)}" for name, value in options.items()]
-    plan, began = plan_resume(words), time.time()
-    code = run_words(words)
-    folder = _newest_of_this_process(plan.config.runs_dir, began) or plan.source  # the latter was finished already
+    code, folder = train_here(plan_resume(words))
     if folder is None or 0 < code < 128:  # above: a signal, after which the run is saved
         raise RuntimeError(f"training ended with exit code {code}")
     return folder
-
-
-def _newest_of_this_process(runs_dir: str, since: float) -> Path | None:
-    """The run folder that this process has started to write to after a time."""
-    started = {folder: read_run(folder) for folder in all_runs(runs_dir)}
-    own = {folder: about for folder, about in started.items() if about.get("process") == process_name(os.getpid())}
-    times = {folder: about.get("started_unix", 0.0) for folder, about in own.items()}
-    return max((folder for folder in times if times[folder] >= since), key=lambda folder: times[folder], default=None)
 
 
 def load(name: str | Path) -> players.Player:

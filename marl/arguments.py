@@ -19,6 +19,16 @@ def new_file(text: str) -> Path:
     return path
 
 
+def add_device_flag(parser: argparse.ArgumentParser) -> None:
+    """The device that matches are played on."""
+    parser.add_argument(
+        "--device",
+        default="auto",
+        metavar="D",
+        help="cpu, cuda, cuda:1, ... (default: auto, a GPU if there is one and no player is a submission.py)",
+    )
+
+
 def add_submission_flags(parser: argparse.ArgumentParser) -> None:
     """The flags about players that are a submission.py."""
     parser.add_argument(

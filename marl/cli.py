@@ -7,23 +7,30 @@ the command is called, and it imports torch only in `run`: help and error messag
 """
 
 import argparse
+import atexit
+import contextlib
 import difflib
+import gc
 import importlib
 import importlib.util
+import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import marl
+from marl import machine_errors
 from marl.errors import UserError
 from marl.invocation import command, interpreter, program
+from marl.wording import in_one_line
 
 # name: (module, description in the help text)
 COMMANDS = {
     "train": ("marl.commands.train", "Train a team, in one process or many ranks."),
+    "distill": ("marl.commands.distill", "Teach a policy the decisions of its planner."),
     "runs": ("marl.commands.runs", "List, compare, delete and prune training runs."),
     "eval": ("marl.commands.eval", "Measure a player: matches against another one, with 95 % intervals."),
     "league": ("marl.commands.league", "Measure many players: all against all, points, ratings, a picture."),
@@ -37,7 +44,7 @@ COMMANDS = {
 }
 # The commands by purpose, for the help text.
 GROUPS = {
-    "Train": ("train", "runs"),
+    "Train": ("train", "distill", "runs"),
     "Measure": ("eval", "league"),
     "Watch": ("play", "replay", "demo"),
     "Send": ("export",),
@@ -66,30 +73,67 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0 success, 2 a user's mistake, 130 interrupted, or the command's own."""
+    if argv is None:
+        _collect_less_garbage()
     words = _with_dashes(sys.argv[1:] if argv is None else argv)
     # torch reads this on import. Its own warnings of lost connections take many lines; ours takes one.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
+        _prepare_streams()
         code = _run(words)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        print("snakes: interrupted", file=sys.stderr)
+        _tell("interrupted")
         return 130
-    except BrokenPipeError:  # `| head` has closed the pipe; otherwise Python prints another error at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `| head` has closed the pipe
+        _close(sys.stdout)
         return 141
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package in ("", *PACKAGES) or importlib.util.find_spec(package) is not None:
             raise
-        print(f"snakes: {_missing(package)}", file=sys.stderr)
+        _tell(_missing(package))
         return 2
-    except ValueError as error:
-        if not _is_users_mistake(error):
+    except Exception as error:
+        line = str(error) if _is_users_mistake(error) else machine_errors.describe(error)
+        if line is None:
             raise
-        print(f"snakes: {error}", file=sys.stderr)
+        _tell(in_one_line(line))
+        try:
+            sys.stdout.flush()
+        except OSError:  # the full disk is that of the output
+            _close(sys.stdout)
         return 2
+
+
+def _collect_less_garbage() -> None:
+    """Do not look for cycles among all objects of torch and Numba, which stay to the end: 1 s of each command."""
+    gc.set_threshold(50_000, 20, 20)
+    atexit.register(gc.freeze)  # Python looks through all objects once more at exit
+
+
+def _prepare_streams() -> None:
+    """Output that no mistake of its own can end: a letter that the terminal does not know is shown as its number."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller (`>&-`)
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (for the whole process)
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(OSError):
+                stream.reconfigure(errors="backslashreplace")
+
+
+def _tell(line: str) -> None:
+    try:
+        print(f"snakes: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        _close(sys.stderr)
+
+
+def _close(stream: TextIO) -> None:
+    """Drop what is left to write; otherwise Python prints another error at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(words: list[str]) -> int:
@@ -152,7 +196,7 @@ def _guess(word: str, known: Iterable[str]) -> str:
     return f", did you mean {close[0]}?" if close else ""
 
 
-def _is_users_mistake(error: ValueError) -> bool:
+def _is_users_mistake(error: Exception) -> bool:
     # Looked up, not imported: importing the arena is slow, and an ArenaError can only come from an imported arena.
     arena_errors = sys.modules.get("arena.errors")
     return isinstance(error, UserError) or (arena_errors is not None and isinstance(error, arena_errors.ArenaError))

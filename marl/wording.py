@@ -1,4 +1,4 @@
-"""Words and times in messages: singular and plural, durations."""
+"""Words and times in messages: singular and plural, durations, texts that are safe to print."""
 
 import math
 from collections.abc import Sized
@@ -12,6 +12,11 @@ def named_ranks(ranks: list[int]) -> str:
 def verb(things: Sized, one: str, many: str) -> str:
     """`one` for one thing, `many` for several or none."""
     return one if len(things) == 1 else many
+
+
+def in_one_line(text: str) -> str:
+    """The text with `?` for every letter that is not printable: names of files may hold terminal escapes."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def count(number: int, noun: str) -> str:

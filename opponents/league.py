@@ -18,7 +18,7 @@ import numpy as np
 
 from arena.errors import ArenaError
 from opponents.intervals import NORMAL_95
-from opponents.match import Results, open_player, play
+from opponents.match import Results, choose_device, open_player, play
 from opponents.players import Loader, Player
 from opponents.submission import CAGED, SubmissionOptions
 
@@ -65,8 +65,9 @@ def league(
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards.
 
-    `progress` is called with the results of each pair; with `record`, these hold replays. `turn_progress` is called
-    after each turn with the names of the pair and the done share of the whole league.
+    `device` may be `auto`: see choose_device. `progress` is called with the results of each pair; with `record`, these
+    hold replays. `turn_progress` is called after each turn with the names of the pair and the done share of the whole
+    league.
     """
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
@@ -76,6 +77,7 @@ def league(
         for name in names:
             if names.count(name) > 1:
                 raise ArenaError(f"player {name} is named {names.count(name)} times; a league needs different ones")
+        device = choose_device(device, found)
         problems: dict[str, None] = {}  # an ordered set
         wins = np.zeros((len(names), len(names)), np.int64)
         draws = np.zeros_like(wins)

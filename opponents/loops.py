@@ -1,6 +1,6 @@
 """Runs a scripted opponent for any seats of a batch, on the CPU or on the GPU, without leaving the device.
 
-The functions serial, parallel and kernel are templates: `decide` is a global name in them. Each opponent gets its own
+The functions serial and kernel are templates: `decide` is a global name in them. Each opponent gets its own
 copies, in which this name stands for its own function. Closures would not do: Numba does not cache closures over
 compiled functions.
 """
@@ -13,7 +13,9 @@ import torch
 from numba import prange
 
 from arena import BatchArena
+from arena.backends import parallel
 from arena.backends.loops import launch, runs_parallel, specialise
+from arena.backends.parallel import call_at
 from arena.jit import announced, njit, njit_parallel
 from arena.rng import SLOT_NOISE, draw
 from arena.rules import SNAKES, TURN
@@ -43,10 +45,13 @@ def serial(state, keys, seats, which, mine, noise, moves):
             moves[b, snake] = decide(state[b], int(keys[b]), snake)
 
 
-def parallel(state, keys, seats, which, mine, noise, moves):
-    """Decide for chunks of the seats on all cores."""
+@njit_parallel
+def decide_parallel(address, state, keys, seats, which, mine, noise, moves):
+    """Decide for chunks of the seats on all cores. `address` is that of an opponent's serial loop."""
     for chunk in prange((seats.shape[0] + CHUNK - 1) // CHUNK):
-        serial(state, keys, seats[chunk * CHUNK : (chunk + 1) * CHUNK], which, mine, noise, moves)
+        part = seats[chunk * CHUNK : (chunk + 1) * CHUNK]
+        compiled_for = (state, keys, seats, which, mine, noise, moves)
+        call_at(address, (state, keys, part, which, mine, noise, moves), compiled_for)
 
 
 def kernel(state, keys, seats, which, mine, noise, moves):
@@ -62,10 +67,8 @@ def kernel(state, keys, seats, which, mine, noise, moves):
 
 
 @cache
-def _cpu_loops(function: Callable[..., int]) -> tuple[Callable, Callable]:
-    name = function.__name__
-    one = njit(specialise(serial, name, decide=function), function)
-    return one, njit_parallel(specialise(parallel, name, serial=one), function)
+def _cpu_loop(function: Callable[..., int]) -> Callable:
+    return njit(specialise(serial, function.__name__, decide=function), function)
 
 
 @cache
@@ -97,8 +100,10 @@ def bind(
     tensors, numbers = (arena.state, arena.keys, seats, which), (mine, int(noise * NOISE_ONE))
     if arena.device.type == "cuda":
         return partial(launch, _cuda_kernel(function), len(seats), arena.device, *tensors, *numbers, moves)
-    loop = _cpu_loops(function)[runs_parallel(len(seats) // SNAKES)]
-    return partial(loop, *(tensor.numpy() for tensor in tensors), *numbers, moves.numpy())
+    arguments = (*(tensor.numpy() for tensor in tensors), *numbers, moves.numpy())
+    if runs_parallel(len(seats) // SNAKES):
+        return parallel.bind(decide_parallel, _cpu_loop(function), *arguments)
+    return partial(_cpu_loop(function), *arguments)
 
 
 def act(function: Callable[..., int], arena: BatchArena, *arguments: Any, **options: Any) -> None:

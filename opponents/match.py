@@ -194,6 +194,14 @@ def open_player(
     return found
 
 
+def choose_device(device: str, players: Sequence[Player]) -> str:
+    """The device itself; for `auto` a GPU, if there is one and no player is a submission, which computes on the CPU."""
+    if device != "auto":
+        return device
+    on_host = any(isinstance(player, Submission) for player in players)
+    return "cpu" if on_host or torch.cuda.device_count() == 0 else "cuda"
+
+
 def _play(
     home: Player,
     away: Player,

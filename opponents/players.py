@@ -24,6 +24,7 @@ from arena.jidi import jidi_observation
 from arena.match_dict import to_dict
 from arena.rules import OVER, SNAKES
 from opponents import loops
+from opponents.odd import ODD
 from opponents.scripted import SCRIPTED
 from opponents.submission import CAGED, Submission, SubmissionOptions
 
@@ -55,12 +56,13 @@ class Scripted:
     """A scripted opponent by its name, with a share `noise` of random moves; runs on the arena's device."""
 
     def __init__(self, name: str, noise: float = 0.0) -> None:
-        if name not in SCRIPTED:
+        function = SCRIPTED.get(name) or ODD.get(name)
+        if function is None:
             raise _unknown(name)
         if not 0 <= noise <= 1:
             raise ArenaError(f"noise of {name} is {noise}; allowed: 0 to 1, the share of random moves")
         self.name = f"{name}:{noise:g}" if noise else name
-        self._function = SCRIPTED[name]
+        self._function = function
         self._noise = noise
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
@@ -69,6 +71,10 @@ class Scripted:
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
         """Write the moves of the seats into moves [B, 6]."""
         loops.act(self._function, arena, seats, moves, self._noise)
+
+    def bind(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> Callable[[], None]:
+        """A call without arguments that does the same as `act`; a CUDA graph can record it."""
+        return loops.bind(self._function, arena, seats, moves, self._noise)
 
     def close(self) -> None:
         """Nothing to free."""
@@ -145,7 +151,7 @@ def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions
     The default loader is the one that the installed project registers; it knows champions, runs and checkpoints.
     """
     scripted, colon, noise = name.partition(":")
-    if scripted in SCRIPTED:
+    if is_scripted(name):
         return Scripted(scripted, _share(name, noise) if colon else 0.0)
     if champion(name) is not None or name.startswith(PLAN):
         load = loader or _registered_loader()
@@ -174,18 +180,33 @@ def champion(name: str) -> Path | None:
     return path if os.sep not in name and path.is_file() else None
 
 
+def is_scripted(name: str) -> bool:
+    """Whether a name, with or without noise, is that of a scripted player."""
+    plain = name.partition(":")[0]
+    return plain in SCRIPTED or plain in ODD
+
+
+def odd_listing() -> list[tuple[str, str]]:
+    """The odd teams with one line about how each plays."""
+    return _described(ODD)
+
+
 def listing() -> list[tuple[str, str]]:
-    """Every named player with one line about how it plays."""
-    scripted = [(name, (function.__doc__ or "").partition("\n")[0]) for name, function in SCRIPTED.items()]
+    """Every named player but the odd teams, with one line about how it plays."""
+    scripted = _described(SCRIPTED)
     cards = ((card.stem, json.loads(card.read_text())["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
     return [*scripted, *cards]
 
 
+def _described(table: dict[str, Callable[..., int]]) -> list[tuple[str, str]]:
+    return [(name, (function.__doc__ or "").partition("\n")[0]) for name, function in table.items()]
+
+
 def _unknown(name: str) -> ArenaError:
     names = [name for name, _ in listing()]
-    close = difflib.get_close_matches(name.partition(":")[0], names, n=1)
+    close = difflib.get_close_matches(name.partition(":")[0], [*names, *ODD], n=1)
     guess = f", did you mean {close[0]}?" if close else ""
-    known = ", ".join(names)
+    known = f"{', '.join(names)}, an odd team (eval --list)"
     return ArenaError(f"unknown player {name!r}{guess}; known: {known}, or a path to a {SUBMISSION}, run or checkpoint")
 
 

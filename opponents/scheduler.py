@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from arena.errors import ArenaError
 from arena.rng import SLOT_OPPONENT, draw, match_key
+from opponents.shares import check_sum, parse_shares
 
 Mix = dict[str, float]  # opponent -> share of the matches: easiest rung first, then past selves; adds up to 1
 
@@ -78,6 +79,9 @@ class ScheduleConfig:
     """Self-play: share of the matches against the current team itself, with any strategy."""
     learn_both_sides: bool = True
     """Learn from both sides of self-play matches."""
+    opponents: tuple[str, ...] = ()
+    """Named players with their shares of the matches, PLAYER:SHARE,...: any player that `eval` knows. The schedule has
+    the rest of the matches (champion:0.4,territory:0.2,runs/NAME:0.1,plan:champion:0.1,DIR/submission.py:0.1)."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -97,6 +101,12 @@ class ScheduleConfig:
         ):
             if not fits:
                 raise ArenaError(f"{name} is {getattr(self, name)}; allowed: {allowed}")
+        check_sum(self.shares, self.self_play)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Named player -> share of the matches."""
+        return parse_shares(self.opponents)
 
 
 class Scheduler:
@@ -145,16 +155,21 @@ class Scheduler:
     def past_share(self) -> float:
         """Share of the matches against past selves: constant, because networks need fixed batch sizes."""
         config = self.config
-        return (1 - config.self_play) * (1 - config.league_scripted_share) if config.strategy == "league" else 0.0
+        left = max(0.0, 1 - config.self_play - sum(config.shares.values()))
+        return left * (1 - config.league_scripted_share) if config.strategy == "league" else 0.0
 
     def win_rate(self, name: str) -> float | None:
         """Measured win rate against an opponent, a draw as half a win; None before the first match."""
         score, matches = self._results.get(name, (0, 0))
         return score / matches if matches else None
 
+    def counts(self, name: str) -> bool:
+        """Whether results against an opponent change the schedule."""
+        return name in LADDER or name in self._past_selves
+
     def record(self, name: str, wins: int, draws: int, losses: int) -> None:
         """Add finished matches of all ranks against an opponent; this may change the rung."""
-        if name not in LADDER and name not in self._past_selves:
+        if not self.counts(name):
             raise ArenaError(f"results against {name!r}, which is neither on the ladder nor a past self")
         if min(wins, draws, losses) < 0:
             raise ArenaError(f"results against {name} are negative: {wins} wins, {draws} draws, {losses} losses")

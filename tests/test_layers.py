@@ -27,7 +27,8 @@ AT_HOME = {
 
 # Packages and modules, low to high; those of one line do not import each other. No import runs back up.
 ORDER = (
-    ("arena.errors", "arena.checks", "arena.printable", "arena.files", "arena.extras", "arena.jit"),
+    ("arena.errors", "arena.checks", "arena.printable", "arena.files", "arena.extras", "arena.callees"),
+    ("arena.jit",),
     ("arena.rng",),
     ("arena.rules",),
     ("arena.encoders",),
@@ -36,7 +37,7 @@ ORDER = (
     ("opponents",),
     (
         *("marl.errors", "marl.wording", "marl.compute.machine", "marl.invocation", "marl.arguments"),
-        *("marl.registry", "marl.rewards"),
+        *("marl.registry", "marl.rewards", "marl.machine_errors"),
     ),
     ("marl.progress_bar",),
     ("marl.config",),

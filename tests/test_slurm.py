@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import slurm_cluster
 from helpers.processes import processes_with, wait_until
+from helpers.training import compile_training
 
 from marl.storage import checkpoint_finder
 
@@ -73,6 +74,11 @@ class Repository:
         return self.folder / "runs" / "snakes_3v3" / name
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> None:
+    compile_training(tmp_path_factory.mktemp("compiled"))
+
+
 @pytest.fixture
 def repository(tmp_path, cluster):
     return Repository(tmp_path, cluster)
@@ -105,6 +111,7 @@ def test_the_one_task_of_a_node_has_all_that_the_job_has_there(repository, asked
     assert printed.count(f" CPUs={nodes * cores} Tasks={nodes} ") == nodes
 
 
+@pytest.mark.usefixtures("compiled")
 def test_arrays_through_the_template_train_a_run_per_seed(repository) -> None:
     # One node each, at the same time on both.
     array = repository.submit("--array=3,5", "--output=slurm-%A_%a.out", "configs/slurm/train.sbatch",
@@ -118,6 +125,7 @@ def test_arrays_through_the_template_train_a_run_per_seed(repository) -> None:
         assert (about["episode"], about["world_size"]) == (16, 1)
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_preempted_job_on_two_nodes_saves_is_queued_again_and_goes_on_from_there(repository, cluster) -> None:
     job = repository.submit("--nodes=2", "train_ddp.sh", *TINY, "--max_episodes", "160", "--save_interval", "1000")
     repository.wait_for_line(job, "^episode ")
@@ -136,7 +144,7 @@ def test_a_preempted_job_on_two_nodes_saves_is_queued_again_and_goes_on_from_the
     printed = repository.finish(job)
     port = 20000 + int(job) % 10000
     assert printed.count(f"snakes: SLURM job {job}: 2 nodes (n[1-2]) meet at 127.0.0.1:{port}\n") == 2
-    assert len(re.findall("^ranks +2 over gloo", printed, re.MULTILINE)) == 2
+    assert len(re.findall("^ranks +2 over shared memory", printed, re.MULTILINE)) == 2
     assert re.search(rf"^resumed from +\S*/episode_{stopped} \(episode {stopped}\)", printed, re.MULTILINE)
     about = saved(run)
     assert (about["episode"], about["world_size"]) == (160, 2)
@@ -146,6 +154,7 @@ def test_a_preempted_job_on_two_nodes_saves_is_queued_again_and_goes_on_from_the
         assert all(a[name] < b[name] for a, b in pairwise(lines)), name
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_cancelled_job_leaves_no_process_and_a_good_checkpoint(repository, cluster) -> None:
     job = repository.submit("train_ddp.sh", *TINY, "--max_episodes", "1000000", "--run_name", "mine", NPROC="2")
     repository.wait_for_line(job, r"^episode (9|1\d)/")  # so there is a checkpoint

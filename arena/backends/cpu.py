@@ -5,13 +5,16 @@ overwrite each other in its cache. The int() around array elements are for plain
 keep its narrow type; compiled code is the same with and without.
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 from numba import prange
 
 from arena import rules
-from arena.backends import encode
+from arena.backends import encode, parallel
 from arena.backends.loops import runs_parallel
+from arena.backends.parallel import call_at
 from arena.backends.tensors import BatchState
 from arena.encoders import Encoder
 from arena.errors import ArenaError
@@ -37,10 +40,12 @@ def play_serial(state, keys, actions, ate, died, reward, over):
 
 
 @njit_parallel
-def play_parallel(state, keys, actions, ate, died, reward, over):
+def play_parallel(address, state, keys, actions, ate, died, reward, over):
+    """`address` is that of play_serial."""
     for chunk in prange((state.shape[0] + CHUNK - 1) // CHUNK):
         p = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        play_serial(state[p], keys[p], actions[p], ate[p], died[p], reward[p], over[p])
+        part = (state[p], keys[p], actions[p], ate[p], died[p], reward[p], over[p])
+        call_at(address, part, (state, keys, actions, ate, died, reward, over))
 
 
 @njit
@@ -67,6 +72,9 @@ class CpuBackend:
         self._events = tuple(tensor.numpy() for tensor in batch.events)
         self._over = batch.events.over
         self._seed, self._stride = seed, stride
+        self._play_parallel = parallel.bind(
+            play_parallel, play_serial, self._state, self._keys, self._actions, *self._events
+        )
         self._bound: tuple = ()
 
     def start(self, mask: torch.Tensor) -> None:
@@ -80,16 +88,19 @@ class CpuBackend:
             raise ArenaError(
                 f"action of snake {snake} in match {b} is outside 0-3 (up, down, left, right); nothing was played"
             )
-        loop = play_parallel if runs_parallel(len(self._state)) else play_serial
-        loop(self._state, self._keys, self._actions, *self._events)
+        if runs_parallel(len(self._state)):
+            self._play_parallel()
+        else:
+            play_serial(self._state, self._keys, self._actions, *self._events)
 
     def encode(self, encoder: Encoder, seats: torch.Tensor, out: torch.Tensor) -> None:
         if self._bound[:3] != (encoder.name, id(seats), id(out)):
             rows = out.numpy().reshape(len(seats), encoder.width)
             arrays = (self._state, seats.numpy(), rows.view(np.uint64) if encoder.words else rows)
+            loops = (partial(encode.cpu_loop(encoder), *arrays), encode.bind_parallel(encoder, *arrays))
             # Kept with the tensors themselves, so that neither can be freed and another come in its place.
-            self._bound = (encoder.name, id(seats), id(out), seats, out, arrays)
-        encode.cpu_loop(encoder, runs_parallel(len(seats) // rules.SNAKES))(*self._bound[-1])
+            self._bound = (encoder.name, id(seats), id(out), seats, out, loops)
+        self._bound[-1][runs_parallel(len(seats) // rules.SNAKES)]()
 
     def faults(self) -> bool:
         return False

@@ -4,12 +4,15 @@ Templates as in loops.py: `encode`, `share` and `SPARSE` stand for those of an e
 compiling takes seconds and most programs use one. Seats of a match that stand together share its measurements.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from numba import prange
 
+from arena.backends import parallel
 from arena.backends.loops import specialise
+from arena.backends.parallel import call_at
 from arena.encoders import Encoder
 from arena.jit import njit, njit_parallel
 from arena.rules import SNAKES
@@ -40,10 +43,12 @@ def serial(state, seats, out):
         encode(state[b], seat % SNAKES, shared, out[i])
 
 
-def parallel(state, seats, out):
+@njit_parallel
+def encode_parallel(address, state, seats, out):
+    """`address` is that of an encoder's loop."""
     for chunk in prange((seats.shape[0] + CHUNK - 1) // CHUNK):
-        part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        serial(state, seats[part], out[part])
+        p = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+        call_at(address, (state, seats[p], out[p]), (state, seats, out))
 
 
 def kernel(state, seats, out):
@@ -54,14 +59,18 @@ def kernel(state, seats, out):
 
 
 @cache
-def _cpu_loops(name: str, encode: Any, share: Any, sparse: bool) -> tuple[Any, Any]:
-    one = njit(specialise(serial, name, encode=encode, share=share, SPARSE=sparse), encode)
-    return one, njit_parallel(specialise(parallel, name, serial=one), encode)
+def _cpu_loop(name: str, encode: Any, share: Any, sparse: bool) -> Any:
+    return njit(specialise(serial, name, encode=encode, share=share, SPARSE=sparse), encode)
 
 
-def cpu_loop(encoder: Encoder, in_parallel: bool) -> Any:
-    """loop(state, seats, out) for a CPU."""
-    return _cpu_loops(encoder.name, encoder.encode, encoder.share, encoder.sparse)[in_parallel]
+def cpu_loop(encoder: Encoder) -> Any:
+    """loop(state, seats, out) for one core."""
+    return _cpu_loop(encoder.name, encoder.encode, encoder.share, encoder.sparse)
+
+
+def bind_parallel(encoder: Encoder, *arrays: Any) -> Callable[[], None]:
+    """A call of the same loop on all cores."""
+    return parallel.bind(encode_parallel, cpu_loop(encoder), *arrays)
 
 
 @cache

@@ -21,6 +21,13 @@ def nothing_shared(match):
     return 0
 
 
+class Reflections(NamedTuple):
+    """Symmetries of the game in an encoder's numbers: a reflected row holds in j what a row holds in columns[k, j]."""
+
+    columns: np.ndarray  # [K, W]
+    actions: np.ndarray  # [K, 4]: what an action becomes
+
+
 class Encoder(NamedTuple):
     """W numbers per snake: how they are written, their bounds, and the factors that bring them to about [-1, 1].
 
@@ -40,6 +47,7 @@ class Encoder(NamedTuple):
     words: bool = False  # `encode` writes 64-bit words instead of single numbers
     sparse: bool = False  # `encode` writes non-zero numbers only; rows are zeroed before
     orientation_at: int | None = None  # index of the orientation of the view; None: the board as it is
+    reflections: Reflections | None = None  # None: a reflected row is no permutation of the row
 
     @property
     def width(self) -> int:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from arena.encoders.encoder import WAIT_MAX, Encoder
+from arena.encoders.encoder import WAIT_MAX, Encoder, Reflections
 from arena.jit import njit
 from arena.rules import (
     BEAN_COUNT,
@@ -83,4 +83,22 @@ def _bounds() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.zeros(P_WIDTH, np.uint8), high, scale
 
 
-PLANES_ENCODER = Encoder("planes", 1, np.uint8, *_bounds(), encode_planes, P_SCALARS, sparse=True)
+def _reflections() -> Reflections:
+    """The board as it is, upside down, left to right, and both, around the own head."""
+    columns, actions = [], []
+    for flip_rows in (False, True):
+        for flip_columns in (False, True):
+            row, column = np.indices((ROWS, COLUMNS))
+            row = -row % ROWS if flip_rows else row  # the head is in row ROWS / 2
+            column = -column % COLUMNS if flip_columns else column
+            cells = (row * COLUMNS + column).reshape(-1)
+            turned = np.array([1, 0] if flip_rows else [0, 1]), np.array([3, 2] if flip_columns else [2, 3])
+            actions.append(np.concatenate(turned))
+            planes = [plane * CELLS + cells for plane in range(PLANES)]
+            columns.append(np.concatenate((*planes, P_SCALARS + actions[-1], np.arange(P_SCALARS + 4, P_WIDTH))))
+    return Reflections(np.stack(columns), np.stack(actions))
+
+
+PLANES_ENCODER = Encoder(
+    "planes", 1, np.uint8, *_bounds(), encode_planes, P_SCALARS, sparse=True, reflections=_reflections()
+)

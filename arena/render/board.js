@@ -319,7 +319,7 @@ function makeBoard(look) {
       ctx.scale(shape.size, shape.size);
       disc(0, 0, HEAD, rgb(look.snakes[shape.snake]));
       if (shape.flash) disc(0, 0, HEAD, `rgba(255,255,255,${0.8 * shape.flash})`);
-      if (cell >= 26) {
+      if (cell >= 22) {
         ctx.save();
         ctx.translate(-0.22 * Math.cos(shape.angle), -0.22 * Math.sin(shape.angle));
         write(String(shape.snake), 36, "rgba(10,12,18,0.78)", 2);

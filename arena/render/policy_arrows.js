@@ -1,4 +1,4 @@
-// The outputs of a policy on the board: an arrow for every move, with its probability.
+// The outputs of a policy on the board: an arrow for every move, with its probability unless it is 100 %.
 "use strict";
 
 // `probs` is a list by snake of [up, down, left, right], or null. Options are those of board.draw.
@@ -26,6 +26,7 @@ function drawPolicyArrows(c, cell, board, look, timeline, time, probs, options) 
       c.lineWidth = Math.max(1, cell * 0.04);
       c.stroke();
       c.restore();
+      if (share >= 0.995) { c.restore(); return; } // a single arrow says it
       const text = `${Math.round(100 * share)}%`, letters = Math.max(9, cell * 0.24);
       c.font = `700 ${letters}px system-ui, sans-serif`;
       c.textAlign = "center";
@@ -33,6 +34,7 @@ function drawPolicyArrows(c, cell, board, look, timeline, time, probs, options) 
       const width = c.measureText(text).width + letters * 0.5, far = cell * 0.36 + letters * 0.5;
       const screenDown = options.turned ? right : down; // beside the arrow, away from the head
       let [dx, dy] = screenDown ? [width / 2 + size * 0.8, 0] : [0, -far];
+      if (dx && atX + dx + width / 2 > wide) dx = -dx; // at the right edge: on the left of the arrow
       dx = Math.min(Math.max(dx, width / 2 - atX), wide - width / 2 - atX); // inside the board
       dy = Math.min(Math.max(dy, letters - atY), high - letters - atY);
       c.fillStyle = "rgba(13,15,21,0.85)";

@@ -110,7 +110,10 @@ class Board:
             target.blit(label, spot.clamp(target.get_rect()))
 
     def _draw_thought(self, target: pygame.Surface, snake: scene.Snake, thought: Thought, shift: np.ndarray) -> None:
-        """Arrows around the head, sized by the probability of the move. The value is in the chip above the board."""
+        """Arrows around the head, sized by the probability of the move. The value is in the chip above the board.
+
+        An arrow without a number means 100 %.
+        """
         size = max(9, round(0.32 * self.cell))
         for move, share in enumerate(thought.moves):
             if share < 0.005:
@@ -124,6 +127,8 @@ class Board:
             corners = [((x + 0.5) * self.cell, (y + 0.5) * self.cell) for y, x in points]
             pygame.draw.polygon(target, SNAKE_COLOURS[snake.number], corners)
             pygame.draw.aalines(target, WHITE, True, corners)
+            if share >= 0.995:  # a single arrow says it
+                continue
             row, column = np.array((row, column)) + 0.5 * across * (1 if move < 2 else -1)
             self._tag(target, f"{share:.0%}", size, row, column)
 

@@ -24,6 +24,7 @@ COMMON = {"-h": False, "--help": False, "--json": False, "--seconds": True}
 BESIDE_TRAINING = {
     "train": COMMON | {"--against": True},
     "scaling": COMMON | {"--ranks": True, "--png": True},
+    "start": {"-h": False, "--help": False, "--json": False},
 }
 KNOWN_SUBJECTS = (*SUBJECTS, POSITIONS, *BESIDE_TRAINING)
 
@@ -47,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  speed, ratio to one rank, and the shares of collecting, learning, reduction (all-reduce), waiting for the\n"
         "  slowest rank, evaluation and saving. Beside it a model that predicts these ranks, and 8, 16 and 64 over\n"
         "  NVLink and InfiniBand (docs/scaling.md). Takes the flags of train as well: bench scaling --algo ppo.\n"
+        "start: where the time goes between Enter and the first line of a training, and between its last update and\n"
+        "  the prompt: imports by package, compiling by function, evaluations, pictures. Two starts, one without any\n"
+        "  compiled code and one after it. Takes the flags of train: bench start --algo ppo.\n"
         f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
     )
     parser.add_argument(
@@ -54,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="arena",
         type=_subject,
-        help="arena (default), opponents, planning, positions, train or scaling",
+        help="arena (default), opponents, planning, positions, train, scaling or start",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")
@@ -118,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
         return _run_train(args)
     if args.subject == "scaling":
         return _run_scaling(args)
+    if args.subject == "start":
+        return _run_start(args)
     for flag, value, subject in (
         ("--against", args.against, "train"),
         ("--ranks", args.ranks, "scaling"),
@@ -177,6 +183,18 @@ def _run_scaling(args: argparse.Namespace) -> int:
         print(f"\n{table(report)}")
         if args.png:
             print(f"picture: {args.png}")
+    return 0
+
+
+def _run_start(args: argparse.Namespace) -> int:
+    from marl.bench.start import measure_starts, table
+
+    report = measure_starts(args.set_aside)
+    if args.json:
+        print(json.dumps({"machine": _machine(), **report}, indent=2))
+    else:
+        _print_machine(_machine())
+        print(f"\n{table(report)}")
     return 0
 
 

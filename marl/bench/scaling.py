@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.rules import TURNS
-from marl.bench.scaling_model import GPU_LINKS, GPU_RANKS, Cycle, Link, Work, fit_link, predict_cycle
+from marl.bench.scaling_model import (
+    GPU_LINKS,
+    GPU_RANKS,
+    SHARED,
+    Cycle,
+    Link,
+    Work,
+    fit_link,
+    fit_shared_memory,
+    predict_cycle,
+)
 from marl.compute import machine
 from marl.config import autoscale
 from marl.config.train_config import TrainConfig, read_config
@@ -155,10 +165,12 @@ def _environment_kept() -> Iterator[None]:
 
 def _local_links(measured: Sequence[dict[str, Any]]) -> list[Link]:
     """The link between the ranks of this machine, from the fewest ranks that have one."""
-    found = next((each for each in measured if each["link"] and each["backend"] == "gloo"), None)
+    found = next((each for each in measured if each["link"] and each["backend"] in ("gloo", SHARED)), None)
     if found is None:
         return []
     small, large = (tuple(found["link"][name]) for name in ("small", "large"))
+    if found["backend"] == SHARED:
+        return [fit_shared_memory(HERE, small, large)]
     return [fit_link(HERE, found["ranks"], small, large)]
 
 

@@ -7,6 +7,7 @@ E[slowest of N] is the expected maximum of N draws from the measured times of on
 A reduction (all-reduce) of b bytes between N ranks, with latency L (seconds, one way) and bandwidth B (bytes/s):
 
     gloo: 2 (k (L + t + max(L, t)) + min(L, t)), with t = b / (s N B) and k = s (N - 1) / 2
+    shared memory: L + 3 b / B: every rank writes b bytes, adds up N parts of b / N, and reads b
     NCCL: start + the smaller of  ring: 2 (N - 1) L + 2 (N - 1) / N b / B
                              and  tree: 2 ceil(log2 N) L + 2 b / B
 
@@ -20,6 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+SHARED: Literal["shared memory"] = "shared memory"  # Ranks.transport
 GLOO_SEGMENT = 2**20  # bytes, at most
 GLOO_SEGMENTS = 2  # of a rank's chunk, at least
 
@@ -28,8 +30,8 @@ class Link(NamedTuple):
     """The connection between ranks."""
 
     name: str
-    backend: Literal["gloo", "nccl"]
-    latency: float  # seconds of a message, one way
+    backend: Literal["gloo", "nccl", "shared memory"]
+    latency: float  # seconds of a message, one way; in shared memory: of two meetings
     bandwidth: float  # bytes per second out of a rank
     start: float = 0.0  # seconds that every reduction by NCCL takes besides
 
@@ -57,6 +59,8 @@ def reduction_seconds(size: float, ranks: int, link: Link) -> float:
         segments = gloo_segments(size, ranks)
         pairs, latency, segment = segments * (ranks - 1) / 2, link.latency, size / segments / ranks / link.bandwidth
         return 2 * (pairs * (latency + segment + max(latency, segment)) + min(latency, segment))
+    if link.backend == SHARED:
+        return link.latency + 3 * size / link.bandwidth
     ring = 2 * (ranks - 1) * (link.latency + size / ranks / link.bandwidth)
     tree = 2 * math.ceil(math.log2(ranks)) * link.latency + 2 * size / link.bandwidth
     return link.start + min(ring, tree)
@@ -78,6 +82,12 @@ def fit_link(name: str, ranks: int, small: tuple[int, float], large: tuple[int, 
         segment = (long / 2 - (pairs + 1) * latency) / (2 * pairs)
     segment = max(segment, 1e-3 * long)  # a busy machine: the large message was hardly slower than the small one
     return Link(name, "gloo", latency, many / segments / ranks / segment)
+
+
+def fit_shared_memory(name: str, small: tuple[int, float], large: tuple[int, float]) -> Link:
+    """The shared memory in which sums take as long as measured: two pairs of bytes and seconds."""
+    (few, short), (many, long) = small, large
+    return Link(name, SHARED, short, 3 * (many - few) / max(long - short, 1e-3 * long))
 
 
 def expected_maximum(samples: Sequence[float], ranks: int) -> float:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from marl.config.train_config import TrainConfig
     from marl.ranks.process_group import Ranks, Solo
     from marl.training.trainer import Trainer
+    from marl.training.training_state import TrainingState
 
 # Bytes of the all-reduces that measure the link. The small one has a number for every segment of 64 ranks.
 SMALL, LARGE = 2 * 64 * 4, 2 * 2**20
@@ -34,9 +35,11 @@ def main(words: list[str]) -> int:
     from marl.ranks import environment
     from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, LostRank
     from marl.ranks.lost_rank import explain, leave
+    from marl.ranks.orphans import end_with_launcher
     from marl.ranks.placement import set_nccl_defaults
     from marl.ranks.startup import start
 
+    end_with_launcher()
     task, file, seconds, *flags = words
     config = read_config(flags)
     set_nccl_defaults()
@@ -96,7 +99,7 @@ def measure_ranks(group: "Solo | Ranks", config: "TrainConfig", seconds: float) 
     learner = trainer.state.learner
     return {
         "ranks": group.world,
-        "backend": group.backend,
+        "backend": group.transport or None,
         "device": group.device.type,
         "threads": cpu.threads if cpu else None,
         "matches": config.matches,
@@ -106,7 +109,7 @@ def measure_ranks(group: "Solo | Ranks", config: "TrainConfig", seconds: float) 
         "cycle_seconds": cycle_seconds,
         "evaluation_seconds": evaluation,
         "saving_seconds": saving,
-        "eval_interval": _eval_interval(config),
+        "eval_interval": _eval_interval(trainer.state),
         "save_interval": config.save_interval,
         "parts": parts,
         "link": link,
@@ -311,12 +314,10 @@ def _split(trainer: "Trainer", count: int) -> dict[str, float]:
     return {name: value / len(everyones) / count for name, value in sums.items()}
 
 
-def _eval_interval(config: "TrainConfig") -> int:
+def _eval_interval(state: "TrainingState") -> int:
     """Episodes between two evaluations; 0: none."""
-    from marl.config.evaluation_config import EVALUATIONS
-
-    interval = config.evaluation.eval_interval
-    return config.schedule.max_episodes // EVALUATIONS if interval is None else interval
+    interval = state.config.evaluation.eval_interval
+    return state.config.schedule.max_episodes // state.evaluation_plan.in_run if interval is None else interval
 
 
 def _timed(work: Callable[[], Any]) -> float:

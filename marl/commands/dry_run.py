@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marl.commands import launch_flags
-from marl.config.evaluation_config import EVALUATIONS
+from marl.config.evaluation_plan import describe_plan, plan_evaluations
 from marl.config.options import Schema
 from marl.config.reader import to_yaml
 from marl.config.train_config import TrainConfig
@@ -18,10 +18,13 @@ from marl.errors import UserError
 from marl.invocation import command
 from marl.ranks import environment
 from marl.storage import run_folder
+from marl.training.report import mix_text
 from marl.training.resume_plan import ResumePlan
 from marl.wording import count
 
 if TYPE_CHECKING:
+    import torch
+
     from marl.ranks.nodes import Nodes
     from marl.ranks.process_group import Solo
 
@@ -48,6 +51,7 @@ def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, pr
         local, nodes, _ = launch_flags.choose_launch(flags, plan) if flags else (1, ONE_NODE, 0)
         world = local * nodes.most
     backend, device = place(plan.config.ddp.backend, plan.config.device, 0, local, torch.cuda.device_count())
+    shares_memory = nodes.most == 1 and plan.config.ddp.backend is None and device.type == "cpu"
     group = Solo(device)
     group.world = world  # for the sizes of one rank of so many
     asked = plan
@@ -56,7 +60,7 @@ def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, pr
     if print_config:
         print(to_yaml(plan.config), end="")
         return 0
-    rows = _rows(plan, about, str(device), _ranks(local, nodes, backend))
+    rows = _rows(plan, about, device, _ranks(local, nodes, backend, shares_memory))
     for name, value in rows:
         print(f"{name:15} {value}")
     chosen = _chosen(asked.config, plan.config)
@@ -72,7 +76,7 @@ def _check(plan: ResumePlan, group: "Solo") -> str:
     from marl.training.checkpointing import build_state
 
     config = plan.config
-    check_opponents(config)
+    check_opponents(plan)
     _check_wandb(config)
     checkpoint = plan.load_checkpoint(group)
     state = build_state(config, group, checkpoint)
@@ -87,15 +91,19 @@ def _check(plan: ResumePlan, group: "Solo") -> str:
     return message or f"{checkpoint.path} (episode {checkpoint.episode:,}), {how}"
 
 
-def check_opponents(config: TrainConfig, is_main: bool = True) -> None:
+def check_opponents(plan: ResumePlan, is_main: bool = True) -> None:
     """An opponent that does not exist, or that cannot be caged, is an error now, not at the first evaluation."""
     from marl.planning.planned_player import load_player
+    from marl.training.named_opponents import check_named, copy_path
     from opponents.players import find
     from opponents.submission import SubmissionOptions
 
+    config, run = plan.config, plan.run
     tell = partial(print, file=sys.stderr) if is_main else None
     submissions = SubmissionOptions(config.evaluation.uncaged, tell=tell)
-    for name in config.evaluation.eval_opponents:
+    check_named(config)
+    named = [name for name in config.schedule.shares if run is None or not copy_path(run, name).exists()]
+    for name in dict.fromkeys((*config.evaluation.eval_opponents, *named)):
         find(name, load_player, submissions).close()
 
 
@@ -106,16 +114,13 @@ def _check_wandb(config: TrainConfig) -> None:
         raise UserError(f"--wandb needs the package wandb (or leave --wandb out); {install_hint('wandb')}")
 
 
-def _rows(plan: ResumePlan, resumes: str, device: str, ranks: str) -> list[tuple[str, str]]:
+def _rows(plan: ResumePlan, resumes: str, device: "torch.device", ranks: str) -> list[tuple[str, str]]:
     config = plan.config
-    learner, evaluation = getattr(config, config.learner_section), config.evaluation
+    learner = getattr(config, config.learner_section)
     limit = f"{config.schedule.max_episodes:,} episodes"
     if config.max_minutes:
         limit += f", at most {config.max_minutes:g} min"
     keeps = f"the last {config.keep_last} and the best are kept" if config.keep_last else "all are kept"
-    every = f"every {evaluation.eval_interval:,} episodes" if evaluation.eval_interval else "at the end"
-    if evaluation.eval_interval is None:
-        every = f"before the first update and {EVALUATIONS} times in the run"
     rows = [
         ("run", str(_folder(plan))),
         ("device", f"{device}, {config.precision}"),
@@ -124,8 +129,8 @@ def _rows(plan: ResumePlan, resumes: str, device: str, ranks: str) -> list[tuple
         ("network", f"{config.network.encoder} -> {' -> '.join(map(str, config.network.body))}"),
         ("matches", f"{config.matches:,} per rank"),
         ("length", limit),
-        ("opponents", config.schedule.strategy),
-        ("evaluation", f"{every}, {evaluation.eval_matches} matches each: {', '.join(evaluation.eval_opponents)}"),
+        ("opponents", mix_text(config.schedule)),
+        ("evaluation", describe_plan(plan_evaluations(config, device.type), config)),
         ("checkpoints", f"every {config.save_interval:,} episodes; {keeps}"),
     ]
     return rows + ([("resumes", resumes)] if resumes else [])
@@ -140,11 +145,11 @@ def _folder(plan: ResumePlan) -> Path:
     return run_folder.name_of_new(config.runs_dir, config.run_name)
 
 
-def _ranks(local: int, nodes: "Nodes", backend: str) -> str:
+def _ranks(local: int, nodes: "Nodes", backend: str, shares_memory: bool) -> str:
     if local == 1 and nodes.most == 1:
         return "1, one process"
     machines = f" on each of {count(nodes.most, 'machine')}" if nodes.most > 1 else ""
-    return f"{local}{machines}, over {backend}"
+    return f"{local}{machines}, over {backend}" + (" and shared memory" if shares_memory else "")
 
 
 def _chosen(asked: TrainConfig, config: TrainConfig) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import add_submission_flags, new_file, submission_options
+from marl.arguments import add_device_flag, add_submission_flags, new_file, submission_options
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--away", type=player_name, metavar="PLAYER", help="its opponent")
     parser.add_argument("--matches", type=int, default=1000, metavar="N", help="how many (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
-    parser.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, cuda:1, ... (default: cpu)")
+    add_device_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     parser.add_argument(
         "--record",
@@ -55,26 +55,26 @@ def run(args: argparse.Namespace) -> int:
     if not args.list and (args.home is None or args.away is None):
         raise UserError(f"eval needs --home PLAYER and --away PLAYER (see {command('eval', '--list')})")
     from marl.planning.planned_player import load_player
-    from opponents.match import open_player, play
-    from opponents.players import listing
+    from opponents.match import choose_device, open_player, play
+    from opponents.players import listing, odd_listing
     from opponents.policy_outputs import is_policy
 
     if args.list:
-        _print_players(listing(), args.json)
+        _print_players([*listing(), *odd_listing()], args.json)
         return 0
     with ExitStack() as opened:
         names, submissions = (args.home, args.away), submission_options(args)
         home, away = (open_player(name, opened, load_player, submissions) for name in names)
         if args.record_policy and not (is_policy(home) or is_policy(away)):
             raise UserError(f"--record_policy: neither {args.home} nor {args.away} is a policy with probabilities")
-        record = args.record is not None
+        record, device = args.record is not None, choose_device(args.device, (home, away))
         with ProgressBar(f"{args.home} - {args.away}") as bar:
-            results = play(home, away, args.matches, args.device, args.seed, record, progress=bar.show)
+            results = play(home, away, args.matches, device, args.seed, record, progress=bar.show)
         files = _write_replays(results, args.record, (home, away) if args.record_policy else None)
     if args.json:
         print(json.dumps(results.as_dict() | ({"replays": files} if files else {}), indent=2))
     else:
-        _print_results(results, args.seed, args.device)
+        _print_results(results, args.seed, device)
         for which, path in files.items():
             print(f"{which + ' match':14} {path}")
     for line in results.problems:

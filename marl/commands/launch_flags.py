@@ -52,6 +52,11 @@ def split_launch_flags(words: Sequence[str]) -> tuple[dict[str, str], list[str]]
     return flags, others
 
 
+def asks_for_nodes(flags: Mapping[str, str]) -> bool:
+    """Whether flags or environment ask for several machines."""
+    return bool(flags) and flags.get("nnodes", os.environ.get("NNODES", "1")) != "1"
+
+
 def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nodes", int]:
     """What the flags and the environment ask for: ranks on this machine, machines, restarts."""
     import torch

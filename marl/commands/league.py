@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from marl.arguments import add_submission_flags, new_file, submission_options
+from marl.arguments import add_device_flag, add_submission_flags, new_file, submission_options
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
@@ -23,10 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"Players are named as for eval ({command('eval', '--list')}). Points: 1 for a win, half for a draw.\n"
         "Ratings are Bradley-Terry on the scale of Elo (400 apart: 10 of 11 points), mean 1500, with 95 % intervals."
     )
-    parser.add_argument("--players", type=_names, metavar="A,B,C", help="who takes part (default: all scripted ones)")
+    parser.add_argument(
+        "--players",
+        type=_names,
+        metavar="A,B,C",
+        help="who takes part; odd: all odd teams (default: the ladder and the champion)",
+    )
     parser.add_argument("--matches", type=int, default=1000, metavar="N", help="per pair (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
-    parser.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, cuda:1, ... (default: cpu)")
+    add_device_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--png", type=new_file, metavar="FILE", help="also draw the table into a PNG file")
     parser.add_argument(
@@ -38,9 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from marl.planning.planned_player import load_player
     from opponents.league import league
-    from opponents.players import listing
+    from opponents.players import listing, odd_listing
 
-    players = args.players or [name for name, _ in listing()]
+    groups = {"odd": [name for name, _ in odd_listing()]}
+    asked = args.players or [name for name, _ in listing()]
+    players = [each for name in asked for each in groups.get(name, [name])]
     pairs: list[Results] = []
 
     def progress(results: "Results") -> None:

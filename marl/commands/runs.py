@@ -13,6 +13,7 @@ from marl.errors import UserError
 from marl.invocation import command
 from marl.storage.run_names import RUNS_DIR
 from marl.wording import count as counted
+from marl.wording import in_one_line
 
 # Action -> arguments and description in the help text.
 ACTIONS = {
@@ -109,7 +110,7 @@ def _list(args: argparse.Namespace, names: list[str]) -> int:
         print(json.dumps([document(run) for run in runs], indent=2))
         return 0
     if not runs:
-        print(f"no runs in {args.runs_dir}; train one: {command('train')}")
+        print(f"no runs in {in_one_line(args.runs_dir)}; train one: {command('train')}")
         return 0
     rows = [("run", "algo", "episodes", "steps", "best win rate", "trained", "disk", "state")]
     for run in runs:
@@ -119,14 +120,14 @@ def _list(args: argparse.Namespace, names: list[str]) -> int:
                 run.algo,
                 f"{run.episodes:,}",
                 amount(run.env_steps),
-                rate_text(run, run.best),
+                rate_text(run.best),
                 duration(run.seconds),
                 size_text(run.size),
                 run.state,
             )
         )
     print_rows(rows, right=(2, 3, 5, 6))
-    print(f"{counted(len(runs), 'run')}, {size_text(sum(run.size for run in runs))} in {args.runs_dir}")
+    print(f"{counted(len(runs), 'run')}, {size_text(sum(run.size for run in runs))} in {in_one_line(args.runs_dir)}")
     return 0
 
 

@@ -63,10 +63,9 @@ def _results(runs: list[RunSummary]) -> list[tuple[str, ...]]:
 
 
 def _rate(run: RunSummary, opponent: str) -> str:
-    rate = run.best.rates.get(opponent) if run.best else None
-    if rate is None:
+    if run.best is None or opponent not in run.best.rates:
         return "-"
-    low, high = run.interval(rate)
+    rate, (low, high) = run.best.rates[opponent], run.best.intervals[opponent]
     return f"{rate:.1%} ({100 * low:.0f}-{100 * high:.0f})"
 
 

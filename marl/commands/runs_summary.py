@@ -16,8 +16,10 @@ from typing import Any
 import yaml
 
 from marl.config.options import section_of
+from marl.config.yaml_file import check_depth
 from marl.errors import UserError
 from marl.registry import LEARNERS
+from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_run
 from marl.storage.run_names import find_named
 from marl.storage.run_process import is_running
@@ -27,7 +29,7 @@ from opponents.intervals import wilson
 RUNNING, FINISHED, UNFINISHED = "running", "finished", "unfinished"
 CHECKPOINTS = "checkpoints"
 RECENT = 3600.0  # seconds: a run of another machine that was written to since then counts as running
-RATE, POINTS = "eval/win_rate_", "eval/points"
+RATE, LOW, HIGH, POINTS = "eval/win_rate_", "eval_low/", "eval_high/", "eval/points"
 AXES = {"steps": ("train/env_steps", 1), "minutes": ("time/seconds", 60)}  # x axis -> metric, its unit
 
 
@@ -38,6 +40,7 @@ class EvaluationPoint:
     episode: int
     points: float  # mean share of the points over all opponents
     rates: dict[str, float]  # opponent -> share of the matches won
+    intervals: dict[str, tuple[float, float]]  # opponent -> 95 % interval of that share
 
 
 @dataclass
@@ -97,18 +100,14 @@ class RunSummary:
         names = _mapping(self.config.get("evaluation")).get("eval_opponents")
         return tuple(map(str, names)) if isinstance(names, list) else ()
 
-    @property
-    def eval_matches(self) -> int:
-        """Matches against each opponent in an evaluation."""
-        return int(_mapping(self.config.get("evaluation")).get("eval_matches") or 0)
-
     @cached_property
     def evaluations(self) -> list[EvaluationPoint]:
         found = []
         for line in self.lines:
             rates = {name: line[RATE + name] for name in self.opponents if line.get(RATE + name) is not None}
             if rates and line.get(POINTS) is not None:
-                found.append(EvaluationPoint(int(line["step"]), float(line[POINTS]), rates))
+                intervals = {name: self._interval(line, name) for name in rates}
+                found.append(EvaluationPoint(int(line["step"]), float(line[POINTS]), rates, intervals))
         return found
 
     @property
@@ -127,10 +126,6 @@ class RunSummary:
             return RUNNING
         return FINISHED if finished else UNFINISHED
 
-    def interval(self, rate: float) -> tuple[float, float]:
-        """95 % interval of a win rate against one opponent in one evaluation."""
-        return wilson(round(rate * self.eval_matches), self.eval_matches) if self.eval_matches else (0.0, 1.0)
-
     def curve(self, opponent: str, by: str) -> list[tuple[float, float]]:
         """(x, win rate) of all evaluations against an opponent. by: episodes, steps or minutes."""
         points = [(point.episode, point.rates[opponent]) for point in self.evaluations if opponent in point.rates]
@@ -145,12 +140,19 @@ class RunSummary:
         learners = {section_of(name, self.config) for name in LEARNERS} - {section_of(self.algo, self.config)}
         return {path: value for path, value in _flat(self.config) if path.partition(".")[0] not in learners}
 
+    def _interval(self, line: Mapping[str, Any], name: str) -> tuple[float, float]:
+        """95 % interval of the win rate against an opponent in an evaluation."""
+        if line.get(LOW + name) is not None and line.get(HIGH + name) is not None:
+            return float(line[LOW + name]), float(line[HIGH + name])
+        matches = _mapping(self.config.get("evaluation")).get("eval_matches")  # the only source in runs of old versions
+        return wilson(round(line[RATE + name] * matches), matches) if isinstance(matches, int) else (0.0, 1.0)
+
     def _last(self, tag: str) -> float:
         return float(next((line[tag] for line in reversed(self.lines) if line.get(tag) is not None), 0.0))
 
     def _has_reached_its_limit(self) -> bool:
         try:
-            saved = int((self.folder / CHECKPOINTS / "last").read_text().strip().rpartition("_")[2])
+            saved = int(read_regular(self.folder / CHECKPOINTS / "last").decode().strip().rpartition("_")[2])
         except (OSError, ValueError):
             return False
         limit = _mapping(self.config.get("schedule")).get("max_episodes")
@@ -162,8 +164,10 @@ class RunSummary:
 def read_summary(folder: Path) -> RunSummary:
     """The run in a folder. Missing and damaged files count as empty: such runs must be listed and deleted, too."""
     try:
-        config = _mapping(yaml.safe_load((folder / CONFIG).read_bytes()))
-    except (OSError, ValueError, yaml.YAMLError):
+        text = read_regular(folder / CONFIG).decode("utf-8-sig")
+        check_depth(text)
+        config = _mapping(yaml.safe_load(text))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         config = {}
     return RunSummary(folder, dict(config), read_run(folder), list(_read_lines(folder / LINES)))
 
@@ -188,7 +192,7 @@ def find_runs(names: list[str], runs_dir: str) -> list[RunSummary]:
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is that of a run, also of one that ended before its first checkpoint."""
-    return folder.is_dir() and any((folder / name).exists() for name in (RUN, CONFIG))
+    return folder.is_dir() and any(os.path.lexists(folder / name) for name in (RUN, CONFIG))
 
 
 def size_on_disk(folder: Path) -> int:
@@ -207,13 +211,13 @@ def _files(folder: Path) -> Iterator[os.stat_result]:
 
 def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
     try:
-        text = file.read_bytes().splitlines()
+        text = read_regular(file).splitlines()
     except OSError:
         return
     for line in text:
         try:
             values = json.loads(line)
-        except ValueError:  # cut off by a kill
+        except (ValueError, RecursionError):  # cut off by a kill, or damaged
             continue
         if isinstance(values, dict) and isinstance(values.get("step"), int):
             yield values

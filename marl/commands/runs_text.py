@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from marl.wording import in_one_line
+
 if TYPE_CHECKING:
     from marl.commands.runs_summary import EvaluationPoint, RunSummary
 
@@ -13,7 +15,7 @@ def document(run: "RunSummary") -> dict[str, Any]:
     """A run for JSON."""
     best = run.best
     rates = {
-        name: {"win_rate": rate, "low": run.interval(rate)[0], "high": run.interval(rate)[1]}
+        name: {"win_rate": rate, "low": best.intervals[name][0], "high": best.intervals[name][1]}
         for name, rate in (best.rates if best else {}).items()
     }
     return {
@@ -30,17 +32,18 @@ def document(run: "RunSummary") -> dict[str, Any]:
     }
 
 
-def rate_text(run: "RunSummary", point: "EvaluationPoint | None") -> str:
+def rate_text(point: "EvaluationPoint | None") -> str:
     """The win rate of an evaluation against its last opponent, with its interval."""
     if point is None:
         return "-"
     name, rate = list(point.rates.items())[-1]
-    low, high = run.interval(rate)
+    low, high = point.intervals[name]
     return f"{name} {rate:.1%} ({100 * low:.0f}-{100 * high:.0f})"
 
 
 def print_rows(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = (), gap: str = "  ") -> None:
     """Print aligned columns; those in `right` are aligned on the right."""
+    rows = [tuple(map(in_one_line, row)) for row in rows]  # names of runs may hold terminal escapes
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (f"{cell:{'>' if i in right else '<'}{widths[i]}}" for i, cell in enumerate(row))

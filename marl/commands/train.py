@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
@@ -14,6 +15,8 @@ from marl.commands.train_help import asks_for_help, train_help
 from marl.config.reader import to_yaml
 from marl.errors import UserError
 from marl.ranks import environment
+from marl.ranks.orphans import end_with_launcher
+from marl.storage.run_owner import RunOwner, check_free
 from marl.training.resume_plan import ResumePlan, plan_resume
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ def run_words(words: Sequence[str]) -> int:
         return 0
     asked = [word for word in words if word in (PRINT_CONFIG, DRY_RUN)]
     words = [word for word in words if word not in asked]
+    end_with_launcher()
     try:
         flags, others = launch_flags.split_launch_flags(words)
         plan = plan_resume(others)
@@ -40,35 +44,61 @@ def run_words(words: Sequence[str]) -> int:
         if asked:
             print(to_yaml(plan.config), end="")
             return 0
+        if not environment.is_rank() and not launch_flags.asks_for_nodes(flags):
+            _check_free(plan)
         if flags and not environment.is_rank():
             code = launch_flags.launch_ranks(flags, plan)
             if code is not None:
                 return code
-        return _train(plan)
+        return train_here(plan)[0]
     except (UserError, ArenaError):
         if not environment.is_first_on_node():  # every rank of a node finds the same mistake; one reports it
             return 2
         raise
 
 
-def _train(plan: ResumePlan) -> int:
-    """Train in this process, alone or as a rank."""
+def train_here(plan: ResumePlan) -> tuple[int, Path | None]:
+    """Train in this process, alone or as a rank; returns the exit code, and the run folder if there is one."""
     from marl.ranks.placement import set_nccl_defaults
 
     nccl_settings = set_nccl_defaults()  # before CUDA starts
-    return run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings))
+    folders = [] if plan.source is None else [plan.source]
+    code = run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, folders))
+    return code, folders[-1] if folders else None
 
 
-def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str]) -> int:
-    """One rank's training from the plan to the summary; returns the exit code."""
+def _check_free(plan: ResumePlan) -> None:
+    """Tell a second start beside a living one at once, before torch is loaded; rank 0 checks again.
+
+    Not for several nodes: one may join a run that the others train already.
+    """
+    folder = plan.existing_folder()
+    if folder is not None:
+        check_free(folder)
+
+
+def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], folders: list[Path]) -> int:
+    """One rank's training from the plan to the summary, as the owner of the run's folder; returns the exit code.
+
+    The run folder is added to `folders`.
+    """
+    plan = plan.with_relaunch(group).with_resolved_config(group)
+    check_opponents(plan, group.is_main)
+    with RunOwner() as owner:
+        plan.take_folder(owner, group)
+        return _train_as_owner(plan, group, nccl_settings, folders, owner)
+
+
+def _train_as_owner(
+    plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], folders: list[Path], owner: RunOwner
+) -> int:
+    """The same once nobody else can write to the folder of a resumed run; a new one is taken when it is made."""
     from marl.training.checkpointing import build_state
     from marl.training.outputs import open_outputs
     from marl.training.report import banner, summarise
     from marl.training.signals import stop_on_signals
     from marl.training.trainer import Trainer
 
-    plan = plan.with_relaunch(group).with_resolved_config(group)
-    check_opponents(plan.config, group.is_main)
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     state = build_state(plan.config, group, checkpoint)
@@ -78,10 +108,13 @@ def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict
             print(message)
         return 0
     # Nothing is written up to here: if anything does not fit, the run to resume stays as it is.
-    outputs = open_outputs(plan, state, cpu)
+    outputs = open_outputs(plan, state, cpu, owner)
+    folders.append(outputs.folder)
     trainer = Trainer(state, outputs)
     with outputs.console:
         outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
+        for line in state.named.warnings([len(slots) for slots in state.rollout.assignment.named]):
+            outputs.console.note(f"opponents: {line}", warning=True)
         with stop_on_signals(trainer.request_stop):
             began, trained_before = time.perf_counter(), state.progress.seconds
             ended = trainer.run()

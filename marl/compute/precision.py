@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
-from torch.optim import Adam, Optimizer
+from torch.optim import Optimizer
 
+from marl.compute.adam import Adam
 from marl.compute.shards import rows_of_shards
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}

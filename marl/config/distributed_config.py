@@ -12,7 +12,8 @@ class DistributedConfig:
     """Several ranks that train one team."""
 
     backend: Literal["nccl", "gloo"] | None = None
-    """Backend of torch.distributed (auto: nccl with GPUs on Linux, else gloo)."""
+    """Backend of torch.distributed (auto: nccl with GPUs on Linux, else gloo; CPU ranks on one machine then sum their
+    gradients through shared memory, several times faster)."""
     scaling: Literal["strong", "weak"] = "strong"
     """Meaning of automatic sizes (matches, batch_size, buffer_size) with several ranks. strong: for the whole run,
     split over the ranks; every number of ranks trains the same team. weak: per rank; the batch grows with the ranks and

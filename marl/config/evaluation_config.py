@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from marl.config.ranges import at_least, check_ranges
 from marl.errors import UserError
 
-EVALUATIONS = 10  # with eval_interval auto: evenly over the run, the last one at its end
-
 
 @dataclass(frozen=True)
 class EvalConfig:
     """Full matches with the most probable moves, played during training."""
 
     eval_interval: int | None = None
-    """Episodes between two evaluations; 0: only one, at the end (auto: ten over the whole run, by its episodes or its
-    minutes, and one before the first update)."""
-    eval_matches: int = 200
-    """Matches against each opponent, half of them on each side."""
+    """Episodes between two evaluations; 0: only one, at the end (auto: one before the first update and
+    ten over the whole run, by its episodes or its minutes; fewer in a short run, as --dry_run says)."""
+    eval_matches: int | None = None
+    """Matches against each opponent, half of them on each side (auto: 200; down to 50 in a short run)."""
     eval_opponents: tuple[str, ...] = ("level0", "level1", "level2", "level3")
     """Opponents; the checkpoint with the highest mean share of the points is `best`."""
     uncaged: bool = False

@@ -34,7 +34,7 @@ ABOUT_LEARNERS = (
 # The options that matter most, by subject, for the short help text.
 MAIN_OPTIONS: Mapping[str, Sequence[str]] = {
     "Length": ("schedule.max_episodes", "max_minutes"),
-    "Opponents": ("schedule.strategy", "schedule.self_play"),
+    "Opponents": ("schedule.strategy", "schedule.opponents", "schedule.self_play"),
     "Team and reward": ("network.encoder", "network.model_size", "reward.preset"),
     "Learner": ("algo", "ppo.lr", "ddpg.a_lr", "ddpg.c_lr"),
     "Machine": ("device", "matches", "threads", "seed"),

@@ -107,6 +107,8 @@ def parse(value: Any, hint: Any) -> Any:
 
 
 def _items(value: Any) -> Sequence[Any]:
+    if isinstance(value, Mapping):  # `opponents: {champion: 0.4}` in a file is the list champion:0.4
+        return [f"{name}:{each}" for name, each in value.items()]
     if not isinstance(value, str):
         return value if isinstance(value, (list, tuple)) else [value]
     items = [item.strip() for item in value.split(",")] if value else []

@@ -1,5 +1,6 @@
 """Settings from a YAML file; every mistake in it is a UserError of one line that names the file."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,9 @@ from typing import Any
 
 from marl.config.values import shorten
 from marl.errors import UserError
+
+DEPTH_MAX = 100
+_BRACKET = re.compile(r"[\[\]{}]")
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ def read_yaml(path: str | Path) -> Layer:
 
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
+        check_depth(text)
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         _check_keys(node)
@@ -37,6 +42,15 @@ def read_yaml(path: str | Path) -> Layer:
     except (ValueError, LookupError, AttributeError, RecursionError) as error:  # not UTF-8, a 13th month, !!bool x
         raise UserError(f"{path}: bad YAML: {error}") from None
     return Layer(str(path), as_mapping(values, f"{path}: the file"))
+
+
+def check_depth(text: str) -> None:
+    """ValueError for brackets in more than DEPTH_MAX levels: PyYAML's time grows with their square."""
+    depth = 0
+    for bracket in _BRACKET.findall(text):
+        depth += 1 if bracket in "[{" else -1
+        if depth > DEPTH_MAX:
+            raise ValueError(f"brackets in more than {DEPTH_MAX} levels")
 
 
 def as_mapping(value: Any, where: str) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from marl.doctor.check import Check, amount
 from marl.errors import UserError
 from marl.storage import checkpoint, checkpoint_finder
 from marl.storage.checkpoint import BEST, FOLDER, LAST, MANIFEST, WEIGHTS, Checkpoint
+from marl.storage.regular_file import read_regular
 from marl.storage.saved_player import load_player
 from opponents.match import play
 
@@ -76,7 +77,7 @@ def _examine(folder: Path) -> tuple[dict[str, Any], list[Check]]:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = json.loads(read_regular(folder / MANIFEST))
     except (OSError, ValueError, RecursionError):
         return {}
     return manifest if isinstance(manifest, dict) else {}

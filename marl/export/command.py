@@ -48,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--plan MS is for the submission; need --jidi DIR")
     if args.onnx:
         _check_onnx()
-    from opponents.scripted import SCRIPTED
+    from opponents.players import is_scripted
 
-    if args.player.partition(":")[0] in SCRIPTED:
+    if is_scripted(args.player):
         raise UserError(f"{args.player} is scripted; only what was trained can be exported: a run or a checkpoint")
     from marl.export.dense_layers import dense_layers
     from marl.storage.saved_player import load_player

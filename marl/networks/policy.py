@@ -1,6 +1,7 @@
 """Policies: an actor with its encoder and the choice of an action. As a player it takes the likeliest legal action."""
 
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -71,6 +72,18 @@ def describe_actor(encoder: Encoder, spec: NetworkSpec) -> dict[str, Any]:
     return {"encoder": encoder.name, "encoder_version": encoder.version, **asdict(spec)}
 
 
+def _check_sizes(spec: NetworkSpec, weights: dict[str, torch.Tensor]) -> None:
+    """ValueError for sizes that the weights do not have: a damaged file may name a network that fills the memory."""
+    sizes = {size for tensor in weights.values() if tensor.numel() for size in tensor.shape}
+    named = (*spec.body, *spec.channels, *([spec.lstm_size] if spec.lstm_size else []))
+    total = sum(tensor.numel() for tensor in weights.values())
+    fits = all(type(size) is int and size in sizes for size in named) and len(named) <= len(weights)
+    if not fits or any(a * b > total for widths in (spec.body, spec.channels) for a, b in pairwise(widths)):
+        raise ValueError("other sizes than those of the weights")
+    if spec.outputs not in (ACTIONS, ACTIONS + 1):
+        raise ValueError("no outputs of a policy")
+
+
 def build_actor(description: dict[str, Any], weights: dict[str, torch.Tensor], where: str) -> tuple[AnyActor, Encoder]:
     """The actor of a description, with these weights; messages name `where` they are from."""
     encoder = encoder_named(description.get("encoder"))
@@ -80,8 +93,10 @@ def build_actor(description: dict[str, Any], weights: dict[str, torch.Tensor], w
             f"this program has version {encoder.version}: train again, or use the program it was trained with"
         )
     try:
-        actor = make_actor(encoder, spec_from_dict(description))
+        spec = spec_from_dict(description)
+        _check_sizes(spec, weights)
+        actor = make_actor(encoder, spec)
         actor.load_state_dict(weights)
-    except (RuntimeError, LookupError, TypeError, ValueError):
+    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         raise UserError(f"{where}: its weights are not those of the network that it names") from None
     return actor.requires_grad_(False), encoder

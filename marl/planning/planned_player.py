@@ -54,6 +54,16 @@ def load_player(name: str) -> Player:
     """The player of a path or of a champion's name, with planning if the name begins with `plan`."""
     if not name.startswith(PLAN):
         return saved_player.load_player(name)
+    budget, inner = split_planned(name)
+    policy = find(inner, saved_player.load_player)
+    if not isinstance(policy, PolicyPlayer):
+        policy.close()
+        raise UserError(f"player {name!r}: {inner} is no trained policy; give a run, checkpoint, snapshot or champion")
+    return PlannedPlayer(policy, budget, name)
+
+
+def split_planned(name: str) -> tuple[Budget, str]:
+    """The budget, and the name of the policy, in the name of a player that plans."""
     head, _, inner = name.partition(":")
     found = _BUDGET.fullmatch(head.removeprefix("plan"))
     if not inner or (head != "plan" and found is None):
@@ -63,8 +73,4 @@ def load_player(name: str) -> Player:
     budget = Budget(int(found[1]), int(found[2])) if found else DEFAULT
     if not (1 <= budget.rollouts <= MOST_ROLLOUTS and 1 <= budget.turns <= MOST_TURNS):
         raise UserError(f"player {name!r}: allowed are 1 to {MOST_ROLLOUTS} rollouts of 1 to {MOST_TURNS} turns")
-    policy = find(inner, saved_player.load_player)
-    if not isinstance(policy, PolicyPlayer):
-        policy.close()
-        raise UserError(f"player {name!r}: {inner} is no trained policy; give a run, checkpoint, snapshot or champion")
-    return PlannedPlayer(policy, budget, name)
+    return budget, inner

@@ -32,8 +32,8 @@ class CollectiveClock:
         self._meeting = torch.zeros(2 * group.world)
         self.reductions: list[Reduction] = []
         group.sum_ = self._timed_sum
-        if group.sums_in_order:
-            self._average_in_order, group.average_in_order = group.average_in_order, self._timed_average
+        if group.averages_gradients:
+            self._average_gradients, group.average_gradients = group.average_gradients, self._timed_average
             return
         for module in wrapped:
             module.register_comm_hook(None, self._average)
@@ -50,7 +50,7 @@ class CollectiveClock:
 
     def _timed_average(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         begin, met = self._meet()
-        averaged = self._average_in_order(bucket)
+        averaged = self._average_gradients(bucket)
         self._record(begin, met, bucket.buffer())
         return averaged
 

@@ -10,6 +10,7 @@ from marl.wording import verb
 
 # Set by our launcher beside its own OMP_NUM_THREADS: an upper limit, and not the user's choice.
 THREADS_ARE_A_LIMIT = "SNAKES_THREADS_ARE_A_LIMIT"
+LAUNCHER = "SNAKES_LAUNCHER"  # process id of our launcher
 REQUIRED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -53,6 +54,16 @@ def let_ranks_choose_threads() -> None:
 def user_fixes_threads(variable: str = "OMP_NUM_THREADS") -> bool:
     """Whether the user (or torchrun) has fixed the number of threads by this environment variable."""
     return bool(os.environ.get(variable)) and THREADS_ARE_A_LIMIT not in os.environ
+
+
+def tell_launcher() -> None:
+    """For a launcher: its ranks shall know its process id."""
+    os.environ[LAUNCHER] = str(os.getpid())
+
+
+def launcher_pid() -> int | None:
+    """Process id of our launcher; None under torchrun, which does not tell it."""
+    return parse_whole_number(os.environ.get(LAUNCHER, ""))
 
 
 def launch_id() -> str | None:

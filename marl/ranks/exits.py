@@ -19,7 +19,8 @@ class LostRank(RuntimeError):
 
 def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoReturn:
     """Print the message in one line and end this process at once, without `finally` and atexit."""
-    sys.stderr.write(f"snakes: {message}\n")  # one write: other ranks write to the same terminal
+    with contextlib.suppress(Exception):  # the terminal may be gone
+        sys.stderr.write(f"snakes: {message}\n")  # one write: other ranks write to the same terminal
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

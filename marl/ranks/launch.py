@@ -19,7 +19,6 @@ import errno
 import os
 import signal
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
@@ -139,6 +138,7 @@ def _set_environment(ranks: int, interface: str | None) -> None:
     """Variables that the ranks inherit; variables set by the user stay. interface: towards the other nodes."""
     from marl.compute.machine import usable_cores
 
+    environment.tell_launcher()
     threads = str(max(1, usable_cores() // ranks))
     if not os.environ.get("OMP_NUM_THREADS"):
         environment.let_ranks_choose_threads()
@@ -172,14 +172,13 @@ def _run(settings: Mapping[str, Any], command: Sequence[str]) -> int:
     torch_elastic.silence_loggers()
     known = {field.name for field in dataclasses.fields(LaunchConfig)}  # not every torch has all of them
     try:
-        # torch keeps error files per start and never removes them.
-        with tempfile.TemporaryDirectory(prefix="snakes-ranks-", ignore_cleanup_errors=True) as folder:
-            config = LaunchConfig(
-                **{name: value for name, value in settings.items() if name in known},
-                logs_specs=DefaultLogsSpecs(log_dir=folder),
-            )
-            with _stop_on_signal(SignalException) as stopped:
-                elastic_launch(config, sys.executable)(*command)
+        config = LaunchConfig(
+            **{name: value for name, value in settings.items() if name in known},
+            # No error files: ranks write none, and torch never removes the folder that it makes for them.
+            logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
+        )
+        with _stop_on_signal(SignalException) as stopped:
+            elastic_launch(config, sys.executable)(*command)
         return 0
     except ChildFailedError as error:
         return _report_failures(error.failures)

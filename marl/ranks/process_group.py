@@ -20,10 +20,12 @@ from arena.errors import ArenaError
 from marl.compute.cuda_graphs import side_stream
 from marl.compute.shards import tree_sum
 from marl.errors import UserError
+from marl.ranks import shared_memory
 from marl.ranks.exits import GO_ON
 from marl.ranks.keep_alive import meetings
 from marl.ranks.lost_rank import explain, leave
 from marl.ranks.roll_call import RollCall
+from marl.ranks.shared_memory import SharedMemory
 from marl.ranks.store import RendezvousStore
 from marl.ranks.sync_check import OutOfSync, digests_of, first_difference, summary_of
 
@@ -38,6 +40,7 @@ class Solo:
     local_rank = 0
     is_main = True
     backend: str | None = None
+    transport = ""
     roll_call = None
 
     def __init__(self, device: torch.device) -> None:
@@ -92,8 +95,16 @@ class Ranks:
     """
 
     def __init__(
-        self, rank: int, world: int, local_rank: int, backend: str, device: torch.device, rendezvous: RendezvousStore
+        self,
+        rank: int,
+        world: int,
+        local_rank: int,
+        backend: str,
+        device: torch.device,
+        rendezvous: RendezvousStore,
+        share_memory: bool = False,
     ) -> None:
+        """share_memory: ranks on one machine sum CPU tensors through shared memory."""
         self.rank, self.world, self.local_rank = rank, world, local_rank
         self.is_main = rank == 0
         self.backend, self.device = backend, device
@@ -116,6 +127,10 @@ class Ranks:
         self._hosts_group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
         # An agent's store may still hold keys of an earlier start of this group; under a fresh prefix there are none.
         self.roll_call = RollCall(self, rendezvous, dist.PrefixStore(self._broadcast(uuid.uuid4().hex), store))
+        self._memory: SharedMemory | None = None
+        if share_memory and device.type == "cpu" and world > 1:
+            with self._collective("joining the shared memory"):
+                self._memory = shared_memory.join(rank, world, timeout, self._all_gather)
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """The module in DistributedDataParallel: rank 0's parameters on all ranks, gradients averaged in backward."""
@@ -128,8 +143,8 @@ class Ranks:
                 broadcast_buffers=False,
                 gradient_as_bucket_view=True,
             )
-            if self.sums_in_order:
-                wrapped.register_comm_hook(None, lambda _, bucket: self.average_in_order(bucket))
+            if self.averages_gradients:
+                wrapped.register_comm_hook(None, lambda _, bucket: self.average_gradients(bucket))
             # Without broadcast_buffers, torch does not broadcast buffers at the start either.
             for buffer in module.buffers():
                 dist.broadcast(buffer, src=0)
@@ -148,28 +163,40 @@ class Ranks:
         of ranks (compute/shards.py); modules that are wrapped later too. Their number must be a power of two."""
         self.sums_in_order = True
 
-    def average_in_order(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    @property
+    def transport(self) -> str:
+        """How gradients travel between the ranks, for the console."""
+        return "shared memory" if self._memory is not None else str(self.backend)
+
+    @property
+    def averages_gradients(self) -> bool:
+        """Whether wrapped modules ask `average_gradients`; otherwise torch averages them over the backend."""
+        return self.sums_in_order or self._memory is not None
+
+    def average_gradients(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         """DistributedDataParallel calls it with the gradients of this rank, to get their mean over the ranks."""
         done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        done.set_result(self._sum_in_order(bucket.buffer()).div_(self.world))
+        done.set_result(self._sum(bucket.buffer()).div_(self.world))
         return done
-
-    def _sum_in_order(self, tensor: torch.Tensor) -> torch.Tensor:
-        parts = [torch.empty_like(tensor) for _ in range(self.world)]
-        dist.all_gather(parts, tensor)
-        return tree_sum(parts)
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum over ranks, in place."""
-        if self.sums_in_order:
-            with self._collective():
-                return tensor.copy_(self._sum_in_order(tensor.contiguous()))
-        # NCCL has no CPU tensors; gloo takes both kinds.
-        group = self._hosts_group if tensor.device.type == "cpu" else None
         with self._collective():
-            dense = tensor.contiguous()
-            dist.all_reduce(dense, group=group)
-            return tensor if dense is tensor else tensor.copy_(dense)
+            total = self._sum(tensor.contiguous())
+        return tensor if total is tensor else tensor.copy_(total)
+
+    def _sum(self, dense: torch.Tensor) -> torch.Tensor:
+        """The sum of a contiguous tensor, in place or as a new tensor."""
+        on_cpu = dense.device.type == "cpu"
+        if on_cpu and self._memory is not None:
+            return self._memory.sum_(dense)
+        if self.sums_in_order:
+            parts = [torch.empty_like(dense) for _ in range(self.world)]
+            dist.all_gather(parts, dense)
+            return tree_sum(parts)
+        # NCCL has no CPU tensors; gloo takes both kinds.
+        dist.all_reduce(dense, group=self._hosts_group if on_cpu else None)
+        return dense
 
     def mean_(self, tensor: torch.Tensor) -> torch.Tensor:
         """The mean over ranks, in place."""
@@ -177,9 +204,7 @@ class Ranks:
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is true on any rank: no rank may stop or skip alone."""
-        total = torch.tensor([int(flag)], dtype=torch.int32)
-        with self._collective():
-            dist.all_reduce(total, op=dist.ReduceOp.MAX, group=self._hosts_group)
+        total = self.sum_(torch.tensor([int(flag)], dtype=torch.int32))
         return bool(total.item())
 
     def barrier(self, what: str) -> None:
@@ -232,6 +257,11 @@ class Ranks:
         self.roll_call.stop(in_order=True)
         if dist.is_initialized():
             dist.destroy_process_group()
+
+    def _all_gather(self, value: Any) -> list[Any]:
+        values: list[Any] = [None] * self.world
+        dist.all_gather_object(values, value, group=self._hosts_group)
+        return values
 
     def _broadcast(self, value: Any) -> Any:
         box = [value]

@@ -15,17 +15,18 @@ from marl.ranks.store import RendezvousStore
 def start(backend: str | None, timeout: float, device: str = "auto") -> Solo | Ranks:
     """Join the process group of this rank; without variables of a launcher, Solo.
 
-    backend: None chooses NCCL for GPUs on Linux, else gloo. timeout: seconds to wait for the other ranks, at the start
-    and in every collective.
+    backend: None chooses NCCL for GPUs on Linux, else gloo, with shared memory for sums of CPU ranks on one machine.
+    timeout: seconds to wait for the other ranks, at the start and in every collective.
     """
     found = read_rank_environment()
     gpus = torch.cuda.device_count()
     if found is None:
         return Solo(place(None, device, 0, 1, gpus)[1])
+    share_memory = backend is None
     backend, chosen = place(backend, device, found.local_rank, found.local_world, gpus)
     if backend == "nccl" and not dist.is_nccl_available():
         raise UserError("this torch has no NCCL; use --backend gloo")
     if sys.platform == "darwin" and found.rank == 0:
         print("snakes: warning: on one Mac several ranks share one device and are not faster", file=sys.stderr)
     rendezvous = RendezvousStore(found.master_addr, found.master_port, found.rank, found.world, timeout)
-    return Ranks(found.rank, found.world, found.local_rank, backend, chosen, rendezvous)
+    return Ranks(found.rank, found.world, found.local_rank, backend, chosen, rendezvous, share_memory)

@@ -1,4 +1,4 @@
-"""Which matches of a rank are self-play, which are played against past selves, and which against the schedule.
+"""Which matches of a rank are self-play, which meet past selves or named players, and which the schedule.
 
 The assignment stays the same for a whole run, so that every network always plays the same number of snakes, which a
 CUDA graph needs. Matches are assigned in pairs, one as red and one as blue, evenly over the slots: twice the matches
@@ -7,6 +7,7 @@ give the same assignment twice, so that two ranks play what one with twice the m
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class MatchAssignment:
     self_play_both: tuple[int, ...] = ()  # the team meets itself, and both sides are learned from
     self_play_one: tuple[int, ...] = ()  # the team meets itself, and one side is learned from
     past_selves: tuple[tuple[int, ...], ...] = ()  # slots of each past self that plays
+    named: tuple[tuple[int, ...], ...] = ()  # slots of each player of the option `opponents`
     shards: int = 1  # equal parts, one after the other, each assigned alike
 
     @property
@@ -24,20 +26,35 @@ class MatchAssignment:
         """Teams that learn."""
         return self.matches + len(self.self_play_both)
 
+    @property
+    def scheduled(self) -> int:
+        """Matches against the opponents of the schedule."""
+        taken = (self.self_play_both, self.self_play_one, *self.past_selves, *self.named)
+        return self.matches - sum(map(len, taken))
+
     def repeat(self, shards: int) -> "MatchAssignment":
         """The same assignment for each of this many shards, one after the other."""
 
         def again(slots: Sequence[int]) -> tuple[int, ...]:
             return tuple(shard * self.matches + slot for shard in range(shards) for slot in slots)
 
-        both, one, past = again(self.self_play_both), again(self.self_play_one), map(again, self.past_selves)
-        return MatchAssignment(shards * self.matches, both, one, tuple(past), shards)
+        both, one = again(self.self_play_both), again(self.self_play_one)
+        past, named = tuple(map(again, self.past_selves)), tuple(map(again, self.named))
+        return MatchAssignment(shards * self.matches, both, one, past, named, shards)
 
 
 def assign_matches(
-    matches: int, self_play_both: float = 0.0, self_play_one: float = 0.0, past_selves: float = 0.0, seats: int = 1
+    matches: int,
+    self_play_both: float = 0.0,
+    self_play_one: float = 0.0,
+    past_selves: float = 0.0,
+    seats: int = 1,
+    named: Sequence[float] = (),
 ) -> MatchAssignment:
-    """An assignment with about these shares of the matches; that of past selves is split over `seats` of them."""
+    """An assignment with about these shares of the matches; that of past selves is split over `seats` of them.
+
+    The shares of named players are rounded together: if all shares add up to 1, no match is left for the schedule.
+    """
     pairs = left = matches // 2
     counts = []
     for share in (self_play_both, self_play_one, past_selves):
@@ -45,10 +62,24 @@ def assign_matches(
         left -= counts[-1]
     of_past = counts.pop()
     counts += [of_past // seats + (seat < of_past % seats) for seat in range(seats)]
+    first_named = len(counts)
+    for count in _round_together(named, pairs):
+        counts.append(min(count, left))
+        left -= counts[-1]
+    if named and sum((self_play_both, self_play_one, past_selves, *named)) > 1 - 1 / (4 * pairs):
+        counts[-1] += left  # what the rounding of self-play and past selves has left over
+        left = 0
     counts.append(left)
     order = sorted(((k + 0.5) / n, role) for role, n in enumerate(counts) for k in range(n))
     slots: list[list[int]] = [[] for _ in counts]
     for pair, (_, role) in enumerate(order):
         slots[role] += [2 * pair, 2 * pair + 1]
     taken = [tuple(role) for role in slots[:-1]]
-    return MatchAssignment(matches, taken[0], taken[1], tuple(past for past in taken[2:] if past))
+    past = tuple(slots for slots in taken[2:first_named] if slots)
+    return MatchAssignment(matches, taken[0], taken[1], past, tuple(taken[first_named:]))
+
+
+def _round_together(shares: Sequence[float], pairs: int) -> list[int]:
+    """Whole numbers of pairs whose sums from the first share on are as near as possible to those of the shares."""
+    ends = [0, *(round(end * pairs) for end in accumulate(shares))]
+    return [end - begin for begin, end in pairwise(ends)]

@@ -1,7 +1,9 @@
-"""Seats of the rollout that a network plays without learning from them: a past self, or the team itself."""
+"""Seats of the rollout that a network plays without learning from them: a past self, the team itself, or the policy
+of a named player."""
 
 import torch
 
+from arena.encoders import Encoder
 from arena.rules import SNAKES, TURN
 from marl.compute.precision import Precision
 from marl.networks.actors import AnyActor
@@ -13,21 +15,38 @@ PAST_SELVES = 4  # past selves that play at a time
 class FrozenSeats:
     """The seats, and the network that plays them. Weights that change in place count from the next turn on."""
 
-    def __init__(self, actor: AnyActor, rollout: Rollout, seats: torch.Tensor, precision: Precision) -> None:
+    def __init__(
+        self,
+        actor: AnyActor,
+        rollout: Rollout,
+        seats: torch.Tensor,
+        precision: Precision,
+        encoder: Encoder | None = None,
+    ) -> None:
+        """Without `encoder`, the actor has the shape and the encoder of the team, and its actions are drawn.
+
+        With the encoder of its own the actor is another player: it takes its likeliest actions, as `eval` lets it play.
+        """
         self.actor = actor
         self._rollout, self._seats, self._precision = rollout, seats, precision
+        self._encoder = encoder or rollout.encoder
+        width = rollout.outputs.shape[1] if encoder is None else actor.spec.outputs
         device = rollout.arena.device
         self._matches = seats.long() // SNAKES
-        self._obs = torch.zeros(len(seats), rollout.encoder.width, dtype=rollout.obs.dtype, device=device)
-        self._outputs = torch.zeros(len(seats), rollout.outputs.shape[1], device=device)
-        orientations = rollout.encoder.orientations(self._obs)
-        self._draw = rollout.bind_drawing(seats, orientations, self._outputs, torch.zeros(1, device=device))
+        dtype = torch.int8 if self._encoder.low.dtype.kind == "i" else torch.uint8
+        self._obs = torch.zeros(len(seats), self._encoder.width, dtype=dtype, device=device)
+        self._outputs = torch.zeros(len(seats), width, device=device)
+        orientations = self._encoder.orientations(self._obs)
+        if encoder is None:
+            self._draw = rollout.bind_drawing(seats, orientations, self._outputs, torch.zeros(1, device=device))
+        else:
+            self._draw = rollout.bind_likeliest(seats, orientations, self._outputs)
         self.hidden = self.actor.initial_state(len(seats), device)
 
     def play(self) -> None:
         """Write the actions of these seats."""
-        arena, encoder = self._rollout.arena, self._rollout.encoder
-        obs = arena.observe(encoder.name, self._seats, out=self._obs)
+        arena = self._rollout.arena
+        obs = arena.observe(self._encoder.name, self._seats, out=self._obs)
         is_first = arena.state[:, TURN][self._matches] == 0
         outputs, hidden = self._precision.act(self.actor, obs, is_first, self.hidden)
         if hidden is not None:

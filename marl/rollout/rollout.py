@@ -24,6 +24,7 @@ from marl.rollout.turn_kernels import (
     Seats,
     Teams,
     assign_opponents,
+    choose_likeliest_actions,
     draw_actions,
     finish_turns,
 )
@@ -57,8 +58,8 @@ def _call_all(functions: Sequence[Callable[[], None]]) -> None:
 class Rollout:
     """B matches, their opponents, and the buffer that their turns are written to.
 
-    Opponent ids: the scripted opponents of the schedule, then the past selves that play, then the team itself, then
-    one for matches that count for nobody.
+    Opponent ids: the scripted opponents of the schedule, then the past selves that play, then the named players, then
+    the team itself, then one for matches that count for nobody.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Rollout:
         self._bind_loops(torch.tensor(reward_weights, device=device))
         self._turns = 0
         self._in_mix_until = dict.fromkeys(range(len(self.opponents)), 0)  # opponent id -> turn; -1: still in the mix
-        self.frozen_players: list[Callable[[], None]] = []  # write the actions of networks that do not learn
+        self.frozen_players: list[Callable[[], None]] = []  # write the actions of players that do not learn
 
     def _place_teams(self, side: torch.Tensor) -> None:
         """Seats of all networks. side [B]: of the team that learns, 0 red, 1 blue."""
@@ -115,12 +116,14 @@ class Rollout:
         self._opponent_seats = seats_of(matches, 1 - side).to(device)
         past = [list(slots) for slots in assignment.past_selves]
         self.past_self_seats = [seats_of(torch.tensor(slots), 1 - side[slots]).to(device) for slots in past]
+        named = [list(slots) for slots in assignment.named]
+        self.named_seats = [seats_of(torch.tensor(slots), 1 - side[slots]).to(device) for slots in named]
         self.self_play_seats = seats_of(torch.tensor(one, dtype=torch.int64), 1 - side[one]).to(device)
         preset = torch.full((self.matches,), NONE, dtype=torch.int16)
-        for opponent_id, slots in enumerate((*past, both + one), len(self.opponents)):
+        for opponent_id, slots in enumerate((*past, *named, both + one), len(self.opponents)):
             preset[slots] = opponent_id
         self.preset_opponent = preset.to(device)
-        self.opponent_ids = len(self.opponents) + len(past) + 2
+        self.opponent_ids = len(self.opponents) + len(past) + len(named) + 2
 
     def _bind_loops(self, reward_weights: torch.Tensor) -> None:
         arena, device = self.arena, self.arena.device
@@ -135,7 +138,7 @@ class Rollout:
         self._finish_turn = finish_turns.bind(len(self.team_match), device, *turn, self.buffer.turn_rows, self._results)
         self._scripted = [
             loops.bind(SCRIPTED[name], arena, self._opponent_seats, self.board_actions, 0.0, self.opponent_id, i)
-            for i, name in enumerate(self.opponents)
+            for i, name in enumerate(self.opponents if self.assignment.scheduled else ())
         ]
 
     def bind_drawing(
@@ -144,6 +147,13 @@ class Rollout:
         """A call that draws the actions of seats from a network's outputs."""
         drawn = (self._matches, Seats(seats, orientations, outputs), epsilon, self.masks_reversal, self.board_actions)
         return draw_actions.bind(len(seats), self.arena.device, *drawn)
+
+    def bind_likeliest(
+        self, seats: torch.Tensor, orientations: torch.Tensor, outputs: torch.Tensor
+    ) -> Callable[[], None]:
+        """A call that takes the likeliest legal actions of seats from a network's outputs."""
+        drawn = (self._matches, Seats(seats, orientations, outputs), self.board_actions)
+        return choose_likeliest_actions.bind(len(seats), self.arena.device, *drawn)
 
     def instrument(self, wrap: Wrap) -> None:
         """Measure the parts of a turn: each function is replaced by wrap(part, function)."""

@@ -121,6 +121,20 @@ def draw_action(i, matches, seats, epsilon, masks_reversal, board_actions):
 
 
 @njit
+def choose_likeliest(i, matches, seats, board_actions):
+    """Write the likeliest legal action of seat i into board_actions [B, 6]."""
+    b = int(seats.seat[i]) // SNAKES
+    snake = int(seats.seat[i]) % SNAKES
+    orientation = int(seats.orientation[i])
+    masked = masked_action(orientation, int(matches.state[b, DIRECTION + snake]), True)
+    highest, chosen = -math.inf, masked ^ 1
+    for action in range(ACTIONS):
+        if action != masked and seats.outputs[i, action] > highest:
+            highest, chosen = seats.outputs[i, action], action
+    board_actions[b, snake] = board_action(orientation, chosen)
+
+
+@njit
 def assign_opponent(b, matches, mix_cdf, preset_opponent, opponent_id):
     """Draw the opponent of match b if it is about to play its first turn; a preset opponent is met for sure.
 
@@ -171,5 +185,6 @@ def finish_turn(g, state, events, board_actions, opponent_id, teams, reward_weig
 
 
 draw_actions = item_loop(draw_action)
+choose_likeliest_actions = item_loop(choose_likeliest)
 assign_opponents = item_loop(assign_opponent)
 finish_turns = item_loop(finish_turn)

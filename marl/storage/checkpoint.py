@@ -13,6 +13,7 @@ Reading trusts nothing: hashes are compared, as torch and safetensors both accep
 
 import hashlib
 import json
+import os
 import pickle
 import re
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ import torch
 
 from arena.rules import RULES_VERSION
 from marl.errors import UserError
+from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import listing
 
 FORMAT = 1
@@ -96,7 +98,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     file = folder / MANIFEST
     try:
-        manifest = json.loads(file.read_bytes())
+        manifest = json.loads(read_regular(file))
         files = manifest["files"]
         stamps = {str(name): (int(stamp["size"]), str(stamp["sha256"])) for name, stamp in files.items()}
         form, rules = manifest["format"], manifest["rules"]
@@ -128,7 +130,7 @@ def _check_file(folder: Path, name: str, size: int) -> None:
     if not FILE_NAME.fullmatch(name):
         raise CheckpointError(f"{folder / MANIFEST} names {name!r}, no file of a checkpoint; do not use it")
     file = folder / name
-    if file.resolve().parent != folder.resolve():
+    if os.path.dirname(os.path.realpath(file)) != os.path.realpath(folder):  # no error for a link to itself
         raise CheckpointError(f"{file} leads out of the checkpoint; put the file itself there, or do not use it")
     if not file.is_file():
         raise CheckpointError(f"{file} is missing; {_ADVICE}")

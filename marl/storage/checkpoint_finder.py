@@ -20,6 +20,7 @@ from marl.storage.checkpoint import (
     read,
     read_manifest,
 )
+from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import listing
 
 
@@ -112,7 +113,7 @@ def episode_of(folder: Path) -> int:
 def read_pointer(pointer: Path) -> Path | None:
     """The checkpoint folder that a pointer file names; None if the file or the folder is missing."""
     try:
-        name = pointer.read_text().strip()
+        name = read_regular(pointer).decode().strip()
     except (OSError, ValueError):
         return None
     if not NAME.fullmatch(name):
@@ -135,7 +136,7 @@ def _is_complete(folder: Path) -> bool:
 
 def _save_number(folder: Path, unknown: float) -> float:
     try:
-        number = json.loads((folder / MANIFEST).read_bytes())["save"]
+        number = json.loads(read_regular(folder / MANIFEST))["save"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return unknown
     return number if type(number) is int else unknown

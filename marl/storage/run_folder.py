@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from marl.errors import UserError
+from marl.storage.regular_file import read_regular
 from marl.storage.run_process import process_name
 
 GROUP = "snakes_3v3"
@@ -122,8 +123,8 @@ def describe(folder: Path, config: dict[str, Any], start: dict[str, Any]) -> Non
 def read_run(folder: Path) -> dict[str, Any]:
     """The content of run.json; empty if the file is missing or cannot be read."""
     try:
-        about = json.loads((folder / RUN).read_bytes())
-    except (OSError, ValueError):
+        about = json.loads(read_regular(folder / RUN))
+    except (OSError, ValueError, RecursionError):
         return {}
     return about if isinstance(about, dict) else {}
 
@@ -195,5 +196,5 @@ def _checked(name: str) -> str:
 
 
 def _failed(path: Path, error: OSError) -> UserError:
-    where = error.filename or path  # the obstacle may be a folder further up
+    where = error.filename2 or error.filename or path  # the obstacle may be a folder further up
     return UserError(f"cannot make the run folder {path}: {where}: {error.strerror}; choose another --runs_dir")

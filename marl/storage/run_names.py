@@ -46,9 +46,9 @@ def player_name(text: str) -> str:
     """The name of a player, with the path of a run in place of its short name; the names of players come first."""
     prefix, colon, inner = text.partition(":") if text.startswith(PLANNED) else ("", "", text)
     if inner != LAST_RUN and (Path(RUNS_DIR) / GROUP / inner).is_dir():
-        from opponents.players import listing
+        from opponents.players import is_scripted, listing
 
-        if inner in dict(listing()):
+        if is_scripted(inner) or inner in dict(listing()):
             return text
     return prefix + colon + (str(find_named(inner)) if inner else inner)
 

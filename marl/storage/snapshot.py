@@ -26,6 +26,8 @@ def write(path: Path, weights: dict[str, torch.Tensor], about: dict[str, Any]) -
 
 def read(path: Path, name: str | None = None) -> PolicyPlayer:
     """Read the policy in a snapshot, as a player."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is not a snapshot: not a regular file")  # opening a FIFO would wait for ever
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {}).get(HEADER, "null"))

@@ -65,7 +65,7 @@ def build_state(config: TrainConfig, group: Solo | Ranks, checkpoint: Checkpoint
     progress = Progress(**saved["progress"])
     if config.load_model:
         progress.best = Progress.best  # that was the best of another run
-    state = TrainingState(config, group, progress)
+    state = TrainingState(config, group, progress, checkpoint.path.parents[1])
     state.is_resumed, state.is_closed = True, saved["closed"]
     _restore_team(state, checkpoint, saved)
     state.is_exact = restore_matches(state, checkpoint)
@@ -127,18 +127,23 @@ def _match_settings(state: TrainingState) -> dict[str, Any]:
     config, assignment = state.config, state.rollout.assignment
     shards = {"shards": config.ddp.exact_ranks} if config.ddp.exact_ranks else {}
     each = assignment.shards
-    return shards | {
-        "seed": config.seed,
-        "matches": assignment.matches // each,
-        "turns": state.buffer.turns,
-        "encoder": state.encoder.name,
-        "encoder_version": state.encoder.version,
-        "both": len(assignment.self_play_both) // each,
-        "alone": len(assignment.self_play_one) // each,
-        "past": len(assignment.past_selves),
-        "rewards": config.reward.weights(),
-        "opponents": list(state.rollout.opponents),
-    }
+    named = {name: len(slots) // each for name, slots in zip(state.named.names, assignment.named, strict=True)}
+    return (
+        shards
+        | ({"named": named} if named else {})
+        | {
+            "seed": config.seed,
+            "matches": assignment.matches // each,
+            "turns": state.buffer.turns,
+            "encoder": state.encoder.name,
+            "encoder_version": state.encoder.version,
+            "both": len(assignment.self_play_both) // each,
+            "alone": len(assignment.self_play_one) // each,
+            "past": len(assignment.past_selves),
+            "rewards": config.reward.weights(),
+            "opponents": list(state.rollout.opponents),
+        }
+    )
 
 
 def _current_names(settings: dict[str, Any] | None) -> dict[str, Any] | None:

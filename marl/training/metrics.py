@@ -14,6 +14,7 @@ from typing import Any
 
 from arena.files import write_atomically
 from marl.errors import UserError
+from marl.storage.regular_file import read_regular
 from marl.training.event_file import EventFile, append
 from marl.training.run_texts import layout, main_curves
 from marl.training.wandb_run import WandbRun
@@ -157,10 +158,10 @@ def _keep_lines(file: Path, first: int) -> None:
     if not file.exists():
         return
     kept = []
-    for line in file.read_bytes().splitlines(keepends=True):
+    for line in read_regular(file).splitlines(keepends=True):
         try:
             if line.endswith(b"\n") and json.loads(line)["step"] < first:
                 kept.append(line)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
     write_atomically(file, b"".join(kept))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from marl.config import reader
 from marl.ranks.process_group import on_main
 from marl.storage import relaunch, run_folder
+from marl.storage.run_owner import RunOwner
 from marl.training.console import Console, Quiet
 from marl.training.metrics import Metrics, Silent
 from marl.training.resume_plan import ResumePlan
@@ -26,8 +27,13 @@ class RunOutputs:
     console: Console | Quiet = field(default_factory=Quiet)
 
 
-def open_outputs(plan: ResumePlan, state: TrainingState, cpu: "CpuSetup | None" = None) -> RunOutputs:
-    """Choose or make the run folder, describe the run in it, and open metrics and console on rank 0. A collective."""
+def open_outputs(
+    plan: ResumePlan, state: TrainingState, cpu: "CpuSetup | None" = None, owner: RunOwner | None = None
+) -> RunOutputs:
+    """Choose or make the run folder, describe the run in it, and open metrics and console on rank 0. A collective.
+
+    owner: takes the folder, unless it holds it already.
+    """
     config, episodes = state.config, state.progress.episodes
     outputs: RunOutputs | None = None
 
@@ -36,6 +42,8 @@ def open_outputs(plan: ResumePlan, state: TrainingState, cpu: "CpuSetup | None" 
         start = run_folder.about_start(["snakes", "train", *plan.words], state.group.world)
         start |= {"whole_run": dict(plan.whole_run), "cpu": cpu and cpu._asdict()}
         folder = plan.choose_folder()
+        if owner is not None:
+            owner.take(folder, plan.known_launchers)
         # At once: a relaunch finds the folder by the launchers that its run.json names.
         start["launch"] = relaunch.describe(folder, plan.source, plan.earlier, plan.launchers)
         options = reader.to_dict(config)

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marl.config.evaluation_plan import describe_plan
 from marl.invocation import command, interpreter
 from marl.wording import count, duration
+from opponents.shares import ROUNDING
 
 if TYPE_CHECKING:
     from marl.config.train_config import TrainConfig
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from marl.storage.checkpoint import Checkpoint
     from marl.training.cpu_setup import CpuSetup
     from marl.training.trainer import Trainer
+    from opponents.scheduler import ScheduleConfig
 
 CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
 
@@ -35,11 +38,13 @@ def banner(
     held = 3 * buffer.turns * buffer.teams
     size = f"{held:,} transitions, {buffer.bytes / 2**20:,.0f} MiB on {buffer.storage}"
     all_matches = f" per rank, {state.rollout.all_matches:,} in all" if group.world > 1 else ""
-    schedule = f"{config.schedule.strategy} over {config.schedule.max_episodes:,} episodes"
+    schedule = mix_text(
+        config.schedule, f" over {config.schedule.max_episodes:,} episodes" + (evasion if evades else "")
+    )
     lines = [
         ("run", str(trainer.outputs.folder)),
         ("device", f"{device} ({group.device}), {config.precision}" + (f", {cpu}" if cpu else "")),
-        *([("ranks", f"{group.world} over {group.backend}")] if group.backend else []),
+        *([("ranks", f"{group.world} over {group.transport}")] if group.backend else []),
         ("learner", config.algo),
         ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
         ("matches", f"{config.matches:,}{all_matches}"),
@@ -47,14 +52,26 @@ def banner(
         ("cycle", f"{count(learner.turns, 'turn')}, {count(learner.updates, 'update')}"),
         ("learning rates", learner.lr_text() + _lr_changes(config)),
         ("buffer", size + (f" per rank, {held * group.world:,} transitions in all" if group.world > 1 else "")),
-        ("opponents", schedule + (evasion if evades else "") + _others(state.rollout.assignment)),
+        ("opponents", schedule + _others(state.rollout.assignment)),
+        ("evaluation", describe_plan(state.evaluation_plan, config)),
     ]
     if settings and group.backend == "nccl":
         lines.append(("set for NCCL", " ".join(f"{name}={value}" for name, value in settings.items())))
     if resumed:
-        how = "bit-exactly" if state.is_exact else "with new matches and a new buffer"
+        exactly = "bit-exactly" + ", except what submissions remember" * state.named.has_submissions
+        how = exactly if state.is_exact else "with new matches and a new buffer"
         lines.append(("resumed from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
     return lines
+
+
+def mix_text(schedule: "ScheduleConfig", about_schedule: str = "") -> str:
+    """The shares of named players and of the schedule, or the schedule alone."""
+    text = schedule.strategy + about_schedule
+    if not schedule.shares:
+        return text
+    parts = [f"{100 * share:.3g} % {name}" for name, share in schedule.shares.items()]
+    rest = 1 - sum(schedule.shares.values()) - schedule.self_play
+    return ", ".join([*parts, f"{100 * rest:.3g} % {text}"] if rest > ROUNDING else parts)
 
 
 def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: float = 0.0) -> None:

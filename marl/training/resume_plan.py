@@ -8,6 +8,7 @@ when everything fits, does `choose_folder` make the folder of a new run.
 No torch at import: mistakes must be reported at once.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,8 @@ from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.ranks import environment
 from marl.storage import relaunch, run_folder
-from marl.storage.run_names import find_named
+from marl.storage.run_names import find_named, player_name
+from marl.storage.run_owner import RunOwner
 
 if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo
@@ -50,6 +52,11 @@ class ResumePlan:
     def resumes_by_path(self) -> bool:
         """Whether the user has named a run or checkpoint by its path."""
         return self.config.resume not in ("auto", "never")
+
+    @property
+    def run(self) -> Path | None:
+        """The folder of the run that is resumed, or that its checkpoint belongs to; None for a new run."""
+        return _run_of(self.source)
 
     def check_path_exists(self) -> None:
         """Raise a UserError if --resume names a path that does not exist."""
@@ -171,8 +178,8 @@ class ResumePlan:
             raise UserError(message)
         return message if state.is_closed else ""
 
-    def choose_folder(self) -> Path:
-        """The folder of the run: that of the resumed run, or a new one. For rank 0 only."""
+    def existing_folder(self) -> Path | None:
+        """The folder that this start will write to, if it is there already; None for a new one."""
         if self.earlier:
             return self.earlier.run
         config = self.config
@@ -180,7 +187,35 @@ class ResumePlan:
         if resumed is not None:
             return resumed
         named = run_folder.newest(config.runs_dir, config.run_name) if config.run_name else None
-        return named if named and _is_unused(named) else run_folder.create(config.runs_dir, config.run_name)
+        return named if named and _is_unused(named) else None
+
+    def choose_folder(self) -> Path:
+        """The folder of the run: that of the resumed run, or a new one. For rank 0 only."""
+        return self.existing_folder() or run_folder.create(self.config.runs_dir, self.config.run_name)
+
+    def take_folder(self, owner: RunOwner, group: "Solo | Ranks") -> None:
+        """Let rank 0 own the folder before it is read; a collective. UserError if another start trains in it."""
+        from marl.ranks.process_group import on_main
+
+        problem: UserError | None = None
+
+        def tell() -> None:
+            if problem is not None:
+                raise problem
+
+        with group.keep_alive():  # an owner on another machine is watched for a while
+            folder = self.existing_folder() if group.is_main else None
+            try:
+                if folder is not None:
+                    owner.take(folder, self.known_launchers)
+            except UserError as error:
+                problem = error
+        on_main(group, tell)
+
+    @property
+    def known_launchers(self) -> list[str]:
+        """The launchers of all ranks; on rank 0, after with_relaunch."""
+        return sorted({each for each in self.launchers if each})
 
 
 def plan_resume(words: Sequence[str]) -> ResumePlan:
@@ -191,6 +226,9 @@ def plan_resume(words: Sequence[str]) -> ResumePlan:
         found = str(find_named(config.resume, config.runs_dir))
         if found != config.resume:
             words, config = [*words, "--resume", found], replace(config, resume=found)
+    opponents = with_paths(config.schedule.opponents)
+    if opponents != config.schedule.opponents:  # the same for the ranks, and for a later start
+        words = [*words, "--schedule.opponents", ",".join(opponents)]
     source = _find_source(config)
     plan = ResumePlan(tuple(words), config, source)
     if relaunch.launcher() is None:  # under a launcher, with_relaunch checks: a relaunch does not need the path
@@ -198,6 +236,12 @@ def plan_resume(words: Sequence[str]) -> ResumePlan:
     if source is not None and not source.exists():
         return plan
     return replace(plan, config=_read_config_of(words, source))
+
+
+def with_paths(opponents: Sequence[str]) -> tuple[str, ...]:
+    """Named players, PLAYER:SHARE, with the paths of runs in place of their short names like `last`."""
+    parts = (text.rpartition(":") for text in opponents)
+    return tuple(f"{player_name(name)}:{share}" for name, _, share in parts)
 
 
 def _find_source(config: TrainConfig) -> Path | None:
@@ -226,7 +270,13 @@ def _run_of(source: Path | None) -> Path | None:
     """The run folder of a run or of one of its checkpoints."""
     if source is None:
         return None
-    return next((folder for folder in (source, *source.parents) if (folder / run_folder.CONFIG).is_file()), None)
+    for folder in (source, *source.parents):
+        file = folder / run_folder.CONFIG
+        if file.is_file():
+            return folder
+        if os.path.lexists(file) and (folder / "checkpoints").is_dir():
+            raise UserError(f"{file} is no regular file, or leads nowhere; put the run's own configuration there")
+    return None
 
 
 def _is_unused(folder: Path) -> bool:

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NoReturn
 
 import torch
@@ -40,7 +41,8 @@ class Trainer:
         # A graph can hold neither a buffer on the host nor gradients that ranks exchange by gloo.
         graphs = config.graphs and state.buffer.storage == state.device
         warm_ups = WARM_UPS if group.backend is None else DDP_WARM_UPS
-        self._play: Callable[[], None] = Captured(self._play_turns, state.device, graphs)
+        # Nor players that decide on the host.
+        self._play: Callable[[], None] = Captured(self._play_turns, state.device, graphs and not state.named.on_host)
         self._learn: Callable[[], None] = Captured(
             learner.learn, state.device, graphs and group.backend != "gloo", warm_ups
         )
@@ -65,6 +67,7 @@ class Trainer:
             return self._run()
         finally:
             self.saver.close()  # after a lost rank or any other error too: a checkpoint that was begun is completed
+            self.state.named.close()
 
     def _run(self) -> str:
         state = self.state
@@ -74,7 +77,7 @@ class Trainer:
             with announced("rollout", self.outputs.console.task):
                 state.rollout.start(state.learner.act)
         self._stopwatch = Stopwatch(state.progress.seconds)  # compiling and staggering matches are not training
-        if state.config.evaluation.eval_interval is None and not state.is_resumed:
+        if state.evaluation_plan.at_start and not state.is_resumed:
             self._play_evaluation()  # before the first update: where the curves begin
         if not state.is_exact:
             self.fill_buffer()
@@ -205,11 +208,14 @@ class Trainer:
         progress, before, group, learner = state.progress, state.logged, state.group, state.learner
         group.doing = "logging"
         sums = group.sum_(pack(state.rollout.pop_results(), learner.measure(), learner.pop_stats()))
-        opponents = (*state.rollout.opponents, *state.past_selves.names)
+        opponents = (*state.rollout.opponents, *state.past_selves.names, *state.named.labels)
         window = unpack(sums, opponents, learner.MEASURED, learner.LOGGED, group.world)
         self._check_nonfinite_updates(window)
         for name, (wins, draws, losses) in window.matches.items():
-            state.scheduler.record(name, wins, draws, losses)
+            if state.scheduler.counts(name):
+                state.scheduler.record(name, wins, draws, losses)
+        for line in state.named.new_problems():
+            self.outputs.console.note(line, warning=True)
         self._renew_past_selves()
         seconds, updates = max(1e-9, progress.seconds - before.seconds), progress.updates - before.updates
         env_steps = progress.env_steps - before.env_steps
@@ -224,12 +230,13 @@ class Trainer:
         values |= {} if save_cost is None else {"time/save_ms": save_cost}
         on_main(group, lambda: self.outputs.metrics.log(progress.episodes, values | gpu_gauges(), progress.env_steps))
         opponent = state.scheduler.level(progress.episodes)
+        scheduled = {"opponent": opponent, "won": window.won(opponent)} if state.rollout.assignment.scheduled else {}
         self.outputs.console.line(
             {
                 "episode": progress.episodes,
                 "reward": f"{sum(window.rewards):.1f}",
-                "opponent": opponent,
-                "won": window.won(opponent),
+                **scheduled,
+                **{f"won {name}": window.won(name) for name in state.named.labels},
                 **{label: f"{values[name]:.3f}" for label, name in learner.SHOWN.items()},
                 "env steps/s": f"{rate:,.0f}",
                 **({"epsilon": f"{state.epsilon:.3f}"} if learner.uses_epsilon else {}),
@@ -287,7 +294,7 @@ class Trainer:
             self.evaluation = evaluate(
                 state.learner.actor,
                 state.encoder,
-                state.config.evaluation,
+                replace(state.config.evaluation, eval_matches=state.evaluation_plan.matches),
                 state.group,
                 state.config.seed,
                 record,
@@ -344,6 +351,7 @@ class Trainer:
         group, folder, saver = self.state.group, self.outputs.folder, self.saver
 
         def prepare() -> str:
+            self.state.named.write(folder)
             self.state.past_selves.write(folder)  # a run begun with --load_model has its pool from another folder
             return saver.prepare(folder)
 

@@ -1,15 +1,18 @@
 """The state of a training run on one rank: team, matches, opponents and counters."""
 
+from pathlib import Path
+
 from arena.encoders import encoder_named
 from arena.rules import TURNS
 from marl.compute.precision import Precision
-from marl.config.evaluation_config import EVALUATIONS
+from marl.config.evaluation_plan import plan_evaluations
 from marl.config.train_config import TrainConfig
 from marl.learners.factory import make_assignment, make_learner
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 from marl.rollout.turn_buffer import TurnBuffer
+from marl.training.named_opponents import NamedOpponents
 from marl.training.past_selves import PastSelves
 from marl.training.progress import Progress, crosses_multiple
 from opponents.scheduler import Scheduler
@@ -23,8 +26,13 @@ SPARE_ROUNDS = 3
 class TrainingState:
     """Everything of a run that a checkpoint holds: this rank's part of it. checkpointing.py saves and restores it."""
 
-    def __init__(self, config: TrainConfig, group: Solo | Ranks, progress: Progress | None = None) -> None:
-        """New networks, and matches numbered from progress.next_match on. A collective: networks are synchronised."""
+    def __init__(
+        self, config: TrainConfig, group: Solo | Ranks, progress: Progress | None = None, run: Path | None = None
+    ) -> None:
+        """New networks, and matches numbered from progress.next_match on. A collective: networks are synchronised.
+
+        run: folder of the run that is resumed.
+        """
         self.config, self.group, self.device = config, group, group.device
         self.encoder = encoder_named(config.network.encoder)
         self.progress = progress or Progress()
@@ -51,12 +59,14 @@ class TrainingState:
         self.past_selves = PastSelves(self.rollout, self.learner, precision, self.scheduler, config.seed)
         seats = self.rollout.self_play_seats
         self_play = [FrozenSeats(self.learner.actor, self.rollout, seats, precision)] if len(seats) else []
-        self.frozen_seats = [*self.past_selves.frozen, *self_play]
+        self.named = NamedOpponents(config, self.rollout, precision, group, run)
+        self.frozen_seats = [*self.past_selves.frozen, *self_play, *self.named.seats]
         self.rollout.frozen_players = [frozen.play for frozen in self.frozen_seats]
         self.first = self.progress.copy()  # when the present matches were started
         self.logged = self.progress.copy()  # at the last log line
         self.marks = dict.fromkeys(TASKS, self.progress.episodes)  # episodes when each task was last checked
-        self.marks[EVALUATED] = int(EVALUATIONS * self.share_done)
+        self.evaluation_plan = plan_evaluations(config, self.device.type)
+        self.marks[EVALUATED] = int(self.evaluation_plan.in_run * self.share_done)
         self.is_resumed = False  # whether a checkpoint has been restored
         self.is_exact = False  # whether its matches and buffer have been restored too
         self.is_closed = False  # whether the checkpoint was saved at the end of its run
@@ -107,5 +117,5 @@ class TrainingState:
         interval = self.config.evaluation.eval_interval
         if interval is not None:
             return self.is_due("eval", interval)
-        before, self.marks[EVALUATED] = self.marks[EVALUATED], int(EVALUATIONS * self.share_done)
+        before, self.marks[EVALUATED] = self.marks[EVALUATED], int(self.evaluation_plan.in_run * self.share_done)
         return self.marks[EVALUATED] > before

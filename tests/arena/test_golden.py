@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.recorded import Step, steps
+from helpers.recorded import Step, cases, steps
 
 from arena import BatchArena
 
-STEPS = steps()
-CASES = sorted({step.case for step in STEPS if step.case})
 FIELDS = ("snakes", "directions", "turn", "ate", "died", "reward", "over", "surviving beans", "number of beans")
 
 
@@ -55,27 +53,28 @@ def played(some: list[Step], moves: str) -> tuple[list[dict[str, Any]], list[dic
 
 @pytest.fixture(scope="module")
 def everything() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    return played(STEPS, "taken")
+    return played(steps(), "taken")
 
 
 def test_all_6362_recorded_steps_are_here() -> None:
-    assert len(STEPS) == 6362
-    assert len(CASES) == 48
+    assert len(steps()) == 6362
+    assert len(cases()) == 48
+    assert {step.case for step in steps()} == {"", *cases()}
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_recorded_step_plays_out_as_recorded(everything, field: str) -> None:
     wrong = [
         f"{step.name}: {field} is {got[field]}, recorded {expected(step)[field]}"
-        for step, got in zip(STEPS, everything[0], strict=True)
+        for step, got in zip(steps(), everything[0], strict=True)
         if got[field] != expected(step)[field]
     ]
-    assert not wrong, f"{len(wrong)} of {len(STEPS)} steps differ:\n" + "\n".join(wrong[:10])
+    assert not wrong, f"{len(wrong)} of {len(steps())} steps differ:\n" + "\n".join(wrong[:10])
 
 
 def test_new_beans_lie_on_cells_that_nothing_else_holds(everything) -> None:
     wrong = []
-    for step, match in zip(STEPS, everything[1], strict=True):
+    for step, match in zip(steps(), everything[1], strict=True):
         bodies = {tuple(cell) for body in match["snakes"] for cell in body}
         beans = [tuple(bean) for bean in match["beans"]]
         if bodies & set(beans) or len(set(beans)) != len(beans):
@@ -85,22 +84,22 @@ def test_new_beans_lie_on_cells_that_nothing_else_holds(everything) -> None:
 
 def test_setting_and_getting_a_recorded_state_changes_nothing() -> None:
     arena = BatchArena(1)
-    for step in STEPS:
+    for step in steps():
         arena.set_match(0, step.before)
         assert arena.get_match(0) == step.before, step.name
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", cases())
 def test_crafted_case(case: str) -> None:
-    some = [step for step in STEPS if step.case == case]
+    some = [step for step in steps() if step.case == case]
     fields, _ = played(some, "taken")
     for step, got in zip(some, fields, strict=True):
         assert got == expected(step), step.name
 
 
 def test_requested_moves_are_taken_and_a_reversal_never_is() -> None:
-    fields, _ = played(STEPS, "asked")
-    for step, got in zip(STEPS, fields, strict=True):
+    fields, _ = played(steps(), "asked")
+    for step, got in zip(steps(), fields, strict=True):
         for snake in range(6):
             if got["died"][snake]:
                 continue  # the direction is that of the new body
@@ -115,7 +114,7 @@ def test_requested_moves_without_a_reversal_play_out_as_recorded() -> None:
     def reverses(step: Step) -> bool:
         return any(a == d ^ 1 for a, d in zip(step.asked, step.before["directions"], strict=True))
 
-    some = [step for step in STEPS if not reverses(step)]
+    some = [step for step in steps() if not reverses(step)]
     assert len(some) > 3000
     fields, _ = played(some, "asked")
     for step, got in zip(some, fields, strict=True):

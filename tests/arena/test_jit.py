@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arena import jit
+from arena import callees, jit
 
 # A project of three layers, and one file on its own. Imports stand in every form that the code uses.
 FILES = {
@@ -42,6 +42,14 @@ def root(tmp_path, monkeypatch):
     forget()
     yield tmp_path
     forget()
+
+
+def copy_compiler(root: Path) -> None:
+    """The files that compile, in a package `arena` of their own."""
+    (root / "arena").mkdir()
+    (root / "arena/__init__.py").touch()
+    for file in (jit.__file__, callees.__file__):
+        shutil.copy(file, root / "arena")
 
 
 def folders(root: Path) -> dict[str, str]:
@@ -123,32 +131,31 @@ def test_a_folder_that_the_user_chose_is_used_and_nothing_in_it_is_removed(root,
     assert all(Path(folder).exists() for folder in before.values())
 
 
-def test_compiled_code_follows_a_constant_of_another_file(tmp_path) -> None:
-    """Real compiled code, each time in a new process: with Numba's own cache the second would print 10 again."""
-    (tmp_path / "arena").mkdir()
-    shutil.copy(jit.__file__, tmp_path / "arena/jit.py")
-    (tmp_path / "arena/__init__.py").touch()
+def test_compiled_code_follows_a_constant_and_a_function_of_another_file(tmp_path) -> None:
+    """Real compiled code, each time in a new process: with Numba's own cache the second would print 20 again."""
+    copy_compiler(tmp_path)
     (tmp_path / "arena/loop.py").write_text(
-        "from arena.jit import njit\nfrom arena.rules import ROWS\n\n\n@njit\ndef rows():\n    return ROWS\n"
+        "from arena.jit import njit\nfrom arena.rules import ROWS, times\n\n\n"
+        "@njit\ndef rows():\n    return times(ROWS)\n"
     )
     settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     settings["PYTHONPATH"] = str(tmp_path)
     found = []
-    for text in ("ROWS = 10\n", "ROWS = 11\n", "ROWS = 11\n"):
-        (tmp_path / "arena/rules.py").write_text(text)
+    for rows, factor in ((10, 2), (11, 2), (11, 3), (11, 3)):
+        (tmp_path / "arena/rules.py").write_text(
+            f"from arena.jit import njit\nROWS = {rows}\n\n\n@njit\ndef times(x):\n    return {factor} * x\n"
+        )
         code = "from arena.loop import rows; print(rows(), sum(rows.stats.cache_hits.values()))"
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
-        found.append(done.stdout.split())
-    assert found == [["10", "0"], ["11", "0"], ["11", "1"]], "value, and whether it was loaded from the cache"
+        found.append(tuple(map(int, done.stdout.split())))
+    assert found == [(20, 0), (22, 0), (33, 0), (33, 1)], "value, and whether it was loaded from the cache"
 
 
 def test_compiling_is_announced_and_loading_is_not(tmp_path) -> None:
     """Each time in a new process; the second call is slow, and yet it loads only."""
-    (tmp_path / "arena").mkdir()
-    shutil.copy(jit.__file__, tmp_path / "arena/jit.py")
-    (tmp_path / "arena/__init__.py").touch()
+    copy_compiler(tmp_path)
     (tmp_path / "arena/loop.py").write_text(
         "from arena.jit import njit\n\n\n@njit\ndef one():\n    return 1\n\n\n@njit\ndef two():\n    return one() + 1\n"
     )
@@ -170,10 +177,29 @@ def test_compiling_is_announced_and_loading_is_not(tmp_path) -> None:
         assert done.stderr.count("\n") == lines
 
 
+def test_the_share_of_a_long_compile_is_told(tmp_path) -> None:
+    """Every function that becomes part of the called one, by its name or as a name in a module."""
+    copy_compiler(tmp_path)
+    (tmp_path / "arena/one.py").write_text("from arena.jit import njit\n\n\n@njit\ndef one():\n    return 1\n")
+    (tmp_path / "arena/loop.py").write_text(
+        "from arena import one\nfrom arena.jit import njit\n\n\n@njit\ndef two():\n    return one.one() + 1\n\n\n"
+        "@njit\ndef four():\n    return two() + two()\n"
+    )
+    code = (
+        "from arena import jit; from arena.loop import four\njit.SHOW_SHARE_AFTER = {}\n"
+        "with jit.announced('four', print):\n    print(four())"
+    )
+    settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    settings["PYTHONPATH"] = str(tmp_path)
+    shares = ["compiling four (once): 40%", "compiling four (once): 80%"]
+    for after, expected in ((0, ["compiling four (once)", *shares, "4"]), (0, ["4"])):
+        command = [sys.executable, "-c", code.format(after)]
+        done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.stdout.splitlines() == expected, done.stderr
+
+
 def test_two_processes_that_compile_a_function_for_different_types_do_not_take_each_others_code(tmp_path) -> None:
-    (tmp_path / "arena").mkdir()
-    shutil.copy(jit.__file__, tmp_path / "arena/jit.py")
-    (tmp_path / "arena/__init__.py").touch()
+    copy_compiler(tmp_path)
     (tmp_path / "arena/loop.py").write_text("from arena.jit import njit\n\n\n@njit\ndef half(x):\n    return x / 2\n")
     # Both find an empty index, as if neither had written yet.
     compile = "from unittest import mock; from arena.loop import half; f = half._cache._cache_file\n"

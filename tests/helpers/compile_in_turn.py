@@ -1,11 +1,14 @@
 """Test processes do not compile the same Numba function at the same time: one compiles, the others load its code.
+Different functions are compiled side by side.
 
 In a fresh checkout all workers and their servers (forking.py) need the rules first, and compiling takes 25 s of a core.
 """
 
 import fcntl
 import threading
-from typing import Any
+import zlib
+from functools import cache
+from typing import Any, TextIO
 
 from numba.core.caching import Cache
 from numba.core.dispatcher import Dispatcher
@@ -15,12 +18,14 @@ from arena.jit import cache_folder
 _load, _compile = Cache._load_overload, Dispatcher.compile
 
 
-class _Turn(threading.local):
-    depth = 0  # functions that this thread compiles, each for the one before
-    file: Any = None  # open and locked while it is this thread's turn
+class _Locks(threading.local):
+    """Of the functions that this thread compiles, each for the one before: the locked byte, None if none is locked."""
+
+    def __init__(self) -> None:
+        self.bytes: list[int | None] = []
 
 
-_turn = _Turn()
+_locks = _Locks()
 
 
 def install() -> None:
@@ -28,26 +33,31 @@ def install() -> None:
     Cache._load_overload, Dispatcher.compile = _load_in_turn, _compile_in_turn
 
 
+@cache
+def _file() -> TextIO:
+    """Each function has a byte of its own in this file. Locks of bytes belong to a process: a fork does not have them,
+    and processes that would wait for each other get an error. Never closed: closing it would unlock all bytes."""
+    return (cache_folder() / ".compiling").open("w")
+
+
 def _load_in_turn(self: Cache, *arguments: Any) -> Any:
     code = _load(self, *arguments)
-    if code is not None or _turn.file is not None or not _turn.depth:
+    if code is not None or not _locks.bytes or _locks.bytes[-1] is not None:
         return code
+    byte = zlib.crc32(self._cache_file._index_path.encode()) % 2**31
     try:
-        file = (cache_folder() / ".compiling").open("w")
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.lockf(_file(), fcntl.LOCK_EX, 1, byte)
     except OSError:  # no such folder, or a file system without locks
         return None
-    _turn.file = file
+    _locks.bytes[-1] = byte
     return _load(self, *arguments)  # another process may have compiled it meanwhile
 
 
 def _compile_in_turn(self: Dispatcher, signature: Any) -> Any:
-    _turn.depth += 1
+    _locks.bytes.append(None)
     try:
         return _compile(self, signature)
     finally:
-        _turn.depth -= 1
-        if not _turn.depth and _turn.file is not None:
-            fcntl.flock(_turn.file, fcntl.LOCK_UN)  # also for a process that was forked meanwhile
-            _turn.file.close()
-            _turn.file = None
+        byte = _locks.bytes.pop()
+        if byte is not None and byte not in _locks.bytes:
+            fcntl.lockf(_file(), fcntl.LOCK_UN, 1, byte)

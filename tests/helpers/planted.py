@@ -3,12 +3,15 @@
 RANK:term:N     the rank gets TERM before its cycle N (from 1; cycles that fill the buffer count too)
 RANK:kill:N     the rank is killed before its cycle N
 RANK:STAGE:N    the rank is killed in this stage of its save N: begin, middle, rename, point; or part, stamp
+RANK:evaluation:N   the rank is killed in its evaluation N
 RANK:late:N     the rank's clock is a week ahead from cycle N on
 RANK:nan:N-M    the batches N to M of the rank contain a NaN
 RANK:slow:S     every evaluation of the rank takes S seconds longer
 RANK:disk:S     every file of a checkpoint takes the rank S seconds longer
 RANK:patience:S the rank waits S seconds for the other ranks to answer a roll call
 0:elastic:S     a launcher waits S seconds for more nodes, and three times S for a sign of life of another node
+
+With :launcher at the end, as in 0:kill:3:launcher, the launcher of the rank is killed instead of the rank.
 """
 
 import os
@@ -35,11 +38,13 @@ STAGES_OF_A_PART = {
 
 def plant(fault: str) -> None:
     """Plant the fault in this process, if it is meant for this rank."""
-    rank, what, when = fault.split(":")
+    rank, what, when, *whom = fault.split(":")
     if rank != os.environ.get("RANK", "0"):
         return
     if what in STAGES | STAGES_OF_A_PART:
-        _kill_in_save(what, int(when))
+        _kill_in_save(what, int(when), whom)
+    elif what == "evaluation":
+        _kill_in_evaluation(int(when), whom)
     elif what == "nan":
         _spoil_batches(*map(int, when.split("-")))
     elif what == "slow":
@@ -51,10 +56,14 @@ def plant(fault: str) -> None:
     elif what == "elastic":
         _shorten_rendezvous(int(when))
     else:
-        _before_cycle(int(when), what)
+        _before_cycle(int(when), what, whom)
 
 
-def _before_cycle(number: int, what: str) -> None:
+def _kill(whom: list[str]) -> None:
+    os.kill(os.getppid() if whom == ["launcher"] else os.getpid(), signal.SIGKILL)
+
+
+def _before_cycle(number: int, what: str, whom: list[str]) -> None:
     from marl.training.trainer import Trainer
 
     cycle, cycles = Trainer.cycle, []
@@ -64,14 +73,17 @@ def _before_cycle(number: int, what: str) -> None:
         if len(cycles) == number:
             if what == "late":
                 self._stopwatch._zero -= 7 * 24 * 3600
+            elif what == "term":
+                os.kill(os.getpid(), signal.SIGTERM)
             else:
-                os.kill(os.getpid(), {"term": signal.SIGTERM, "kill": signal.SIGKILL}[what])
+                assert what == "kill", what
+                _kill(whom)
         cycle(self, learn)
 
     _replace(Trainer, "cycle", counted)
 
 
-def _kill_in_save(stage: str, number: int) -> None:
+def _kill_in_save(stage: str, number: int, whom: list[str]) -> None:
     from marl.storage import checkpoint_writer
 
     name, file = (STAGES | STAGES_OF_A_PART)[stage]
@@ -80,7 +92,7 @@ def _kill_in_save(stage: str, number: int) -> None:
     def counted(path: Path, *others: Any) -> Any:
         calls.extend([path] * path.match(file))
         if len(calls) == number and path.match(file):
-            os.kill(os.getpid(), signal.SIGKILL)
+            _kill(whom)
         return function(path, *others)
 
     _replace(checkpoint_writer, name, counted)
@@ -99,6 +111,20 @@ def _spoil_batches(first: int, last: int) -> None:
         return batch
 
     _replace(Sampler, "draw", spoilt)
+
+
+def _kill_in_evaluation(number: int, whom: list[str]) -> None:
+    from marl.training import evaluation
+
+    play, calls = evaluation._play_share, []
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(number)
+        if len(calls) == number:
+            _kill(whom)
+        return play(*arguments)
+
+    _replace(evaluation, "_play_share", counted)
 
 
 def _slow_evaluation(seconds: float) -> None:

@@ -24,6 +24,7 @@ def together() -> None:
     from torch.nn.functional import mse_loss
 
     group = start()
+    assert group.transport == os.environ.get("BACKEND", "shared memory")
     torch.manual_seed(group.rank)  # parameters and buffers differ until `wrap`
     actor, critic = net(4, 3), net(7, 1)
     actor.register_buffer("seen", torch.full((2,), float(group.rank)))
@@ -60,7 +61,11 @@ def together() -> None:
 
     # sync_freq 4: the ranks exchange gradients in one of four updates.
     exchanges = []
-    wrapped_critic.register_comm_hook(exchanges, counted)
+    if group.averages_gradients:
+        average = group.average_gradients
+        group.average_gradients = lambda bucket: exchanges.append(bucket.index()) or average(bucket)
+    else:
+        wrapped_critic.register_comm_hook(exchanges, counted)
     optimizer.zero_grad(set_to_none=True)
     for update in range(8):
         if update % 4 == 3:
@@ -92,6 +97,48 @@ def together() -> None:
         print(f"rank {group.rank}: {error}")
     else:
         raise AssertionError("a changed parameter was not seen")
+    group.close()
+
+
+def sum_in_memory() -> None:
+    """Sums through shared memory: of all types, of more bytes than a slot holds, and many in a row."""
+    import torch
+
+    from marl.ranks.shared_memory import FOLDER, SLOT
+
+    group = start()
+    assert group.transport == "shared memory"
+    group.barrier("the start")
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if f"{FOLDER}/snakes-" in line]
+    assert mapped, "nothing is shared"
+    assert all(line.endswith("(deleted)") for line in mapped), "a file is left behind"
+    parts = range(1, group.world + 1)
+    for dtype in (torch.float32, torch.float64, torch.int32, torch.int64):
+        for size in (1, group.world - 1, 1000, 2 * SLOT // dtype.itemsize + 5):
+            numbers = torch.arange(size, dtype=dtype)
+            assert torch.equal(group.sum_(numbers * (group.rank + 1)), sum(numbers * part for part in parts)), size
+    total = torch.ones(2)
+    for _ in range(500):
+        group.mean_(total.mul_(group.world).add_(group.rank))
+        total -= (group.world - 1) / 2
+        total /= group.world
+    torch.testing.assert_close(total, torch.ones(2), rtol=1e-5, atol=0)
+    group.barrier("the end")
+    group.close()
+
+
+def sum_without_memory() -> None:
+    """One rank cannot use the shared memory, as WITHOUT says: all of them take gloo."""
+    import torch
+
+    from marl.ranks import shared_memory
+
+    what, rank = os.environ["WITHOUT"].split(":")
+    if os.environ["RANK"] == rank:
+        mock.patch.object(shared_memory, what, return_value=None).start()
+    group = start()
+    assert group.transport == "gloo"
+    assert group.sum_(torch.ones(1)).item() == group.world
     group.close()
 
 
@@ -221,7 +268,7 @@ def start():
 
     torch.set_num_threads(1)
     try:
-        return startup.start(None, float(os.environ.get("TIMEOUT", "60")), "cpu")
+        return startup.start(os.environ.get("BACKEND"), float(os.environ.get("TIMEOUT", "60")), "cpu")
     except (UserError, LostRank) as error:
         print(f"snakes: {error}", file=sys.stderr)
         sys.exit(2)
@@ -255,7 +302,10 @@ def groups(folder: str, description: str) -> None:
     import torch.distributed.nn  # noqa: F401
 
     import marl.ranks.startup  # noqa: F401
+    from marl.ranks import shared_memory
     from tests.helpers.ports import free_ports
+
+    shared_memory.load_kernels()
 
     specs = json.loads(description)
     waiting = list(zip(specs, free_ports(len(specs)), strict=True))

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,31 +37,42 @@ def _match(turn: int, snakes: list, directions: list, beans: list) -> dict[str, 
     }
 
 
+def _lines() -> Iterator[str]:
+    with lzma.open(FILE, "rt") as lines:
+        yield from lines
+
+
+@cache
+def cases() -> list[str]:
+    """The names of the crafted cases, from the headers alone: tests are collected in a tenth of the time of steps()."""
+    headers = [json.loads(line) for line in _lines() if '"header"' in line[:40]]
+    return sorted({header["case"] for header in headers if header["id"].startswith("crafted-")})
+
+
 @cache
 def steps() -> list[Step]:
     """All recorded steps. The original counts from 1: its step_cnt is our turn + 1."""
     found = []
     header: dict[str, Any] = {}
-    with lzma.open(FILE, "rt") as lines:
-        for line in lines:
-            record = json.loads(line)
-            if record["type"] == "header":
-                header, number = record, 0
-                continue
-            found.append(
-                Step(
-                    name=f"{header['id']} step {number}",
-                    case=header["case"] if header["id"].startswith("crafted-") else "",
-                    before=_match(record["t"] - 1, record["s0"], record["d0"], record["b0"]),
-                    asked=record["a"],
-                    taken=record["taken"],
-                    after=_match(record["t1"] - 1, record["s1"], record["d1"], record["b1"]),
-                    new_beans=[place(cell) for cell in record["new"]],
-                    ate=[bool(x) for x in record["ate"]],
-                    died=[bool(x) for x in record["hit"]],
-                    reward=record["r"],
-                    over=record["done"],
-                )
+    for line in _lines():
+        record = json.loads(line)
+        if record["type"] == "header":
+            header, number = record, 0
+            continue
+        found.append(
+            Step(
+                name=f"{header['id']} step {number}",
+                case=header["case"] if header["id"].startswith("crafted-") else "",
+                before=_match(record["t"] - 1, record["s0"], record["d0"], record["b0"]),
+                asked=record["a"],
+                taken=record["taken"],
+                after=_match(record["t1"] - 1, record["s1"], record["d1"], record["b1"]),
+                new_beans=[place(cell) for cell in record["new"]],
+                ate=[bool(x) for x in record["ate"]],
+                died=[bool(x) for x in record["hit"]],
+                reward=record["r"],
+                over=record["done"],
             )
-            number += 1
+        )
+        number += 1
     return found

@@ -1,11 +1,12 @@
 """Decides on stored positions: run in another process, with Numba off or with its CUDA simulator.
 
-usage: run_opponents.py cpu|simulator POSITIONS.npz MOVES.npz
+usage: run_opponents.py cpu|simulator scripted|odd POSITIONS.npz MOVES.npz
 """
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +15,26 @@ ROOT = Path(__file__).resolve().parents[2]
 NOISES = (0.0, 0.3)
 
 
-def on_cpu(state: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
+def table_of(name: str) -> dict[str, Callable[..., int]]:
+    from opponents.odd import ODD
+    from opponents.scripted import SCRIPTED
+
+    return {"scripted": SCRIPTED, "odd": ODD}[name]
+
+
+def on_cpu(state: np.ndarray, keys: np.ndarray, table: str = "scripted") -> dict[str, np.ndarray]:
     """Moves [B, 6] of every opponent, by its name and noise, the usual way."""
     import torch
 
     from arena import BatchArena
     from opponents.loops import act
-    from opponents.scripted import SCRIPTED
 
     arena = BatchArena(len(state))
     arena.state.copy_(torch.from_numpy(state))
     arena.keys.copy_(torch.from_numpy(keys))
     seats = torch.arange(len(state) * 6, dtype=torch.int32)
     found = {}
-    for name, function in SCRIPTED.items():
+    for name, function in table_of(table).items():
         for noise in NOISES:
             moves = torch.full((len(state), 6), -1, dtype=torch.int8)
             act(function, arena, seats, moves, noise)
@@ -35,19 +42,18 @@ def on_cpu(state: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def in_simulator(state: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
+def in_simulator(state: np.ndarray, keys: np.ndarray, table: str) -> dict[str, np.ndarray]:
     """The kernels on numpy arrays, in blocks of four threads so that the last block need not be full."""
     import numba.cuda
 
     numba.cuda.as_cuda_array = None  # the simulator has none; the arena may name it at import
     from opponents.loops import NOISE_ONE, _cuda_kernel
-    from opponents.scripted import SCRIPTED
 
     state = np.ascontiguousarray(state.T).T  # match-last memory, as on a GPU
     seats = np.arange(len(state) * 6, dtype=np.int32)
     which = np.zeros(len(state), np.uint8)
     found = {}
-    for name, function in SCRIPTED.items():
+    for name, function in table_of(table).items():
         for noise in NOISES:
             moves = np.full((len(state), 6), -1, np.int8)
             kernel = _cuda_kernel(function)
@@ -56,12 +62,14 @@ def in_simulator(state: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def elsewhere(where: str, state: np.ndarray, keys: np.ndarray, folder: Path, **environment: str) -> dict:
+def elsewhere(
+    where: str, state: np.ndarray, keys: np.ndarray, folder: Path, table: str = "scripted", **environment: str
+) -> dict:
     """The moves that this file finds in a separate process."""
     given, answer = folder / "positions.npz", folder / "moves.npz"
     np.savez(given, state=state, keys=keys)
     settings = os.environ | {"PYTHONPATH": str(ROOT)} | environment
-    command = [sys.executable, str(Path(__file__)), where, str(given), str(answer)]
+    command = [sys.executable, str(Path(__file__)), where, table, str(given), str(answer)]
     done = subprocess.run(command, env=settings, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     with np.load(answer) as moves:
@@ -70,5 +78,5 @@ def elsewhere(where: str, state: np.ndarray, keys: np.ndarray, folder: Path, **e
 
 if __name__ == "__main__":
     decide = {"cpu": on_cpu, "simulator": in_simulator}[sys.argv[1]]
-    with np.load(sys.argv[2]) as positions:
-        np.savez(sys.argv[3], **decide(positions["state"], positions["keys"]))
+    with np.load(sys.argv[3]) as positions:
+        np.savez(sys.argv[4], **decide(positions["state"], positions["keys"], sys.argv[2]))

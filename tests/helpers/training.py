@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import pairwise
 from pathlib import Path
@@ -86,6 +86,13 @@ def alone(*words: str | Path) -> subprocess.CompletedProcess[str]:
         return finish(process)
 
 
+def compile_training(runs_dir: Path) -> None:
+    """Compile what a small training needs, in turn with the other test processes (compile_in_turn.py). Processes that a
+    test starts by a command take no turns: in a fresh checkout all of them would compile it at the same time."""
+    done = alone(*TINY, "--max_episodes", "1", "--runs_dir", runs_dir)
+    assert done.returncode == 0, done.stderr
+
+
 @contextmanager
 def _watched(process: subprocess.Popen[str] | Forked) -> Iterator[None]:
     watchdog = threading.Timer(LIMIT, process.kill)
@@ -118,21 +125,31 @@ def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def as_ranks(folder: Path, *chains: dict[str, list[str]]) -> dict[str, list[tuple[int, str, str]]]:
-    """Trainings in two ranks each, see train_as_ranks.py: (exit code, stdout, stderr) of each rank.
+def start_ranks(folder: Path, *chains: dict[str, list[str]]) -> Callable[[], dict[str, list[tuple[int, str, str]]]]:
+    """Start trainings in two ranks each, see train_as_ranks.py. The returned function waits for their end and gives
+    (exit code, stdout, stderr) of each rank.
 
     The trainings of a chain run one after another, the chains side by side.
     """
     process = Forked(train_as_ranks.main, str(folder), chains, environment=without_ranks())
-    out, err = process.communicate(timeout=3 * LIMIT)
-    assert process.returncode == 0, err
-    return {
-        name: [
-            (code, *((folder / f"{name}.{rank}.{end}").read_text() for end in ("out", "err")))
-            for rank, code in enumerate(codes)
-        ]
-        for name, codes in json.loads(out).items()
-    }
+
+    def results() -> dict[str, list[tuple[int, str, str]]]:
+        out, err = process.communicate(timeout=3 * LIMIT)
+        assert process.returncode == 0, err
+        return {
+            name: [
+                (code, *((folder / f"{name}.{rank}.{end}").read_text() for end in ("out", "err")))
+                for rank, code in enumerate(codes)
+            ]
+            for name, codes in json.loads(out).items()
+        }
+
+    return results
+
+
+def as_ranks(folder: Path, *chains: dict[str, list[str]]) -> dict[str, list[tuple[int, str, str]]]:
+    """Run such trainings to their end."""
+    return start_ranks(folder, *chains)()
 
 
 def ranks_of(launcher: int) -> dict[int, int]:

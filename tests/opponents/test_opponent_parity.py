@@ -8,6 +8,7 @@ from helpers.drawn_boards import NO_MOVE, Positions, decisions, every_seat, posi
 from helpers.run_opponents import elsewhere, on_cpu
 
 from arena import BatchArena
+from arena.backends.parallel import bind
 from arena.rules import SNAKES
 from opponents import loops
 from opponents.scripted import SCRIPTED
@@ -38,18 +39,18 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize("name", SCRIPTED)
 def test_the_parallel_loop_decides_like_the_serial_one(name, noise, in_play) -> None:
-    one, many = loops._cpu_loops(SCRIPTED[name])
+    one = loops._cpu_loop(SCRIPTED[name])
     matches = len(in_play.state)
     seats = every_seat(matches).numpy()[5:-3]  # chunks that begin and end within a match
     which = np.zeros(matches, np.uint8)
     arguments = (in_play.state.numpy(), in_play.keys.numpy(), seats, which, 0, int(noise * loops.NOISE_ONE))
     serial, parallel, parallel_on_one = np.full((3, matches, SNAKES), NO_MOVE, np.int8)
     one(*arguments, serial)
-    many(*arguments, parallel)
+    bind(loops.decide_parallel, one, *arguments, parallel)()
     threads = numba.get_num_threads()
     try:
         numba.set_num_threads(1)
-        many(*arguments, parallel_on_one)
+        bind(loops.decide_parallel, one, *arguments, parallel_on_one)()
     finally:
         numba.set_num_threads(threads)
     np.testing.assert_array_equal(parallel, serial, err_msg=f"seed {SEED}")

@@ -41,8 +41,9 @@ def pixels(text: str) -> list[list[tuple[int, ...]]]:
     return rows
 
 
-@pytest.mark.parametrize("match", [MATCH, *wild_match(60).states()[::20]])
-def test_half_blocks_show_the_state(match):
+@pytest.mark.parametrize("turn", [None, 0, 20, 40, 60])
+def test_half_blocks_show_the_state(turn):
+    match = MATCH if turn is None else wild_match(60).states()[turn]
     found = pixels(ansi(match, LARGE))
     assert (len(found), {len(row) for row in found}) == (40, {80})
     taken = {tuple(place): snake for snake, body in enumerate(match["snakes"]) for place in body}

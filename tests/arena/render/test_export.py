@@ -4,6 +4,7 @@ import io
 import json
 import re
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,8 +17,13 @@ from arena.render import export
 from arena.render.film import Film
 from arena.render.page import timeline_data
 from arena.render.timeline import recorded_timeline
+from arena.replay import Replay
 
-SHORT = wild_match(12)
+
+@cache
+def short() -> Replay:
+    """Played when it is needed: while tests are collected, every worker would compile the rules."""
+    return wild_match(12)
 
 
 def pictures(gif: bytes) -> list[np.ndarray]:
@@ -29,8 +35,8 @@ def pictures(gif: bytes) -> list[np.ndarray]:
     return found
 
 
-def film(cell: int, match=SHORT) -> Film:
-    return Film(recorded_timeline(match), cell)
+def film(cell: int, match: Replay | None = None) -> Film:
+    return Film(recorded_timeline(match or short()), cell)
 
 
 def far(shown: np.ndarray, drawn: Image.Image) -> float:
@@ -40,7 +46,7 @@ def far(shown: np.ndarray, drawn: Image.Image) -> float:
 
 def test_png_of_a_turn_is_a_picture_of_the_film(tmp_path):
     for scale, cell in ((1, 48), (0.5, 24)):
-        export.png(tmp_path / "turn.png", SHORT, turn=7, scale=scale)
+        export.png(tmp_path / "turn.png", short(), turn=7, scale=scale)
         assert np.array_equal(np.asarray(Image.open(tmp_path / "turn.png")), film(cell).picture(7))
 
 
@@ -59,7 +65,7 @@ def test_png_without_a_turn_is_a_sheet_from_the_start_to_the_end(turns, across, 
 
 
 def test_gif_moves_between_the_turns_and_ends_with_the_result():
-    data = export.gif_bytes(SHORT, fps=4)
+    data = export.gif_bytes(short(), fps=4)
     image = Image.open(io.BytesIO(data))
     shown, drawn = pictures(data), film(export.GIF_SIZES[0][0])
     assert len(shown) == 12 * 2 + 1
@@ -73,17 +79,17 @@ def test_gif_moves_between_the_turns_and_ends_with_the_result():
         durations.append(image.info["duration"])
     assert durations == [120] * 24 + [2000]
     assert image.info["loop"] == 0  # for ever
-    assert len(pictures(export.gif_bytes(SHORT, fps=20))) == 13  # fast: no pictures between the turns
+    assert len(pictures(export.gif_bytes(short(), fps=20))) == 13  # fast: no pictures between the turns
 
 
 def test_a_gif_that_would_be_too_large_gets_smaller(monkeypatch):
-    sizes = [len(export.gif_bytes(SHORT, sizes=(size,))) for size in ((20, 2), (16, 2), (16, 1))]
+    sizes = [len(export.gif_bytes(short(), sizes=(size,))) for size in ((20, 2), (16, 2), (16, 1))]
     assert sizes == sorted(sizes, reverse=True)
     monkeypatch.setattr(export, "GIF_BYTES_MAX", sizes[1])
-    assert len(export.gif_bytes(SHORT)) == sizes[1]
+    assert len(export.gif_bytes(short())) == sizes[1]
     monkeypatch.setattr(export, "GIF_BYTES_MAX", 1)  # nothing fits: the last one
     monkeypatch.setattr(export, "SAMPLES", 2)
-    assert len(export.gif_bytes(SHORT, sizes=((20, 2), (16, 1)))) == sizes[2]
+    assert len(export.gif_bytes(short(), sizes=((20, 2), (16, 1)))) == sizes[2]
 
 
 def test_a_scale_asks_for_a_size_whatever_the_file_weighs(monkeypatch, tmp_path):
@@ -92,12 +98,12 @@ def test_a_scale_asks_for_a_size_whatever_the_file_weighs(monkeypatch, tmp_path)
     with Image.open(tmp_path / "m.gif") as image:
         assert image.size == film(30).size
     with pytest.raises(ArenaError, match=r"scale is 9; allowed: 0\.5 to 4"):
-        export.png(tmp_path / "x.png", SHORT, scale=9)
+        export.png(tmp_path / "x.png", short(), scale=9)
 
 
 def test_mp4_moves_smoothly_and_ends_with_the_result(tmp_path):
     ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="the extra `video` is not installed")
-    export.mp4(tmp_path / "match.mp4", SHORT, fps=10)
+    export.mp4(tmp_path / "match.mp4", short(), fps=10)
     reader = ffmpeg.read_frames(str(tmp_path / "match.mp4"))
     about = next(reader)
     assert (about["codec"], about["fps"]) == ("h264", 30)
@@ -113,14 +119,14 @@ def test_mp4_moves_smoothly_and_ends_with_the_result(tmp_path):
 def test_mp4_without_its_package_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(ArenaError, match=re.escape(install_hint("video"))):
-        export.mp4(tmp_path / "match.mp4", SHORT)
+        export.mp4(tmp_path / "match.mp4", short())
 
 
 @pytest.mark.parametrize("fps", [0, 0.2, 51, float("nan")])
 @pytest.mark.parametrize("make", [export.gif, export.mp4])
 def test_a_speed_that_no_viewer_plays_is_refused(make, fps, tmp_path):
     with pytest.raises(ArenaError, match=r"allowed: 0\.25 to 50"):
-        make(tmp_path / "x", SHORT, fps)
+        make(tmp_path / "x", short(), fps)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -138,9 +144,9 @@ def test_a_file_that_cannot_be_written_is_told_and_leaves_nothing(make, tmp_path
 @pytest.mark.parametrize("turn", [-1, 13])
 def test_a_turn_that_the_match_does_not_have_is_refused(turn, tmp_path):
     with pytest.raises(ArenaError, match=f"turn is {turn}; this match has turns 0 to 12"):
-        export.png(tmp_path / "x.png", SHORT, turn)
+        export.png(tmp_path / "x.png", short(), turn)
     with pytest.raises(ArenaError, match=f"turn is {turn}; this match has turns 0 to 12"):
-        export.html(tmp_path / "x.html", [SHORT], turn)
+        export.html(tmp_path / "x.html", [short()], turn)
 
 
 def page_data(path) -> dict:
@@ -153,7 +159,7 @@ def test_html_is_small_and_holds_the_matches_as_data(tmp_path):
     export.html(tmp_path / "page.html", [long_match()])
     assert (tmp_path / "page.html").stat().st_size < 100_000  # 300,000 are allowed
     odd = wild_match(3, red="</script><script>alert(1)</script>", blue="<!-- /*part board*/")
-    export.html(tmp_path / "odd.html", [odd, SHORT])
+    export.html(tmp_path / "odd.html", [odd, short()])
     text = (tmp_path / "odd.html").read_text()
     assert "alert(1)</script>" not in text
     assert text.count("makeBoard(look) {") == 1
@@ -163,7 +169,7 @@ def test_html_is_small_and_holds_the_matches_as_data(tmp_path):
 
 
 def test_html_asks_nobody_for_anything(tmp_path):
-    export.html(tmp_path / "page.html", [SHORT])
+    export.html(tmp_path / "page.html", [short()])
     text = (tmp_path / "page.html").read_text()
     assert "default-src 'none'" in text
     assert re.findall(r"https?://\S+", text) == []

@@ -124,7 +124,7 @@ def test_two_ranks_by_the_command_line(tmp_path):
     assert (report["algo"], report["device"], report["scaling"]) == ("ddpg", "cpu", "strong")
     one, two = report["rows"]
     assert (one["ranks"], two["ranks"]) == (1, 2)  # one rank is always measured
-    assert (one["backend"], two["backend"]) == (None, "gloo")
+    assert (one["backend"], two["backend"]) == (None, "shared memory")
     assert one["ratio"] == 1
     assert two["ratio"] == pytest.approx(two["env_steps_per_second"] / one["env_steps_per_second"])
     for row in (one, two):

@@ -37,7 +37,7 @@ def test_ranks_share_the_automatic_sizes(empty, monkeypatch):
     monkeypatch.setenv("NPROC", "2")
     done = here("train", "--dry_run", "--distributed", "--algo", "ppo", "--device", "cpu", "--body", "8,8")
     rows = rows_of(done.stdout)
-    assert rows["ranks"] == "2, over gloo", done.stderr
+    assert rows["ranks"] == "2, over gloo and shared memory", done.stderr
     assert rows["matches"] == "256", "half of 512"
 
 

@@ -7,6 +7,7 @@ import pytest
 from helpers.command import assert_one_line, snakes
 from helpers.training import here
 
+from arena.errors import ArenaError
 from arena.replay import read
 from opponents.cage.process import why_not_caged
 
@@ -149,3 +150,30 @@ def test_where_the_system_cannot_cage_one_line_says_so(rival, monkeypatch):
 @pytest.mark.parametrize("value", ["0", "x"])
 def test_workers_that_are_none_are_one_line(value):
     assert_one_line(here("eval", "--home", "level0", "--away", "level1", "--workers", value), "--workers", value)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words", "expected"),
+    [
+        (1, ["level0", "level1"], "cuda"),
+        (1, ["champion", "level1"], "cuda"),
+        (1, ["level0", "level1", "--device", "cpu"], "cpu"),
+        (1, ["SUBMISSION", "level1", "--uncaged"], "cpu"),
+        (0, ["level0", "level1"], "cpu"),
+    ],
+)
+def test_a_gpu_plays_if_there_is_one_and_the_players_can(tmp_path, monkeypatch, gpus, words, expected):
+    (tmp_path / "submission.py").write_text("def my_controller(observation, *_):\n    return [[1, 0, 0, 0]]\n")
+    home, away, *flags = (str(tmp_path / "submission.py") if word == "SUBMISSION" else word for word in words)
+    chosen = []
+
+    def stop(home, away, matches, device, *rest, **options):
+        chosen.append(device)
+        raise ArenaError("stopped by the test")
+
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    for module in ("opponents.match", "opponents.league"):
+        monkeypatch.setattr(f"{module}.play", stop)
+    for command in (["eval", "--home", home, "--away", away], ["league", "--players", f"{home},{away}"]):
+        assert "stopped by the test" in here(*command, *flags).stderr
+    assert chosen == [expected, expected]

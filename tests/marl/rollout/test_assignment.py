@@ -20,6 +20,7 @@ def roles(assignment: MatchAssignment) -> list[str]:
     found = ["schedule"] * assignment.matches
     named = {"both": assignment.self_play_both, "one": assignment.self_play_one}
     named |= {f"past{i}": slots for i, slots in enumerate(assignment.past_selves)}
+    named |= {f"named{i}": slots for i, slots in enumerate(assignment.named)}
     for role, slots in named.items():
         for slot in slots:
             assert found[slot] == "schedule", f"slot {slot} is assigned twice"
@@ -56,6 +57,15 @@ def shift(slots, by: int) -> tuple[int, ...]:
         ),  # more than there are: the first come first
         (8, {"past_selves": 1.0, "seats": 8}, {f"past{i}": 2 for i in range(4)}),  # a pair is not cut in two
         (8, {"past_selves": 0.7, "seats": 4}, {"past0": 2, "past1": 2, "past2": 2, "schedule": 2}),
+        (40, {"named": (0.4, 0.1)}, {"named0": 16, "named1": 4, "schedule": 20}),
+        (10, {"named": (0.4, 0.2, 0.2, 0.1, 0.1)}, {"named0": 4, "named1": 2, "named2": 2, "named4": 2}),  # to pairs
+        (6, {"named": (0.5, 0.5)}, {"named0": 4, "named1": 2}),  # no match is left over
+        (20, {"self_play_both": 0.25, "named": (0.75,)}, {"both": 4, "named0": 16}),
+        (
+            40,
+            {"self_play_one": 0.2, "past_selves": 0.4, "named": (0.2,)},
+            {"one": 8, "past0": 16, "named0": 8, "schedule": 8},
+        ),
     ],
 )
 def test_shares_of_the_matches(matches, shares, expected) -> None:
@@ -69,6 +79,7 @@ shares = st.fixed_dictionaries(
         "self_play_one": st.floats(0, 1),
         "past_selves": st.floats(0, 1),
         "seats": st.integers(1, 5),
+        "named": st.lists(st.floats(0.01, 0.3), max_size=3),
     }
 )
 
@@ -80,6 +91,9 @@ def test_every_role_plays_as_often_red_as_blue_and_no_slot_has_two(given_shares)
     assert of_slots[::2] == of_slots[1::2], "a slot that plays red and the next one, blue, have the same role"
     assert assignment.teams == assignment.matches + len(assignment.self_play_both)
     assert all(assignment.past_selves), "no past self without a match"
+    assert assignment.scheduled == of_slots.count("schedule")
+    shards = assignment.repeat(2)
+    assert roles(shards) == 2 * of_slots
 
 
 @given(st.lists(st.integers(0, 6), min_size=4, max_size=8).filter(any))
@@ -120,6 +134,11 @@ def test_a_role_is_spread_evenly_over_the_slots(share) -> None:
             {"both": 16, **{f"past{i}": 8 for i in range(PAST_SELVES)}, "schedule": 32},
         ),
         (["--strategy", "league", "--self_play", "1"], {"both": 80}),
+        (["--opponents", "champion:0.3,level1:0.7"], {"named0": 24, "named1": 56}),
+        (
+            ["--strategy", "league", "--self_play", "0.25", "--opponents", "champion:0.25"],
+            {"both": 20, "named0": 20, **{f"past{i}": 8 - 2 * (i > 1) for i in range(PAST_SELVES)}, "schedule": 12},
+        ),
     ],
 )
 def test_what_a_configuration_asks_for(words, expected) -> None:

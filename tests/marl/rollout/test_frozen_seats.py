@@ -8,7 +8,12 @@ from helpers.collecting import CPU, WholeNumbers, a_rollout, seat_frozen_players
 
 from arena.encoders import encoder_named
 from arena.rules import DIRECTION, SNAKES, TEAM, TURNS
+from marl.compute.precision import Precision
+from marl.networks.actors import make_actor
+from marl.networks.policy import PolicyPlayer
+from marl.networks.spec import NetworkSpec
 from marl.rollout.assignment import MatchAssignment
+from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 
@@ -103,3 +108,24 @@ def test_reversals_are_drawn_only_without_a_mask(masks_reversal) -> None:
         reversals.update(learning=int(reverses[rollout.seats.long()].sum()))
         reversals.update(past=int(reverses[rollout.past_self_seats[0].long()].sum()))
     assert (min(reversals.values()) > 5) if not masks_reversal else (sum(reversals.values()) == 0)
+
+
+@pytest.mark.parametrize("encoder", ["planes", "canonical"])
+def test_a_named_policy_takes_the_actions_of_its_player(encoder) -> None:
+    """Of another shape and another encoder than the team's; its likeliest actions, as in every other command."""
+    torch.manual_seed(SEED)
+    encoder = encoder_named(encoder)
+    player = PolicyPlayer(make_actor(encoder, NetworkSpec((12,), outputs=5)), encoder, "other")
+    rollout = a_rollout(MatchAssignment(8, named=((0, 1), (4, 5))), turns=4, seed=SEED)
+    precision = Precision("fp32", CPU)
+    frozen = [FrozenSeats(player.actor, rollout, seats, precision, encoder) for seats in rollout.named_seats]
+    rollout.frozen_players = [seats.play for seats in frozen]
+    started(rollout)
+    rollout.set_mix({"level1": 1.0})
+    seats, team = torch.cat(rollout.named_seats), WholeNumbers(FEATURES, SEED)
+    for turn in range(30):
+        expected = torch.zeros(8, SNAKES, dtype=torch.int8)
+        player.act(rollout.arena, seats, expected)
+        rollout.play_turn(team)
+        actions, expected = (each.view(-1)[seats.long()] for each in (rollout.board_actions, expected))
+        assert torch.equal(actions, expected), f"turn {turn}, seed {SEED}"

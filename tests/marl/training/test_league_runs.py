@@ -67,7 +67,8 @@ def train(*words) -> None:
 def test_a_run_keeps_the_snapshots_that_its_checkpoints_need_and_no_others(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(factory, "PAST_SELVES", 1)
     monkeypatch.setattr(past_selves, "STAY", 0)
-    train(*RUN, "--runs_dir", tmp_path, "--max_episodes", "40", "--keep_last", "1")
+    words = [*RUN, *ALGOS["ddpg"][1], "--runs_dir", tmp_path]
+    train(*words, "--max_episodes", "40", "--keep_last", "1")
     run = the_run(tmp_path)
     for episodes in (None, "44"):
         if episodes:
@@ -82,7 +83,7 @@ def test_a_run_keeps_the_snapshots_that_its_checkpoints_need_and_no_others(tmp_p
 
 def test_a_run_begun_with_load_model_can_be_resumed(tmp_path) -> None:
     """Its first checkpoint names past selves of the other run: they must be in its own folder by then."""
-    other = [*RUN, "--runs_dir", tmp_path]
+    other = [*RUN, *ALGOS["ddpg"][1], "--runs_dir", tmp_path]
     train(*other, "--max_episodes", "4")
     train(*other, "--max_episodes", "8", "--load_model", "--run_name", "heir")
     run = tmp_path / "snakes_3v3" / "heir"

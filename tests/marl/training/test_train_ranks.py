@@ -16,6 +16,7 @@ from helpers.training import (
     TINY,
     as_ranks,
     assert_goes_on,
+    compile_training,
     files_of,
     finish,
     forked,
@@ -49,6 +50,7 @@ def launched(tmp_path_factory):
     """A finished training of two ranks by `--distributed`, all parameters compared after every update. One of them was
     killed as it loaded torch, and both have started again."""
     runs = tmp_path_factory.mktemp("launched")
+    compile_training(tmp_path_factory.mktemp("compiled"))
     command = ["-m", "marl", *RANKS, "--distributed", "--max_restarts", "1", "--runs_dir", runs, *SYNC]
     with started(command, NPROC="2") as process:
         if Path("/proc/self/task").exists():
@@ -80,7 +82,7 @@ def test_two_ranks_make_one_run(launched) -> None:
     assert manifest(run, 16)["world_size"] == 2
     assert not [key for key in load_file(run / "checkpoints/episode_16/weights.safetensors") if "module." in key]
     assert done.stdout.count(f"run             {run}\n") == 1  # rank 0 alone prints
-    assert "ranks           2 over gloo\n" in done.stdout
+    assert "ranks           2 over shared memory\n" in done.stdout
     assert "4 per rank, 8 in all" in done.stdout
     assert "96 x 2 ranks = 192 snake transitions" in done.stdout
     assert done.stdout.count("| ranks 2") == 4
@@ -95,7 +97,7 @@ def test_two_ranks_then_one_then_two_by_torchrun(launched, tmp_path) -> None:
     with started([*TORCHRUN, "train", "--resume", run, "--max_episodes", "32", "--matches", "4", *SYNC]) as process:
         done = finish(process)
     assert done.returncode == 0, done.stderr
-    assert "ranks           2 over gloo\n" in done.stdout
+    assert "ranks           2 over shared memory\n" in done.stdout
     assert [manifest(run, episode)["world_size"] for episode in (16, 24, 32)] == [2, 1, 2]
     assert_goes_on(run, 32)
     assert [start["world_size"] for start in json.loads((run / "run.json").read_text())["earlier"]] == [2, 1]

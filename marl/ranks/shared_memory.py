@@ -1,0 +1,226 @@
+"""Sums over the ranks of one machine through shared memory.
+
+gloo sends 4 (N - 1) messages through the loopback interface for one sum of N ranks, which is most of an update when
+ranks have little to compute. Here a sum is two meetings of the ranks:
+
+    1. every rank writes its numbers into a slot of its own and raises its counter;
+    2. when all counters are raised, rank r adds part r of all slots, writes the sum, and raises its second counter;
+    3. when all second counters are raised, every rank reads the sum.
+
+Slots are used in turn, even and odd sums: whoever writes an even one has met all ranks since the last even one was
+read. The order of the additions depends on the number of ranks alone, and all ranks read the same sum.
+
+A rank polls the counters, at first without a pause. A rank that has ended cannot raise its counter, so the others look
+whether its process lives; a rank that does not come within the timeout raises, as with gloo.
+"""
+
+import mmap
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from arena.jit import njit
+from marl.compute.shards import tree_sum
+
+FOLDER = Path("/dev/shm")
+SLOT = 1 << 19  # bytes; a larger tensor is summed in pieces
+LINE = 64  # bytes between two counters: ranks that poll one do not slow down the writer of another
+SPINS = 400  # looks at the counters in one call, about 2 us
+BUSY = 0.002  # seconds of polling without a pause
+PAUSE = 0.0001  # seconds, after that
+LOOK = 0.1  # seconds between two looks whether the processes of the ranks live
+
+
+@intrinsic
+def _load(typingctx, counters, i):  # type: ignore[no-untyped-def]
+    """counters[i], and nothing that follows is read before it (acquire)."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = builder.gep(array.data, [args[1]], source_etype=ir.IntType(64))
+        return builder.load_atomic(pointer, "acquire", 8, typ=ir.IntType(64))
+
+    return types.int64(counters, types.intp), codegen
+
+
+@intrinsic
+def _store(typingctx, counters, i, value):  # type: ignore[no-untyped-def]
+    """counters[i] = value, after everything that was written before (release)."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = builder.gep(array.data, [args[1]], source_etype=ir.IntType(64))
+        builder.store_atomic(args[2], pointer, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(counters, types.intp, types.int64), codegen
+
+
+@njit
+def _raise_counter(counters, i, value):
+    _store(counters, i, value)
+
+
+@njit
+def _all_raised(counters, first, stride, world, value, spins):
+    """Whether all counters have reached a value, after so many looks at most."""
+    for rank in range(world):
+        while _load(counters, first + rank * stride) < value:
+            spins -= 1
+            if spins < 0:
+                return False
+    return True
+
+
+def load_kernels() -> None:
+    """Compile the functions above, or read them from the cache."""
+    counters = np.zeros(2, np.int64)
+    _raise_counter(counters, 0, 1)
+    _all_raised(counters, 0, 1, 1, 1, 0)
+
+
+class SharedMemory:
+    """The memory that all ranks see."""
+
+    def __init__(self, memory: mmap.mmap, rank: int, world: int, pids: list[int], timeout: float) -> None:
+        self._memory, self._rank, self._world, self._timeout = memory, rank, world, timeout
+        self._processes = [(pid, _started(pid)) for pid in pids]
+        self._stride = LINE // 8
+        self._counters = np.frombuffer(memory, np.int64, 2 * world * self._stride)
+        data = torch.frombuffer(memory, dtype=torch.uint8, offset=2 * world * LINE)
+        self._slots = data.view(2, world + 1, SLOT)  # even and odd sums; of every rank, and for the result
+        self._count = 0
+
+    @staticmethod
+    def size(world: int) -> int:
+        """Bytes for so many ranks."""
+        return 2 * world * LINE + 2 * (world + 1) * SLOT
+
+    def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum of a contiguous tensor over the ranks, in place. A collective."""
+        flat = tensor.view(-1)
+        step = SLOT // tensor.element_size()
+        for begin in range(0, len(flat), step):
+            self._sum_piece(flat[begin : begin + step])
+        return tensor
+
+    def _sum_piece(self, piece: torch.Tensor) -> None:
+        self._count += 1
+        slots = self._slots[self._count % 2, :, : piece.numel() * piece.element_size()].view(piece.dtype)
+        slots[self._rank] = piece
+        self._meet(0)
+        begin, end = (len(piece) * rank // self._world for rank in (self._rank, self._rank + 1))
+        if end > begin:
+            slots[-1, begin:end] = _sum_of(slots[:-1, begin:end])
+        self._meet(self._world * self._stride)
+        piece.copy_(slots[-1])
+
+    def _meet(self, first: int) -> None:
+        """Wait until all ranks have come here; first: the first of their counters."""
+        _raise_counter(self._counters, first + self._rank * self._stride, self._count)
+        if self._come(first):
+            return
+        begin = looked = time.monotonic()
+        while not self._come(first):
+            now = time.monotonic()
+            if now - begin < BUSY:
+                os.sched_yield()
+                continue
+            if now - looked > LOOK:
+                looked = now
+                self._check_processes()
+            if now - begin > self._timeout:
+                raise RuntimeError(f"Timed out waiting {self._timeout:g} s for a sum through shared memory")
+            time.sleep(PAUSE)
+
+    def _come(self, first: int) -> bool:
+        return _all_raised(self._counters, first, self._stride, self._world, self._count, SPINS)
+
+    def _check_processes(self) -> None:
+        for rank, (pid, started) in enumerate(self._processes):
+            if _started(pid) != started:
+                raise RuntimeError(f"shared memory was left by peer: the process of rank {rank} has ended")
+
+
+def join(
+    rank: int, world: int, timeout: float, gather: Callable[[Any], list[Any]], folder: Path = FOLDER
+) -> SharedMemory | None:
+    """The shared memory of these ranks; None if they are on several machines, or if the machine gives none.
+
+    gather: the values of all ranks, on every rank. A collective.
+    """
+    places = gather(_place(folder))
+    pids = gather(os.getpid())
+    if None in places or len(set(places)) > 1 or len(set(pids)) < world:
+        return None
+    path = gather(_create(folder, SharedMemory.size(world)) if rank == 0 else None)[0]
+    memory = None if path is None else _map(path)
+    load_kernels()
+    ready = gather(memory is not None)
+    if rank == 0 and path is not None:
+        Path(path).unlink()  # it lives as long as a rank has it mapped
+    return SharedMemory(memory, rank, world, pids, timeout) if memory is not None and all(ready) else None
+
+
+def _sum_of(parts: torch.Tensor) -> torch.Tensor:
+    """The sum over the first dimension, in an order that depends on its size alone: for a power of two as a tree."""
+    if len(parts) & (len(parts) - 1) == 0:
+        return tree_sum(parts)
+    total = parts[0] + parts[1]
+    for part in parts[2:]:
+        total += part
+    return total
+
+
+def _place(folder: Path) -> tuple | None:
+    """What ranks on one machine have in common: the running system, its processes, its network, the folder."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return boot, os.readlink("/proc/self/ns/pid"), os.readlink("/proc/self/ns/net"), folder.stat().st_dev
+    except OSError:
+        return None
+
+
+def _create(folder: Path, size: int) -> str | None:
+    path = folder / f"snakes-{uuid.uuid4().hex}"
+    try:
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    except OSError:
+        return None
+    try:
+        os.posix_fallocate(file, 0, size)  # a write into memory that is not there would end the process
+        return str(path)
+    except OSError:
+        path.unlink()
+        return None
+    finally:
+        os.close(file)
+
+
+def _map(path: str) -> mmap.mmap | None:
+    try:
+        file = os.open(path, os.O_RDWR)
+        try:
+            return mmap.mmap(file, 0)
+        finally:
+            os.close(file)
+    except OSError:
+        return None
+
+
+def _started(pid: int) -> str | None:
+    """When a process was started, in ticks since the boot; None if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]

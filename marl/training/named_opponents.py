@@ -1,0 +1,178 @@
+"""The named players of the option `opponents`: who plays their seats, and copies of them in the run folder.
+
+Scripted players and policies play inside the batch, also in a CUDA graph. Submissions and players that plan decide on
+the host. Policies are read once, by rank 0, and kept in the run folder: a resumed run meets the same ones, whatever has
+become of their files.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from marl.compute.precision import Precision
+from marl.config.train_config import TrainConfig
+from marl.errors import UserError
+from marl.networks.policy import PolicyPlayer, build_actor, describe_actor
+from marl.planning.planned_player import PlannedPlayer, load_player, split_planned
+from marl.ranks.process_group import Ranks, Solo, on_main
+from marl.rollout.frozen_seats import FrozenSeats
+from marl.rollout.host_seats import HostSeats
+from marl.rollout.rollout import Rollout
+from marl.storage import snapshot
+from marl.storage.saver import on_host
+from marl.training.log_window import PAST_SELF
+from opponents.players import PLAN, SUBMISSION, Player, Scripted, find
+from opponents.scheduler import LADDER
+from opponents.submission import Submission, SubmissionOptions
+
+FOLDER = "opponents"  # in the run folder
+
+
+class FrozenPolicy(NamedTuple):
+    """The policy of a named player, as it was at the start of the run."""
+
+    about: dict[str, Any]  # encoder and network
+    weights: dict[str, torch.Tensor]
+
+
+class ScriptedSeats:
+    """The seats of a scripted player."""
+
+    hidden = None
+
+    def __init__(self, play: Callable[[], None]) -> None:
+        self.play = play
+
+
+NamedSeats = ScriptedSeats | FrozenSeats | HostSeats  # each with play() and hidden
+
+
+class NamedOpponents:
+    """The named players of a run, and their seats in this rank's matches."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        rollout: Rollout,
+        precision: Precision,
+        group: Solo | Ranks,
+        run: Path | None = None,
+    ) -> None:
+        """run: folder of the run that is resumed, which has copies of the policies. A collective."""
+        self.shares = config.schedule.shares
+        self.names = list(self.shares)
+        self._policies = on_main(group, lambda: _read_policies(self.names, run)) if self.names else {}
+        options = SubmissionOptions(config.evaluation.uncaged)
+        self._players = [_player(name, self._policies.get(name), options) for name in self.names]
+        self.seats = [
+            _seats_of(player, rollout, seats, precision)
+            for player, seats in zip(self._players, rollout.named_seats, strict=True)
+        ]
+        self._told: set[str] = set()
+
+    @property
+    def on_host(self) -> list[str]:
+        """Names of the players that decide outside the batch."""
+        return [name for name, seats in zip(self.names, self.seats, strict=True) if isinstance(seats, HostSeats)]
+
+    @property
+    def has_submissions(self) -> bool:
+        """Whether a player has a memory of its own that no checkpoint holds."""
+        return any(isinstance(player, Submission) for player in self._players)
+
+    @property
+    def labels(self) -> list[str]:
+        """A short name of each player for logs: of a path, its last part. The whole name if that means another one."""
+        short = [_label(name) for name in self.names]
+        taken = [*LADDER, *short]
+        return [
+            name if label != name and (taken.count(label) > 1 or label.startswith(PAST_SELF)) else label
+            for name, label in zip(self.names, short, strict=True)
+        ]
+
+    def write(self, run: Path) -> None:
+        """Write copies of the policies that the run folder lacks."""
+        if self._policies:
+            (run / FOLDER).mkdir(exist_ok=True)
+        for name, policy in self._policies.items():
+            path = copy_path(run, name)
+            if not path.exists():
+                snapshot.write(path, policy.weights, policy.about)
+
+    def warnings(self, matches: Sequence[int]) -> list[str]:
+        """Lines about players that slow training down. matches: of each player, on this rank."""
+        lines: list[str] = []
+        for name, seats, number in zip(self.names, self.seats, matches, strict=True):
+            if isinstance(seats, HostSeats):
+                how = "in a process per match" if isinstance(seats.player, Submission) else "by planning"
+                lines.append(f"{name} decides {how}, on the host, in {number} matches: every turn waits for its moves")
+        return lines
+
+    def new_problems(self) -> list[str]:
+        """Kinds of problems of submissions that have not been told yet."""
+        found = [kind for player in self._players if isinstance(player, Submission) for kind in player.problem_counts]
+        new = [kind for kind in found if kind not in self._told]
+        self._told.update(new)
+        return new
+
+    def close(self) -> None:
+        """End the processes of submissions."""
+        for player in self._players:
+            player.close()
+
+
+def check_named(config: TrainConfig) -> None:
+    """A UserError if a named player cannot play with these settings."""
+    planned = [name for name in config.schedule.shares if name.startswith(PLAN)]
+    if planned and config.ddp.exact_ranks:
+        raise UserError(
+            f"opponents: {planned[0]} plans, which rounds differently on another number of ranks; leave it out or "
+            "leave out --exact_ranks"
+        )
+
+
+def _read_policies(names: Sequence[str], run: Path | None) -> dict[str, FrozenPolicy]:
+    """Policy of each name that has one: from the run folder, else from where the name leads."""
+    policies = {}
+    for name in names:
+        if run is not None and copy_path(run, name).exists():
+            player: Player = snapshot.read(copy_path(run, name))
+        else:
+            player = find(name, load_player, SubmissionOptions(uncaged=True))  # a submission is not started here
+        policy = player.policy if isinstance(player, PlannedPlayer) else player
+        if isinstance(policy, PolicyPlayer):
+            about = describe_actor(policy.encoder, policy.actor.spec)
+            policies[name] = FrozenPolicy(about, on_host(dict(policy.actor.state_dict())))
+        player.close()
+    return policies
+
+
+def _player(name: str, frozen: FrozenPolicy | None, options: SubmissionOptions) -> Player:
+    if frozen is None:
+        return find(name, load_player, options)
+    policy = PolicyPlayer(*build_actor(frozen.about, frozen.weights, name), name)
+    return PlannedPlayer(policy, split_planned(name)[0], name) if name.startswith(PLAN) else policy
+
+
+def _seats_of(player: Player, rollout: Rollout, seats: torch.Tensor, precision: Precision) -> NamedSeats:
+    if isinstance(player, Scripted):
+        return ScriptedSeats(player.bind(rollout.arena, seats, rollout.board_actions))
+    if isinstance(player, PolicyPlayer):
+        actor = player.actor.to(rollout.arena.device)
+        return FrozenSeats(actor, rollout, seats, precision, player.encoder)
+    return HostSeats(player, rollout, seats)
+
+
+def _label(name: str) -> str:
+    head, colon, inner = name.partition(":") if name.startswith(PLAN) else ("", "", name)
+    return head + colon + Path(inner.removesuffix(f"/{SUBMISSION}")).name
+
+
+def copy_path(run: Path, name: str) -> Path:
+    """The file in a run folder for the policy of a named player: a file for every name, also if it is a path."""
+    readable = re.sub(r"[^\w.=-]+", "_", name)[-60:]
+    return run / FOLDER / f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}{snapshot.SUFFIX}"

@@ -1,0 +1,61 @@
+"""The command `distill`: a policy learns what its planner decides, and is written as a snapshot that plays."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from marl.cli import main
+from marl.storage import snapshot
+from opponents.players import champion
+
+TINY = (
+    "--matches",
+    "8",
+    "--batch_size",
+    "48",
+    "--device",
+    "cpu",
+    "--minutes",
+    "0.02",
+    "--opponents",
+    "level0:0.5,self:0.5",
+)
+OUT = ("--out", "x.safetensors")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_student_of_the_same_size_is_written_that_plays(capsys) -> None:
+    assert main(["distill", "plan=1x1:champion", *OUT, *TINY]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"\| agreement [\d.]+% \| policy loss [\d.]+ ", printed), printed
+    student, teacher = snapshot.read(Path("x.safetensors")), snapshot.read(champion("champion"))
+    assert student.actor.spec == teacher.actor.spec
+    weights = student.actor.state_dict()
+    assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+    assert not torch.equal(weights["first.weight"], teacher.actor.state_dict()["first.weight"])
+    assert main(["eval", "--home", "x.safetensors", "--away", "level0", "--matches", "2"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["level2", *OUT], "player 'plan=2x4:level2': level2 is no trained policy"),
+        (["champion", "--out", "x.pt"], "--out x.pt: a snapshot's name ends in .safetensors"),
+        (["champion", *OUT, "--minutes", "0"], "--minutes 0: allowed: above 0"),
+        (["champion", *OUT, "--opponents", "self:0.5"], "--opponents: the shares add up to 0.5; needed: 1"),
+        (["champion", *OUT, "--opponents", "plan:champion:1"], "--opponents: plan:champion plans"),
+        (["champion", *OUT, "--opponents", "self"], "opponents: 'self' has no share"),
+        (["champion", *OUT, "--device", "toaster"], "unknown device 'toaster'"),
+    ],
+)
+def test_mistakes_are_one_line(words: list[str], message: str, capsys) -> None:
+    assert main(["distill", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"snakes: {message}")
+    assert error.count("\n") == 1

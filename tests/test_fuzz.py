@@ -1,0 +1,21 @@
+"""Random command lines and damaged files: exit code 0 or 2, one line, no traceback. tests/soak.py --fuzz runs more."""
+
+from collections import Counter
+
+import pytest
+from helpers.fuzzing import Fuzz
+
+SEED, CASES = 1, 120
+
+
+@pytest.fixture(scope="module")
+def fuzz(tmp_path_factory) -> Fuzz:
+    print(f"seed {SEED}")
+    return Fuzz(tmp_path_factory.mktemp("fuzz"), SEED)
+
+
+def test_whatever_comes_ends_in_good_order(fuzz) -> None:
+    ends = Counter(map(fuzz.run, range(CASES)))
+    for kind in fuzz.kinds:  # neither all right nor all wrong: both paths were taken
+        assert ends[f"{kind}: 2"] > 0, ends
+        assert ends[f"{kind}: 0"] > 0, ends
