@@ -1,7 +1,9 @@
 """Stable-Baselines3's PPO on this arena: trains against level1, then plays 20 matches against level0.
 
 python -m pip install stable-baselines3
-python examples/sb3_ppo.py [STEPS]          # env steps of single snakes; 150,000 by default
+python examples/sb3_ppo.py [STEPS]          # steps of single snakes; 300,000 by default
+
+Measured: 30 % of 20 matches won (15 to 52 %) after 6,144 steps, 55 % (34 to 74 %) after 100,000.
 """
 
 import sys
@@ -49,7 +51,7 @@ class Sb3Env(VecEnv):
 
 
 if __name__ == "__main__":
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 150_000
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000
     env = Sb3Env(team_env("level1", matches=32, reward="score", seed=1))
     model = PPO("MlpPolicy", env, n_steps=64, batch_size=1024, gamma=0.97, ent_coef=0.005, seed=1, device="cpu")
     model.learn(steps, progress_bar=False)

@@ -15,7 +15,7 @@ from marl.training.resume_plan import plan_resume
 from opponents import match, players
 
 if TYPE_CHECKING:
-    from marl.team_env import TeamVectorEnv
+    from marl.team_vector_env import TeamVectorEnv
 
 
 def train(config: str | Path | None = None, **options: Any) -> Path:
@@ -59,8 +59,8 @@ def team_env(
     seed: int = 0,
     device: str = "cpu",
 ) -> "TeamVectorEnv":
-    """Many matches of one team against an opponent, as a Gymnasium VectorEnv; see marl.team_env."""
-    from marl.team_env import TeamVectorEnv  # Gymnasium is imported only by those who ask for it
+    """Many matches of one team against an opponent, as a Gymnasium VectorEnv; see marl.team_vector_env."""
+    from marl.team_vector_env import TeamVectorEnv  # Gymnasium is imported only by those who ask for it
 
     player = load(opponent) if isinstance(opponent, (str, Path)) else opponent
     return TeamVectorEnv(player, matches, agent, encoder, reward, seed, device)

@@ -16,7 +16,7 @@ FILES = sorted(path.relative_to(ROOT) for layer in LAYERS for path in (ROOT / la
 AT_HOME = {
     "pygame": {path.as_posix() for path in FILES if path.match("arena/render/window*.py")},
     "pettingzoo": {"arena/environment.py"},
-    "gymnasium": {"arena/environment.py", "marl/team_env.py"},
+    "gymnasium": {"arena/environment.py", "marl/team_vector_env.py"},
     "torch.distributed": {path.as_posix() for path in FILES if path.parts[:2] == ("marl", "ranks")},
     "pynvml": {"marl/training/metrics.py"},
     "tensorboard": {"marl/training/event_file.py", "marl/training/run_texts.py"},

@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.optim import Optimizer
 
 from arena.encoders import encoder_named
 from arena.rules import TEAM
+from marl.compute.adam import Adam
 from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
@@ -206,7 +206,7 @@ class Ddpg(Learner):
     def _masked(self, logits: torch.Tensor, obs: torch.Tensor) -> torch.Tensor:
         return mask_reversal(logits, obs, self.encoder) if self._masks_reversal else logits.float()
 
-    def _descend(self, optimizer: Optimizer, loss: torch.Tensor, step: bool) -> torch.Tensor:
+    def _descend(self, optimizer: Adam, loss: torch.Tensor, step: bool) -> torch.Tensor:
         """Accumulate the loss's gradients, and step if asked; the norm of the gradients, 0 without a step.
 
         The norm is multiplied by sync_freq, so that its mean over all batches is the mean norm of a step.

@@ -11,7 +11,7 @@ from arena.rules import DIRECTION, SNAKES, TEAM, TURN
 from marl import team_env
 from marl.errors import UserError
 from marl.rewards import PRESETS, RewardWeights, reward_of
-from marl.team_env import TeamVectorEnv
+from marl.team_vector_env import TeamVectorEnv
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SEED = 11
@@ -148,3 +148,11 @@ def test_it_is_a_gymnasium_vector_env() -> None:
     assert isinstance(env, TeamVectorEnv)
     assert isinstance(env, gymnasium.vector.VectorEnv)
     assert env.metadata["autoreset_mode"] == gymnasium.vector.AutoresetMode.SAME_STEP
+
+
+def test_the_function_keeps_its_name_after_the_module_is_loaded() -> None:
+    import marl
+
+    for name in ("load", "play", "team_env", "train"):
+        assert callable(getattr(marl, name))
+        assert name not in vars(marl), "a submodule of this name would hide the function"

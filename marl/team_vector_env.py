@@ -11,7 +11,7 @@ step (AutoresetMode.SAME_STEP). infos then hold `final_obs`, `score` and `foe_sc
 valid where `_final_obs` [N] is True.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -50,7 +50,7 @@ write_rewards = item_loop(write_reward)
 class TeamVectorEnv(VectorEnv):
     """See the top of this file."""
 
-    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 (Gymnasium's interface)
 
     def __init__(
         self,
