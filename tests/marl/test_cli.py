@@ -52,11 +52,11 @@ def test_help_as_a_command(capsys):
 
 
 def test_no_command():
-    assert_one_line(snakes(), "missing", "train, runs, eval")
+    assert_one_line(snakes(), "missing", "train, distill, runs")
 
 
 def test_unknown_command_lists_the_known_ones_and_guesses():
-    assert_one_line(snakes("docter"), "'docter'", "did you mean doctor?", "train, runs, eval")
+    assert_one_line(snakes("docter"), "'docter'", "did you mean doctor?", "train, distill, runs")
 
 
 def test_unknown_flag_in_place_of_a_command():
@@ -100,7 +100,7 @@ def test_the_version():
 @pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name != "doctor"])  # it makes a report of its own
 def test_a_missing_package_is_one_line_for_every_command(name):
     words = {"eval": ["--home", "level0", "--away", "level1"], "export": ["champion", "--html", "x.html"]}
-    words |= {"completion": ["bash"], "exploit": ["level0"]}
+    words |= {"completion": ["bash"], "exploit": ["level0"], "distill": ["champion", "--out", "x.safetensors"]}
     words |= {"replay": ["tests/data/long_match.jsonl"], "play": ["--red", "level0"]}
     code = "import sys; sys.modules['numba'] = None; from marl.cli import main; sys.exit(main(sys.argv[1:]))"
     result = subprocess.run(
