@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from helpers.fuzzing import Fuzz
 
-SEED, CASES = 1, 120
+SEED, CASES = 1, 60
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +16,6 @@ def fuzz(tmp_path_factory) -> Fuzz:
 
 def test_whatever_comes_ends_in_good_order(fuzz) -> None:
     ends = Counter(map(fuzz.run, range(CASES)))
-    for kind in fuzz.kinds:  # neither all right nor all wrong: both paths were taken
+    for kind in fuzz.kinds:  # damage was found in each kind, and not everything was refused
         assert ends[f"{kind}: 2"] > 0, ends
-        assert ends[f"{kind}: 0"] > 0, ends
+    assert sum(number for end, number in ends.items() if end.endswith(": 0")) > CASES // 10, ends
