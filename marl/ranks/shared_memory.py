@@ -10,12 +10,15 @@ ranks have little to compute. Here a sum is two meetings of the ranks:
 Slots are used in turn, even and odd sums: whoever writes an even one has met all ranks since the last even one was
 read. The order of the additions depends on the number of ranks alone, and all ranks read the same sum.
 
-A rank polls the counters, at first without a pause. A rank that has ended cannot raise its counter, so the others look
+A rank that waits looks at the counters for some microseconds, if there is a core for every rank, and then sleeps until
+the rank that it waits for wakes it (a futex). A rank that has ended cannot raise its counter, so the others look
 whether its process lives; a rank that does not come within the timeout raises, as with gloo.
 """
 
+import ctypes
 import mmap
 import os
+import platform
 import time
 import uuid
 from collections.abc import Callable
@@ -29,15 +32,17 @@ from numba import types
 from numba.extending import intrinsic
 
 from arena.jit import njit
+from marl.compute.machine import usable_cores
 from marl.compute.shards import tree_sum
 
 FOLDER = Path("/dev/shm")
 SLOT = 1 << 19  # bytes; a larger tensor is summed in pieces
 LINE = 64  # bytes between two counters: ranks that poll one do not slow down the writer of another
-SPINS = 400  # looks at the counters in one call, about 2 us
-BUSY = 0.002  # seconds of polling without a pause
-PAUSE = 0.0001  # seconds, after that
+SPINS = 10_000  # looks at the counters before a rank sleeps, some 50 us
 LOOK = 0.1  # seconds between two looks whether the processes of the ranks live
+PAUSE = 0.0001  # seconds between two looks at the counters on processors without a known futex
+FUTEX = {"x86_64": 202, "aarch64": 98}  # numbers of the system call
+FUTEX_WAIT, FUTEX_WAKE = 0, 1
 
 
 @intrinsic
@@ -71,21 +76,25 @@ def _raise_counter(counters, i, value):
 
 
 @njit
-def _all_raised(counters, first, stride, world, value, spins):
-    """Whether all counters have reached a value, after so many looks at most."""
+def _first_missing(counters, first, stride, world, value, spins):
+    """The first counter that has not reached a value, after so many looks at most; -1 if all have."""
     for rank in range(world):
         while _load(counters, first + rank * stride) < value:
             spins -= 1
             if spins < 0:
-                return False
-    return True
+                return first + rank * stride
+    return -1
 
 
 def load_kernels() -> None:
     """Compile the functions above, or read them from the cache."""
     counters = np.zeros(2, np.int64)
     _raise_counter(counters, 0, 1)
-    _all_raised(counters, 0, 1, 1, 1, 0)
+    _first_missing(counters, 0, 1, 1, 1, 0)
+
+
+class _Time(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
 
 
 class SharedMemory:
@@ -98,7 +107,13 @@ class SharedMemory:
         self._counters = np.frombuffer(memory, np.int64, 2 * world * self._stride)
         data = torch.frombuffer(memory, dtype=torch.uint8, offset=2 * world * LINE)
         self._slots = data.view(2, world + 1, SLOT)  # even and odd sums; of every rank, and for the result
+        self._base = self._counters.ctypes.data
         self._count = 0
+        self._spins = SPINS if world <= usable_cores() else 0
+        self._futex = FUTEX.get(platform.machine())
+        self._call = ctypes.CDLL(None).syscall
+        self._call.argtypes = (ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+        self._look = _Time(0, int(1e9 * LOOK))
 
     @staticmethod
     def size(world: int) -> int:
@@ -126,24 +141,40 @@ class SharedMemory:
 
     def _meet(self, first: int) -> None:
         """Wait until all ranks have come here; first: the first of their counters."""
-        _raise_counter(self._counters, first + self._rank * self._stride, self._count)
-        if self._come(first):
-            return
+        mine = first + self._rank * self._stride
+        _raise_counter(self._counters, mine, self._count)
+        if self._futex is not None:
+            self._call(self._futex, self._address(mine), FUTEX_WAKE, self._world, None)
+        missing = self._first_missing(first, self._spins)
         begin = looked = time.monotonic()
-        while not self._come(first):
+        while missing >= 0:
+            self._sleep(missing)
+            missing = self._first_missing(first, 0)
             now = time.monotonic()
-            if now - begin < BUSY:
-                os.sched_yield()
-                continue
-            if now - looked > LOOK:
+            if missing >= 0 and now - looked > LOOK / 2:
                 looked = now
                 self._check_processes()
-            if now - begin > self._timeout:
-                raise RuntimeError(f"Timed out waiting {self._timeout:g} s for a sum through shared memory")
-            time.sleep(PAUSE)
+                if now - begin > self._timeout:
+                    raise RuntimeError(f"Timed out waiting {self._timeout:g} s for a sum through shared memory")
 
-    def _come(self, first: int) -> bool:
-        return _all_raised(self._counters, first, self._stride, self._world, self._count, SPINS)
+    def _first_missing(self, first: int, spins: int) -> int:
+        return _first_missing(self._counters, first, self._stride, self._world, self._count, spins)
+
+    def _sleep(self, counter: int) -> None:
+        """Until the counter is raised, LOOK at most; not at all if it has been raised."""
+        seen = int(self._counters[counter])
+        if seen >= self._count:
+            return
+        if self._futex is None:
+            time.sleep(PAUSE)
+            return
+        low = ctypes.c_int(
+            seen & 0xFFFFFFFF
+        ).value  # the kernel compares the low 32 bits, and sleeps only if they are equal
+        self._call(self._futex, self._address(counter), FUTEX_WAIT, low, ctypes.addressof(self._look))
+
+    def _address(self, counter: int) -> int:
+        return self._base + 8 * counter
 
     def _check_processes(self) -> None:
         for rank, (pid, started) in enumerate(self._processes):
