@@ -23,6 +23,7 @@ LIBRARY_TEXTS = {
     **{os.strerror(number).lower(): number for number in (errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.ENOMEM)},
     "can't allocate memory": errno.ENOMEM,
     "failed to map segment": errno.ENOMEM,
+    "numba._devicearray failed to import": errno.ENOMEM,  # a part of Numba that could not be loaded; it hides why
     "can't start new thread": errno.EAGAIN,
 }
 NO_HOME = "home directory"  # of Python's pathlib, for a user id without a name (containers)

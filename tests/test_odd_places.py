@@ -227,6 +227,9 @@ def test_limits_and_closed_outputs(what, words, redirect, code, told, tmp_path) 
         preexec_fn=limit_memory if what == "300 MiB" else None,
     )
     assert done.returncode == code, (what, done)
-    assert done.stderr.startswith(told)
-    assert done.stderr.count("\n") <= 1, done.stderr
+    lines = done.stderr.splitlines()
+    if what == "300 MiB":  # Numba prints a line of its own if the memory ends while it is loaded
+        lines = [line for line in lines if not line.startswith("ImportError: ")]
+    assert "".join(lines).startswith(told), done.stderr
+    assert len(lines) <= 1, done.stderr
     assert not list(tmp_path.iterdir())

@@ -311,8 +311,9 @@ def _without_long_work(folder: Path) -> Iterator[None]:
     before = os.getcwd()
     os.chdir(folder)
     with ExitStack() as patches, open(os.devnull) as nothing:
-        for target in ("marl.commands.train._train", "marl.ranks.launch.launch", "marl.commands.train.dry_run"):
+        for target in ("marl.ranks.launch.launch", "marl.commands.train.dry_run"):
             patches.enter_context(mock.patch(target, return_value=0))
+        patches.enter_context(mock.patch("marl.commands.train.train_here", return_value=(0, None)))
         patches.enter_context(mock.patch("marl.commands.replay._watch"))
         patches.enter_context(mock.patch("sys.stdin", nothing))
         for name in STUBBED:

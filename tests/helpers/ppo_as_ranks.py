@@ -31,9 +31,14 @@ def made(group: Solo | Ranks, **options) -> tuple[Ppo, Rollout]:
 def steps_of(learner: Ppo) -> list[torch.Tensor]:
     """A list that fills with all weights, in one row, after every step."""
     seen: list[torch.Tensor] = []
-    learner.optimizer.register_step_post_hook(
-        lambda *_: seen.append(torch.cat([p.detach().flatten() for p in learner.actor.parameters()]))
-    )
+    step = learner._precision.optimizer_step
+
+    def step_and_look(*arguments: Any) -> torch.Tensor:
+        norm = step(*arguments)
+        seen.append(torch.cat([p.detach().flatten() for p in learner.actor.parameters()]))
+        return norm
+
+    learner._precision.optimizer_step = step_and_look
     return seen
 
 

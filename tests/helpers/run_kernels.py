@@ -60,6 +60,7 @@ def record(masks_reversal: bool, prefix: str = "") -> Case:
 CASES = (
     draw(MASKED, "DRAWN"),
     draw(FREE, "DRAWN_FREELY"),
+    Case(turn_kernels.choose_likeliest_actions, "seats", (MATCHES, SEATS, "LIKELIEST")),
     Case(turn_kernels.assign_opponents, "keys", (MATCHES, "mix_cdf", "preset", "OPPONENT_ID")),
     finish("weights"),
     finish("zero_sum_weights", "ZERO_SUM_"),

@@ -57,7 +57,7 @@ def given(matches: int) -> dict[str, np.ndarray]:
         "orientations": generator.integers(0, ORIENTATIONS, teams * TEAM).astype(np.int8),
         "outputs": generator.normal(0, 2, (len(seats), 5)).astype(np.float32),
         "epsilon": np.array([0.3], np.float32),
-        **dict.fromkeys(("DRAWN", "DRAWN_FREELY"), np.full((matches, SNAKES), -1, np.int8)),
+        **dict.fromkeys(("DRAWN", "DRAWN_FREELY", "LIKELIEST"), np.full((matches, SNAKES), -1, np.int8)),
         "mix_cdf": np.cumsum([0.2, 0.0, 0.3, 0.5]),
         "preset": np.where(np.arange(matches) % 2, 7, NONE).astype(np.int16),
         "OPPONENT_ID": np.full(matches, 9, np.uint8),

@@ -221,7 +221,7 @@ def test_the_terminal_of_real_commands_has_no_line_over_100_columns(tmp_path, mo
     episodes = [int(row[0]) for row in rows]
     assert episodes == sorted(episodes)
     assert episodes[-1] == 32
-    assert next(line for line in lines if line.startswith("evaluation")).startswith("evaluation at episode 0: ")
+    assert next(line for line in lines if line.startswith("evaluation at")).startswith("evaluation at episode 0: ")
     assert "evaluation at the end: won level0" in bare
     assert re.search(r"evaluation against level0: \d+%", bare)  # in the bar
     assert re.search(r"level3 - level2 .*\d+ %  .* left", bare)
