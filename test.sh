@@ -17,6 +17,6 @@ trap 'rm -f "$report"' EXIT
 mypy=$!
 status=0
 # More workers than cores: the longest tests wait for ranks, timeouts, browsers and other processes most of their time.
-.venv/bin/python -m pytest -q -n 6 --dist loadfile --no-loadscope-reorder || status=$?
+.venv/bin/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder || status=$?
 wait "$mypy" || { status=$?; cat "$report" >&2; }
 exit "$status"
