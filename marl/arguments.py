@@ -54,6 +54,17 @@ def count(text: str) -> int:
     return number
 
 
+def positive(text: str) -> float:
+    """A finite number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return number
+
+
 def parse_whole_number(text: str, least: int = 0) -> int | None:
     """The number that the text holds; None unless it is a whole number of at least `least`.
 

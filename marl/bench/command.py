@@ -3,10 +3,10 @@
 import argparse
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from marl.arguments import new_file
+from marl.arguments import count, new_file, positive
 from marl.bench.timing import WINDOWS, Row
 from marl.compute import machine
 from marl.errors import UserError
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=_numbers, metavar="N,N", help="CPU threads (default: 1 and all; opponents: 1)"
     )
-    parser.add_argument("--seconds", type=_positive, default=1.0, metavar="S", help="time per row (default: 1)")
+    parser.add_argument("--seconds", type=positive, default=1.0, metavar="S", help="time per row (default: 1)")
     parser.add_argument(
         "--against",
         type=_names,
@@ -99,13 +99,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--least",
-        type=_positive,
+        type=positive,
         metavar="X",
         help=f"--compare: exit code 1 if a ratio is below X, its whole interval too (default: {LEAST})",
     )
     parser.add_argument(
         "--rounds",
-        type=_positive_whole,
+        type=count,
         metavar="N",
         help=f"--save and --compare: processes per side (default: {ROUNDS})",
     )
@@ -207,11 +207,7 @@ def _run_train(args: argparse.Namespace) -> int:
     from marl.bench.training import TrainBench, table
 
     report = TrainBench(args.set_aside, args.against, args.seconds).report()
-    if args.json:
-        print(json.dumps({"machine": _machine(), **report}, indent=2))
-    else:
-        _print_machine(_machine())
-        print(f"\n{table(report)}")
+    _print_report(args, report, table)
     return 0
 
 
@@ -229,25 +225,25 @@ def _run_scaling(args: argparse.Namespace) -> int:
             draw(report).save(args.png, format="PNG")
         except OSError as error:
             raise UserError(f"{args.png}: cannot be written: {error.strerror or error}") from None
+    _print_report(args, report, table)
+    if args.png and not args.json:
+        print(f"picture: {args.png}")
+    return 0
+
+
+def _print_report(args: argparse.Namespace, report: dict[str, Any], table: Callable[[dict[str, Any]], str]) -> None:
     if args.json:
         print(json.dumps({"machine": _machine(), **report}, indent=2))
     else:
         _print_machine(_machine())
         print(f"\n{table(report)}")
-        if args.png:
-            print(f"picture: {args.png}")
-    return 0
 
 
 def _run_start(args: argparse.Namespace) -> int:
     from marl.bench.start import measure_starts, table
 
     report = measure_starts(args.set_aside)
-    if args.json:
-        print(json.dumps({"machine": _machine(), **report}, indent=2))
-    else:
-        _print_machine(_machine())
-        print(f"\n{table(report)}")
+    _print_report(args, report, table)
     return 0
 
 
@@ -322,20 +318,3 @@ def _numbers(text: str) -> list[int]:
     if min(numbers) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no list of whole numbers from 1, like 1,64")
     return numbers
-
-
-def _positive_whole(text: str) -> int:
-    numbers = _numbers(text)
-    if len(numbers) != 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
-    return numbers[0]
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return number

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import count, new_file
+from marl.arguments import count, new_file, positive
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("player", type=player_name, metavar="PLAYER", help="the policy, and the planner that teaches")
     parser.add_argument("--out", type=new_file, required=True, metavar="FILE", help="snapshot to write: .safetensors")
-    parser.add_argument("--minutes", type=float, default=2.0, metavar="M", help="time of teaching (default: 2)")
+    parser.add_argument("--minutes", type=positive, default=2.0, metavar="M", help="time of teaching (default: 2)")
     parser.add_argument(
         "--opponents",
         default=OPPONENTS,
@@ -52,8 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if not 0 < args.minutes < 10_000:
-        raise UserError(f"--minutes {args.minutes:g}: allowed: above 0, below 10000")
     if args.out.suffix != ".safetensors":
         raise UserError(f"--out {args.out}: a snapshot's name ends in .safetensors")
     from marl.training.distillation import Distillation, DistillConfig

@@ -47,7 +47,7 @@ def test_a_student_of_the_same_size_is_written_that_plays(capsys) -> None:
     [
         (["level2", *OUT], "player 'plan=2x4:level2': level2 is no trained policy"),
         (["champion", "--out", "x.pt"], "--out x.pt: a snapshot's name ends in .safetensors"),
-        (["champion", *OUT, "--minutes", "0"], "--minutes 0: allowed: above 0"),
+        (["champion", *OUT, "--minutes", "0"], "argument --minutes: '0' is no number above 0"),
         (["champion", *OUT, "--opponents", "self:0.5"], "--opponents: the shares add up to 0.5; needed: 1"),
         (["champion", *OUT, "--opponents", "plan:champion:1"], "--opponents: plan:champion plans"),
         (["champion", *OUT, "--opponents", "self"], "opponents: 'self' has no share"),
