@@ -67,7 +67,7 @@ def launch(
         "nproc_per_node": ranks,
         "max_restarts": max_restarts,
         "monitor_interval": 0.1,
-        "rdzv_backend": RENDEZVOUS if nodes.most > 1 else "c10d",
+        "rdzv_backend": RENDEZVOUS,
         "shutdown_timeout": SHUTDOWN_TIMEOUT,
         "signals_to_handle": "",  # the handlers of _stop_on_signal stay in place of torch's
         **rendezvous,
@@ -87,13 +87,15 @@ def launch(
 def _rendezvous_settings(nodes: Nodes, timeout: float) -> dict[str, Any]:
     """The fields of torch's LaunchConfig that say where the nodes meet."""
     (fewest, most), node_rank, master_addr, master_port = nodes
+    seconds = max(1, int(timeout))
+    limits = {"timeout": seconds, "join_timeout": seconds, "read_timeout": seconds}
     if most == 1:
         if master_port is not None:
             _check_free(master_addr or "127.0.0.1", master_port)
         return {
             "run_id": uuid.uuid4().hex,
             "rdzv_endpoint": f"127.0.0.1:{master_port or 0}",  # 0: torch takes a free port
-            "rdzv_configs": {"timeout": int(timeout), "is_host": True},
+            "rdzv_configs": {**limits, "is_host": True},
             "local_addr": "127.0.0.1",
         }
     if master_addr is None:
@@ -103,17 +105,11 @@ def _rendezvous_settings(nodes: Nodes, timeout: float) -> dict[str, Any]:
     port = master_port or DEFAULT_PORT
     if node_rank == 0:
         _check_free(master_addr, port)
-    seconds = max(1, int(timeout))
     return {
         "run_id": f"snakes-{port}-{fewest}-{most}",  # nodes with different NNODES do not meet
         "rdzv_endpoint": f"{master_addr}:{port}",
         # is_host: torch guesses it by name, wrongly where the name is an alias or resolves to loopback.
-        "rdzv_configs": {
-            "timeout": seconds,
-            "join_timeout": seconds,
-            "read_timeout": seconds,
-            "is_host": node_rank == 0,
-        },
+        "rdzv_configs": {**limits, "is_host": node_rank == 0},
         "local_addr": own,
     }
 
@@ -143,8 +139,6 @@ def _set_environment(ranks: int, interface: str | None) -> None:
     if not os.environ.get("OMP_NUM_THREADS"):
         environment.let_ranks_choose_threads()
     defaults = {
-        # With a shared store a restart over gloo finds addresses of the earlier ranks, and often fails.
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "OMP_NUM_THREADS": threads,
         "NUMBA_NUM_THREADS": threads,
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch warns of a lost connection with its C++ stack; we name the rank

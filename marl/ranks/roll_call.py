@@ -175,7 +175,7 @@ class RollCall(threading.Thread):
     def _host_lost(self) -> str:
         what = self._failed or self._group.doing
         by_rank = self._rendezvous.is_hosted_by_rank_0
-        host = f"rank 0 of {self._group.world}" if by_rank else "the launcher that hosts the store"
+        host = f"rank 0 of {self._group.world}" if by_rank else "the launcher of rank 0"
         why = "killed, out of memory, stopped, or its node is down or cut off"
         return f"{host} stopped answering during {what}: {why}; {GO_ON}"
 

@@ -1,11 +1,14 @@
 """Changes to torch's elastic launcher. All use of its private or replaced names is in this file.
 
 Tried with torch 2.11 and 2.13; pyproject.toml allows no torch outside this range. Where a torch no longer has one of
-the names, tests/marl/ranks/test_torch_elastic.py fails and says which. Two things differ from torch:
+the names, tests/marl/ranks/test_torch_elastic.py fails and says which. Three things differ from torch:
 
 - The agent restarts ranks after a failure as torch's does, but not after a failure that would only come again.
 - The rendezvous of several nodes has a time limit for calls to its store. torch waits without limit for the answer of a
   store on another node; a launcher that waits like this notices neither that its ranks have ended nor a signal.
+- The launcher of rank 0 hosts the store of the process group, a new one for every start. torch keeps one store for all
+  starts: after a restart over gloo, ranks find addresses of the earlier ranks in it. The other way of torch is a free
+  port that the launcher chooses and rank 0 opens, seconds later: another process may have taken it.
 """
 
 import logging
@@ -14,6 +17,7 @@ from datetime import timedelta
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup
 from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
+    RendezvousInfo,
     RendezvousParameters,
     rendezvous_handler_registry,
 )
@@ -48,6 +52,10 @@ class Backend(C10dRendezvousBackend):
 
 
 class Handler(DynamicRendezvousHandler):
+    def next_rendezvous(self) -> RendezvousInfo:
+        self._bootstrap_store_info, self._shared_tcp_store_server = None, None  # torch then opens a new store
+        return super().next_rendezvous()
+
     def num_nodes_waiting(self) -> int:
         try:
             return super().num_nodes_waiting()

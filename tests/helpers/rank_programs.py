@@ -212,8 +212,16 @@ def join() -> None:
 
 
 def tell_environment() -> None:
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMP_NUM_THREADS", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE")
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMP_NUM_THREADS")
     say(*(f"{name}={os.environ[name]}" for name in names), *sys.argv[2:])
+
+
+def reach_store() -> None:
+    """No rank has opened a store yet: the launcher hosts it, so no other process can take its port."""
+    from marl.ranks.network import check_server
+
+    check_server(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 5.0)
+    say("answers")
 
 
 def fail() -> None:

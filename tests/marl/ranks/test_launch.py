@@ -80,6 +80,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 LAUNCHES = {
     "fine": ({}, ["--max_episodes", "7"], "tell_environment", {}),
     "mine": ({"OMP_NUM_THREADS": "5"}, [], "tell_environment", {"port": free_port()}),
+    "store": ({}, [], "reach_store", {}),
     "exit 2": ({"FAIL": "2"}, [], "fail", {"max_restarts": 2}),
     "exit 3": ({"FAIL": "3"}, [], "fail", {}),
     "exit 4": ({"FAIL": "4"}, [], "fail", {"max_restarts": 2}),
@@ -122,16 +123,18 @@ def test_every_rank_gets_the_words_and_the_environment(launches) -> None:
     assert (code, err) == (0, "")
     threads = max(1, processor()["cores"] // 2)
     assert sorted(out.splitlines()) == [
-        f"RANK={rank} WORLD_SIZE=2 LOCAL_RANK={rank} OMP_NUM_THREADS={threads} "
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 --max_episodes 7"
-        for rank in (0, 1)
+        f"RANK={rank} WORLD_SIZE=2 LOCAL_RANK={rank} OMP_NUM_THREADS={threads} --max_episodes 7" for rank in (0, 1)
     ]
+
+
+def test_the_store_is_open_before_the_ranks_start(launches) -> None:
+    assert launches["store"] == (0, "answers\nanswers\n", "")
 
 
 def test_what_the_user_has_set_stays(launches) -> None:
     code, out, err = launches["mine"]
     assert (code, err) == (0, "")
-    assert out.count("OMP_NUM_THREADS=5 ") == 2
+    assert out.count("OMP_NUM_THREADS=5\n") == 2
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,9 @@ def test_torch_has_the_name(module: str, path: str) -> None:
         # Agent overrides the one and sets the other.
         (f"{ELASTIC}.agent.server.api", "SimpleElasticAgent._invoke_run", "_monitor_workers"),
         (f"{ELASTIC}.agent.server.api", "SimpleElasticAgent._invoke_run", "_remaining_restarts"),
+        # Handler sets both to None: torch then opens a new store.
+        (f"{RENDEZVOUS}.dynamic_rendezvous", "DynamicRendezvousHandler.next_rendezvous", "_bootstrap_store_info"),
+        (f"{RENDEZVOUS}.dynamic_rendezvous", "DynamicRendezvousHandler.next_rendezvous", "_shared_tcp_store_server"),
     ],
 )
 def test_torch_uses_the_name(module: str, function: str, name: str) -> None:
