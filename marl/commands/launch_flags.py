@@ -22,12 +22,16 @@ HELP = f"""{SHORT_HELP.rstrip()}
   --master_addr A             address of machine 0; also MASTER_ADDR
   --master_port P             a port that is free there; also MASTER_PORT
   --max_restarts N            start all ranks again if one fails, this often
+  --fault_tolerant            one machine with Linux: go on about a second after a rank is lost, from a snapshot in
+                              memory; --max_restarts N (3) limits losses without any progress between them
 """
 # Name -> whether the flag takes a value.
 LAUNCH_FLAGS = {
     "distributed": False, "num_gpus": True, "nnodes": True, "node_rank": True,
     "master_addr": True, "master_port": True, "max_restarts": True,
+    "fault_tolerant": False,
 }  # fmt: skip
+FAULT_TOLERANT = "fault_tolerant"
 # Flags that stand for an environment variable.
 VARIABLES = {
     "nnodes": "NNODES", "node_rank": "NODE_RANK", "master_addr": "MASTER_ADDR", "master_port": "MASTER_PORT",
@@ -57,8 +61,8 @@ def asks_for_nodes(flags: Mapping[str, str]) -> bool:
     return bool(flags) and flags.get("nnodes", os.environ.get("NNODES", "1")) != "1"
 
 
-def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nodes", int]:
-    """What the flags and the environment ask for: ranks on this machine, machines, restarts."""
+def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nodes", int | None]:
+    """What the flags and the environment ask for: ranks on this machine, machines, restarts (None: not given)."""
     import torch
 
     from marl.compute.machine import processor
@@ -72,21 +76,47 @@ def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nod
     splits_ddpg = plan.config.learner_section == "ddpg" and plan.config.ddp.scaling == "strong"
     most = 1 if splits_ddpg else MOST_CPU_RANKS
     ranks = choose_ranks_per_node(variables, processor()["cores"], gpus, num_gpus, most)
-    return ranks, read_nodes(variables), max_restarts or 0
+    nodes = read_nodes(variables)
+    if FAULT_TOLERANT in flags and nodes.most > 1:
+        raise UserError(f"--fault_tolerant is for one machine, not for {nodes.most}; use --max_restarts there")
+    return ranks, nodes, max_restarts
 
 
 def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
     """Start the ranks that the flags ask for and wait for them; returns the exit code.
 
-    None if the flags ask for one rank without restarts: it can run in this process.
+    None if this process is to train: the flags ask for one rank without restarts, or it is a rank that was forked.
     """
     from marl.ranks.launch import launch
 
     ranks, nodes, restarts = choose_launch(flags, plan)
+    if FAULT_TOLERANT in flags:
+        os.environ[VARIABLE] = program()
+        return _launch_fault_tolerant(plan, ranks, restarts)
     if ranks == 1 and nodes.nnodes == (1, 1) and not restarts:
         return None
     os.environ[VARIABLE] = program()
-    return launch(list(plan.words), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
+    return launch(list(plan.words), ranks, nodes, max_restarts=restarts or 0, timeout=plan.config.ddp.timeout)
+
+
+def _launch_fault_tolerant(plan: ResumePlan, ranks: int, restarts: int | None) -> int | None:
+    from marl.ranks.fork_launch import MOST_LOSSES, launch_fault_tolerant
+
+    _load_training(plan)
+    return launch_fault_tolerant(ranks, MOST_LOSSES if restarts is None else restarts)
+
+
+def _load_training(plan: ResumePlan) -> None:
+    """Import what a training imports, for all ranks that are forked from this process. No thread may start here."""
+    import gc
+
+    from marl import registry
+    from marl.ranks import shared_memory
+
+    registry.load(registry.LEARNERS, plan.config.algo)
+    shared_memory.load_kernels()  # Numba loads much of itself with the first function
+    gc.collect()
+    gc.freeze()  # collections in the ranks leave these objects alone: their memory stays shared
 
 
 def _whole_number(flags: Mapping[str, str], name: str) -> int | None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -13,12 +14,16 @@ EXIT_TOGETHER = 4  # all ranks ended for the same reason, and rank 0 has printed
 GO_ON = "resume it with --resume and the run's folder"
 
 
+_grace: list[float] = []  # seconds, see leave_end_to_launcher
+
+
 class LostRank(RuntimeError):
     """A rank is dead or hangs. The message names the rank and the work that was interrupted."""
 
 
 def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoReturn:
     """Print the message in one line and end this process at once, without `finally` and atexit."""
+    time.sleep(sum(_grace))
     with contextlib.suppress(Exception):  # the terminal may be gone
         sys.stderr.write(f"snakes: {message}\n")  # one write: other ranks write to the same terminal
     for stream in (sys.stdout, sys.stderr):
@@ -27,3 +32,8 @@ def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoR
     if before_exit is not None:
         before_exit()
     os._exit(EXIT_LOST_RANK)
+
+
+def leave_end_to_launcher(seconds: float) -> None:
+    """For a rank whose launcher ends it as soon as another rank is lost: it has so long before this rank tells it."""
+    _grace[:] = [seconds]

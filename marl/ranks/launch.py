@@ -20,7 +20,7 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -50,7 +50,7 @@ def launch(
     timeout: seconds to wait for the other nodes.
     """
     rendezvous = _rendezvous_settings(nodes, timeout)
-    _set_environment(ranks, interface_of(rendezvous["local_addr"]) if nodes.most > 1 else None)
+    set_environment(ranks, interface_of(rendezvous["local_addr"]) if nodes.most > 1 else None)
 
     # Not before: torch and its libraries read the environment when they are loaded.
     from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousTimeoutError
@@ -69,7 +69,7 @@ def launch(
         "monitor_interval": 0.1,
         "rdzv_backend": RENDEZVOUS,
         "shutdown_timeout": SHUTDOWN_TIMEOUT,
-        "signals_to_handle": "",  # the handlers of _stop_on_signal stay in place of torch's
+        "signals_to_handle": "",  # the handlers of stop_on_signal stay in place of torch's
         **rendezvous,
     }
     try:
@@ -130,7 +130,7 @@ def _check_not_loopback(master_addr: str, own: str | None, environment: Mapping[
         )
 
 
-def _set_environment(ranks: int, interface: str | None) -> None:
+def set_environment(ranks: int, interface: str | None) -> None:
     """Variables that the ranks inherit; variables set by the user stay. interface: towards the other nodes."""
     from marl.compute.machine import usable_cores
 
@@ -171,7 +171,7 @@ def _run(settings: Mapping[str, Any], command: Sequence[str]) -> int:
             # No error files: ranks write none, and torch never removes the folder that it makes for them.
             logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
         )
-        with _stop_on_signal(SignalException) as stopped:
+        with stop_on_signal(SignalException) as stopped:
             elastic_launch(config, sys.executable)(*command)
         return 0
     except ChildFailedError as error:
@@ -183,7 +183,7 @@ def _run(settings: Mapping[str, Any], command: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def _stop_on_signal(exception: type[Exception]) -> Iterator[list[int]]:
+def stop_on_signal(exception: Callable[[str, signal.Signals], Exception]) -> Iterator[list[int]]:
     """Raise torch's exception at the first stop signal: torch then ends the ranks with TERM. Later signals are ignored.
 
     The ranks have sessions of their own: Ctrl-C reaches this process only.
@@ -216,16 +216,24 @@ def _report_failures(failures: Mapping[int, Any]) -> int:
         return failure.timestamp, failure.exitcode in (-signal.SIGTERM, EXIT_LOST_RANK)
 
     rank = min(failures, key=order)
-    code = failures[rank].exitcode
+    return report_failure(rank, failures[rank].exitcode)
+
+
+def report_failure(rank: int, code: int) -> int:
+    """Print in one line how a rank failed, unless it has done so itself; returns the exit code of the whole."""
     if code in (EXIT_MISTAKE, EXIT_LOST_RANK, EXIT_TOGETHER):  # the rank has printed the reason itself
         return 1 if code == EXIT_TOGETHER else code
     if code < 0:
-        try:
-            how = f"was killed by {signal.Signals(-code).name}"
-        except ValueError:
-            how = f"was killed by signal {-code}"
+        how = f"was killed by {signal_name(-code)}"
         hint = " (out of memory?)" if -code == getattr(signal, "SIGKILL", None) else ""
         print(f"snakes: rank {rank} {how}{hint}; {GO_ON}", file=sys.stderr)
         return 128 - code
     print(f"snakes: rank {rank} failed with exit code {code}; its own message is above", file=sys.stderr)
     return code
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

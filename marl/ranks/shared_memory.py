@@ -20,7 +20,6 @@ import mmap
 import os
 import platform
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ from arena.jit import njit
 from marl.compute.machine import usable_cores
 from marl.compute.shards import tree_sum
 
-FOLDER = Path("/dev/shm")
 SLOT = 1 << 19  # bytes; a larger tensor is summed in pieces
 LINE = 64  # bytes between two counters: ranks that poll one do not slow down the writer of another
 SPINS = 10_000  # looks at the counters before a rank sleeps, some 50 us
@@ -182,23 +180,22 @@ class SharedMemory:
                 raise RuntimeError(f"shared memory was left by peer: the process of rank {rank} has ended")
 
 
-def join(
-    rank: int, world: int, timeout: float, gather: Callable[[Any], list[Any]], folder: Path = FOLDER
-) -> SharedMemory | None:
+def join(rank: int, world: int, timeout: float, gather: Callable[[Any], list[Any]]) -> SharedMemory | None:
     """The shared memory of these ranks; None if they are on several machines, or if the machine gives none.
 
     gather: the values of all ranks, on every rank. A collective.
     """
-    places = gather(_place(folder))
+    places = gather(_place())
     pids = gather(os.getpid())
     if None in places or len(set(places)) > 1 or len(set(pids)) < world:
         return None
-    path = gather(_create(folder, SharedMemory.size(world)) if rank == 0 else None)[0]
+    file = _create(SharedMemory.size(world)) if rank == 0 else None
+    path = gather(None if file is None else f"/proc/{os.getpid()}/fd/{file}")[0]
     memory = None if path is None else _map(path)
     load_kernels()
     ready = gather(memory is not None)
-    if rank == 0 and path is not None:
-        Path(path).unlink()  # it lives as long as a rank has it mapped
+    if file is not None:
+        os.close(file)  # the memory lives as long as a rank has it mapped
     return SharedMemory(memory, rank, world, pids, timeout) if memory is not None and all(ready) else None
 
 
@@ -212,29 +209,28 @@ def _sum_of(parts: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def _place(folder: Path) -> tuple | None:
-    """What ranks on one machine have in common: the running system, its processes, its network, the folder."""
+def _place() -> tuple | None:
+    """What ranks on one machine have in common: the running system, its processes, its network."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        return boot, os.readlink("/proc/self/ns/pid"), os.readlink("/proc/self/ns/net"), folder.stat().st_dev
+        return boot, os.readlink("/proc/self/ns/pid"), os.readlink("/proc/self/ns/net")
     except OSError:
         return None
 
 
-def _create(folder: Path, size: int) -> str | None:
-    path = folder / f"snakes-{uuid.uuid4().hex}"
-    try:
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    except OSError:
+def _create(size: int) -> int | None:
+    """A file in memory without a name: nothing is left of it, whenever its processes are killed."""
+    if not hasattr(os, "memfd_create"):
         return None
+    file = None
     try:
+        file = os.memfd_create("snakes-sums")
         os.posix_fallocate(file, 0, size)  # a write into memory that is not there would end the process
-        return str(path)
+        return file
     except OSError:
-        path.unlink()
+        if file is not None:
+            os.close(file)
         return None
-    finally:
-        os.close(file)
 
 
 def _map(path: str) -> mmap.mmap | None:

@@ -13,6 +13,13 @@ from marl.ranks.exits import LostRank
 from marl.ranks.network import bind_error, check_server, wait_for_server
 from marl.wording import named_ranks
 
+_listening: list[int] = []  # see host_at; empty: rank 0 opens the socket
+
+
+def host_at(listening_socket: int) -> None:
+    """For rank 0: host the store at this socket (a file descriptor), which the launcher has opened."""
+    _listening[:] = [listening_socket]
+
 
 class RendezvousStore:
     """Opens the store at MASTER_ADDR:MASTER_PORT once all ranks of the group have joined."""
@@ -27,7 +34,10 @@ class RendezvousStore:
         """The store, once all ranks have joined."""
         is_host = self.is_hosted_by_rank_0 and self.rank == 0
         deadline = time.monotonic() + self.timeout
-        self._check_free() if is_host else self._wait_for_server()
+        if is_host and not _listening:
+            self._check_free()
+        elif not is_host:
+            self._wait_for_server()
         store = self._connect(is_host)
         try:
             store.set(f"here/{self.rank}", "1")
@@ -56,6 +66,7 @@ class RendezvousStore:
                 timeout=timedelta(seconds=self.timeout),
                 wait_for_workers=False,  # torch only counts ranks; open() names the missing ones
                 use_libuv=sys.platform != "win32",  # not built into torch for Windows
+                master_listen_fd=_listening[0] if is_host and _listening else None,
             )
         except RuntimeError as error:
             raise UserError(

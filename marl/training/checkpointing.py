@@ -25,6 +25,8 @@ from marl.training.regroup import regroup, sources_of
 from marl.training.training_state import TrainingState
 from opponents.players import find
 
+POOL = "pool"  # past selves by name, in the part `state` of a snapshot in memory; a checkpoint has them as files
+
 # --- saving
 
 
@@ -120,7 +122,9 @@ def _restore_team(state: TrainingState, checkpoint: Checkpoint, saved: dict[str,
     if saved["schedule"]["strategy"] == state.scheduler.config.strategy:  # another strategy starts from its beginning
         state.scheduler.load_state_dict(saved["schedule"])
         run, names = checkpoint.path.parents[1], saved["past_selves"]["pool"]
-        pool = on_main(state.group, lambda: read_pool(run, names))
+        pool = saved.get(POOL)
+        if pool is None:
+            pool = on_main(state.group, lambda: read_pool(run, names))
         state.past_selves.load_state_dict(saved["past_selves"], pool)
 
 

@@ -5,6 +5,7 @@ pool, one for each set of frozen seats; hard opponents are drawn more often. The
 """
 
 import copy
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,11 @@ class PastSelves:
             for actor, seats in zip(frozen, rollout.past_self_seats, strict=True)
         ]
         self.names = [""] * len(self.frozen)  # of the players; empty before the first draw
+
+    @property
+    def pool(self) -> Mapping[str, dict[str, torch.Tensor]]:
+        """Weights of the past selves, by name."""
+        return self._pool
 
     def renew(self, turn: int, episode: int, interval: int) -> bool:
         """Draw new players if the present ones have stayed long enough; returns whether they were drawn.

@@ -54,6 +54,18 @@ class ResumePlan:
         return self.config.resume not in ("auto", "never")
 
     @property
+    def recovers(self) -> bool:
+        """Whether this start goes on from a snapshot in memory, after a rank was lost (--fault_tolerant)."""
+        return self.earlier is not None and self._has_snapshot()
+
+    @staticmethod
+    def _has_snapshot() -> bool:
+        from marl.ranks.snapshot_memory import inherited
+
+        memory = inherited()
+        return memory is not None and memory.number > 0
+
+    @property
     def run(self) -> Path | None:
         """The folder of the run that is resumed, or that its checkpoint belongs to; None for a new run."""
         return _run_of(self.source)
@@ -80,9 +92,10 @@ class ResumePlan:
         if earlier is None:
             self.check_path_exists()
             return replace(self, launchers=launchers)
-        source = earlier.run if earlier.is_saved else earlier.source
+        is_saved = earlier.is_saved or self._has_snapshot()
+        source = earlier.run if is_saved else earlier.source
         config = _read_config_of(self.words, source)
-        if earlier.is_saved:
+        if is_saved:
             config = replace(config, **RELAUNCHED)
         return ResumePlan(self.words, config, source, earlier, launchers)
 
@@ -132,9 +145,14 @@ class ResumePlan:
         """The checkpoint to resume, if any. A collective: rank 0 finds and verifies it, the others read the same."""
         from marl.ranks.process_group import on_main
         from marl.storage import checkpoint_finder
+        from marl.training import memory_snapshots
 
         if self.source is None:
             return None
+        if self.recovers:
+            snapshot = memory_snapshots.newest(self.source, self.config.schedule.max_episodes, group)
+            if snapshot is not None:
+                return snapshot
         found: Checkpoint | None = None
 
         def find() -> str | None:

@@ -23,6 +23,7 @@ from marl.storage.saver import Saver, on_host
 from marl.training.checkpointing import manifest_fields, rank_part, shared_part
 from marl.training.evaluation import Evaluation, evaluate
 from marl.training.log_window import LogWindow, pack, unpack
+from marl.training.memory_snapshots import Snapshots
 from marl.training.metrics import gpu_gauges
 from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_finite
 from marl.training.outputs import RunOutputs
@@ -49,6 +50,7 @@ class Trainer:
         self._mix: dict[str, float] = {}
         self._stopwatch = Stopwatch(state.progress.seconds)
         self.saver = Saver(config.keep_last, config.milestones, remove_unneeded, group.rank, group.world)
+        self._snapshots = Snapshots(state)
         self.save_seconds = 0.0  # that training has waited for checkpoints
         self._logged_saves = (0, 0.0)  # checkpoints and save_seconds at the last log line
         self.evaluation: Evaluation | None = None  # the last one; on rank 0 only
@@ -87,6 +89,8 @@ class Trainer:
             self.cycle()
             ended = self._end_reason()
             self._between_cycles(going_on=ended in ("", "signal"))
+            if not ended:
+                self._snapshots.take_if_due(self.saver.saved)
         if ended == "signal":
             self._save()
         else:
@@ -186,9 +190,10 @@ class Trainer:
         on it."""
         group, progress = self.state.group, self.state.progress
         group.doing = "agreeing whether to continue"
-        mine = torch.tensor([float(self.stop_signal != 0), progress.seconds], dtype=torch.float64)
-        stopped, seconds = group.sum_(mine).tolist()
+        mine = (float(self.stop_signal != 0), progress.seconds, *self._snapshots.vote(self.saver.unfinished))
+        stopped, seconds, *votes = group.sum_(torch.tensor(mine, dtype=torch.float64)).tolist()
         progress.seconds = seconds / group.world
+        self._snapshots.decide(votes, self.saver.saved)
         return stopped > 0
 
     @contextmanager

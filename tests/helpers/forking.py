@@ -123,9 +123,20 @@ def snakes(*words: str) -> int:
     from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
     from marl import cli
+    from marl.ranks import fork_launch
 
-    for fault in os.environ.get("PLANTED", "").split():
-        plant(fault)
+    def plant_all() -> None:
+        for fault in os.environ.get("PLANTED", "").split():
+            plant(fault)
+
+    def become_rank(*arguments: Any) -> None:
+        become(*arguments)
+        plant_all()
+
+    become = fork_launch._Launcher._become_rank
+    mock.patch.object(fork_launch._Launcher, "_become_rank", become_rank).start()
+    if "--fault_tolerant" not in words:  # the faults of a launcher would be those of all ranks that it forks
+        plant_all()
     mock.patch.object(SubprocessHandler, "_popen", lambda self, command, variables: Rank(command, variables)).start()
     return cli.main(words)
 

@@ -4,6 +4,8 @@ RANK:term:N     the rank gets TERM before its cycle N (from 1; cycles that fill 
 RANK:kill:N     the rank is killed before its cycle N
 RANK:STAGE:N    the rank is killed in this stage of its save N: begin, middle, rename, point; or part, stamp
 RANK:evaluation:N   the rank is killed in its evaluation N
+RANK:restore:N  the rank is killed when it reads a snapshot in memory for the Nth time
+RANK:snapshots:S    a snapshot in memory is taken after every S seconds of training
 RANK:late:N     the rank's clock is a week ahead from cycle N on
 RANK:nan:N-M    the batches N to M of the rank contain a NaN
 RANK:slow:S     every evaluation of the rank takes S seconds longer
@@ -11,7 +13,9 @@ RANK:disk:S     every file of a checkpoint takes the rank S seconds longer
 RANK:patience:S the rank waits S seconds for the other ranks to answer a roll call
 0:elastic:S     a launcher waits S seconds for more nodes, and three times S for a sign of life of another node
 
-With :launcher at the end, as in 0:kill:3:launcher, the launcher of the rank is killed instead of the rank.
+With :launcher at the end, as in 0:kill:3:launcher, the launcher of the rank is killed instead of the rank. With :once
+the kill happens in the first process of the rank that comes to it, and no more after that; MARKS names a folder to
+remember this in.
 """
 
 import os
@@ -41,10 +45,16 @@ def plant(fault: str) -> None:
     rank, what, when, *whom = fault.split(":")
     if rank != os.environ.get("RANK", "0"):
         return
+    if whom == ["once"]:
+        whom = [str(Path(os.environ["MARKS"]) / fault.replace(":", "-"))]
     if what in STAGES | STAGES_OF_A_PART:
         _kill_in_save(what, int(when), whom)
     elif what == "evaluation":
         _kill_in_evaluation(int(when), whom)
+    elif what == "restore":
+        _kill_in_restore(int(when), whom)
+    elif what == "snapshots":
+        _take_snapshots_after(float(when))
     elif what == "nan":
         _spoil_batches(*map(int, when.split("-")))
     elif what == "slow":
@@ -60,6 +70,11 @@ def plant(fault: str) -> None:
 
 
 def _kill(whom: list[str]) -> None:
+    if whom and whom != ["launcher"]:
+        try:
+            Path(whom[0]).touch(exist_ok=False)
+        except FileExistsError:
+            return
     os.kill(os.getppid() if whom == ["launcher"] else os.getpid(), signal.SIGKILL)
 
 
@@ -125,6 +140,27 @@ def _kill_in_evaluation(number: int, whom: list[str]) -> None:
         return play(*arguments)
 
     _replace(evaluation, "_play_share", counted)
+
+
+def _kill_in_restore(number: int, whom: list[str]) -> None:
+    from marl.ranks.snapshot_memory import SnapshotMemory
+
+    read, calls = SnapshotMemory.read, []
+
+    def counted(self: SnapshotMemory, rank: int) -> Any:
+        calls.append(rank)
+        if len(calls) == number:
+            _kill(whom)
+        return read(self, rank)
+
+    _replace(SnapshotMemory, "read", counted)
+
+
+def _take_snapshots_after(seconds: float) -> None:
+    from marl.training import memory_snapshots
+
+    _replace(memory_snapshots, "INTERVAL", seconds)
+    _replace(memory_snapshots, "SHARE", 1e9)
 
 
 def _slow_evaluation(seconds: float) -> None:
