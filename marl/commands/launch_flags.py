@@ -1,5 +1,7 @@
 """Flags of `snakes train` that start ranks: they are for the launcher, not for the configuration of training."""
 
+import gc
+import importlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -32,6 +34,8 @@ LAUNCH_FLAGS = {
     "fault_tolerant": False,
 }  # fmt: skip
 FAULT_TOLERANT = "fault_tolerant"
+# What a training imports when it needs it. torch's DistributedDataParallel imports torch._dynamo, which takes 1.5 s.
+LOADED_LATE = ("marl.training.trainer", "marl.training.outputs", "marl.training.report", "torch._dynamo")
 # Flags that stand for an environment variable.
 VARIABLES = {
     "nnodes": "NNODES", "node_rank": "NODE_RANK", "master_addr": "MASTER_ADDR", "master_port": "MASTER_PORT",
@@ -108,11 +112,13 @@ def _launch_fault_tolerant(plan: ResumePlan, ranks: int, restarts: int | None) -
 
 def _load_training(plan: ResumePlan) -> None:
     """Import what a training imports, for all ranks that are forked from this process. No thread may start here."""
-    import gc
-
     from marl import registry
     from marl.ranks import shared_memory
+    from marl.training.event_file import load_tensorboard
 
+    for module in LOADED_LATE:
+        importlib.import_module(module)
+    load_tensorboard()
     registry.load(registry.LEARNERS, plan.config.algo)
     shared_memory.load_kernels()  # Numba loads much of itself with the first function
     gc.collect()

@@ -14,15 +14,20 @@ from typing import Any
 from marl.training.run_texts import describe_tag, hparams, text
 
 
+def load_tensorboard() -> tuple[Any, ...]:
+    """The classes of an event file. Imported late: it takes about a second, which other ranks than 0 need not spend."""
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    return Event, SessionLog, Summary, SummaryMetadata, RecordWriter
+
+
 class EventFile:
     """A new event file in a folder. TensorBoard drops earlier events of the folder from step `first` on."""
 
     def __init__(self, folder: Path, first: int) -> None:
-        # Imported late: it takes about a second, which other ranks than 0 need not spend.
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
+        Event, SessionLog, Summary, SummaryMetadata, RecordWriter = load_tensorboard()
         self._Event, self._Summary, self._Metadata, self._RecordWriter = Event, Summary, SummaryMetadata, RecordWriter
         self._described: set[str] = set()  # TensorBoard needs a description once per file
         folder.mkdir(parents=True, exist_ok=True)
