@@ -2,12 +2,15 @@
 
     python tests/soak.py --kills 100                 # about a quarter of an hour on two free cores
     python tests/soak.py --kills 1000 --seed 7
+    python tests/soak.py --kills 100 --fault_tolerant       # ranks go on from a snapshot in memory
+    python tests/soak.py --every 15 --episodes 4000 [--fault_tolerant]      # a rank every 15 s: goodput of both ways
     python tests/soak.py --fuzz 5000                 # random command lines and damaged files, without any kill
 
 Killed by kill -9: a rank, the launcher, or the whole run; at a random moment, in a stage of a save, in an evaluation.
-After each kill the same command starts again. The end: the weights and all counters of every kept checkpoint are those
-of the twin, no process is left, no file is left, no metric is there twice. Prints goodput: useful updates per second
-beside those of the twin. Exit code 1 if anything differs. No part of ./test.sh: it takes as long as you let it.
+After each kill the same command starts again; with --fault_tolerant only after those of the launcher or of the run.
+The end: the weights and all counters of every kept checkpoint are those of the twin, no process is left, no file is
+left, no metric is there twice. Prints goodput: useful updates per second beside those of the twin. Exit code 1 if anything
+differs. No part of ./test.sh: it takes as long as you let it.
 """
 
 import argparse
@@ -23,8 +26,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -35,16 +39,29 @@ from helpers.resumed import assert_equal, measured, saved  # noqa: E402
 from helpers.training import RANKS, ranks_of, without_ranks  # noqa: E402
 
 EPISODES_PER_KILL = 10  # more than between two checkpoints, so that the run gets on
+EPISODES_PER_LOSS = 80  # with --fault_tolerant: what a run makes in some seconds
 PATIENCE = "0:patience:1 1:patience:1"  # seconds a rank waits for the others when one is lost; 5 s otherwise
 START_LIMIT = 600  # seconds for one start of the run
 ORPHAN_LIMIT = 20  # seconds in which all ranks must be gone after their launcher
 KILLERS = ("rank", "launcher", "run")
+# Intervals of evaluations and checkpoints in episodes, so short that kills hit them; and as in a run of some minutes.
+OFTEN, SELDOM = ("12", "4"), ("1000", "100")
 
 
-def words_of(runs: Path, episodes: int) -> list[str]:
-    often = ["--eval_interval", "12", "--eval_matches", "2", "--save_interval", "4", "--keep_last", "3"]
-    name = ["--run_name", "team", "--runs_dir", str(runs), "--timeout", "60"]
-    return [*RANKS, *often, "--max_episodes", str(episodes), *name, "--distributed"]
+class Plan(NamedTuple):
+    """What is done to the run."""
+
+    episodes: int
+    kills: int
+    every: float | None  # seconds between two kills of a rank; None: random kills of all kinds
+    fault_tolerant: bool
+
+    def words(self, runs: Path) -> list[str]:
+        evaluations, saves = OFTEN if self.every is None else SELDOM
+        often = ["--eval_interval", evaluations, "--eval_matches", "2", "--save_interval", saves, "--keep_last", "3"]
+        name = ["--run_name", "team", "--runs_dir", str(runs), "--timeout", "60"]
+        ranks = ["--fault_tolerant", "--max_restarts", "20"] if self.fault_tolerant else ["--distributed"]
+        return [*RANKS, *often, "--max_episodes", str(self.episodes), *name, *ranks]
 
 
 def choose_kill(rng: random.Random) -> tuple[str, str, float]:
@@ -66,6 +83,7 @@ class Start:
     def __init__(self, words: list[str], fault: str, tmp: Path, limit: float) -> None:
         self.limit = limit
         variables = without_ranks() | {"NPROC": "2", "PLANTED": f"{PATIENCE} {fault}", "TMPDIR": str(tmp)}
+        variables["MARKS"] = self.marks = tempfile.mkdtemp(dir=tmp.parent)  # of faults that have happened
         self.process = Forked(snakes, *words, environment=variables)
         self.ranks: dict[int, int] = {}
         self.began = time.monotonic()
@@ -99,16 +117,18 @@ class Start:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def wait(self, kill_at: float | None, who: str, rng: random.Random) -> int:
-        """Its exit code. Kills after `kill_at` seconds with ranks, if that is given."""
-        with_ranks = None
+    def wait(self, kills: Iterator[tuple[float, str]], rng: random.Random, killed: list[str]) -> int:
+        """Its exit code. kills: (seconds after the ranks have started or after the last kill, who is killed); those
+        that were killed are added to `killed`."""
+        since, next_kill = None, next(kills, None)
         while self.process.poll() is None:
             self.look()
-            if len(self.ranks) == 2 and with_ranks is None:
-                with_ranks = time.monotonic()
-            if kill_at is not None and with_ranks is not None and time.monotonic() - with_ranks > kill_at:
-                self.kill(who, rng)
-                kill_at = None
+            if len(self.ranks) == 2 and since is None:
+                since = time.monotonic()
+            if next_kill is not None and since is not None and time.monotonic() - since > next_kill[0]:
+                self.kill(next_kill[1], rng)
+                killed.append(next_kill[1])
+                since, next_kill = time.monotonic(), next(kills, None)
             if time.monotonic() - self.began > self.limit:
                 self.kill("run", rng)
                 raise AssertionError(f"one start took more than {self.limit:g} s")
@@ -137,38 +157,56 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def train_undisturbed(folder: Path, episodes: int) -> float:
+def train_undisturbed(folder: Path, plan: Plan) -> float:
     """Seconds of the twin."""
-    start = Start(words_of(folder / "twin", episodes), "", folder / "tmp", math.inf)
+    start = Start(plan.words(folder / "twin"), "", folder / "tmp", math.inf)
     with contextlib.closing(start):
-        code = start.wait(None, "", random.Random())
+        code = start.wait(iter(()), random.Random(), [])
     assert code == 0, start.errors()
     return time.monotonic() - start.began
 
 
-def train_with_kills(folder: Path, episodes: int, kills: int, rng: random.Random) -> tuple[float, Counter[str]]:
+def kills_of_one_start(plan: Plan, left: int, rng: random.Random) -> tuple[str, list[tuple[float, str]]]:
+    """A planted fault or none, and kills from outside; the last one ends the start, except with `every`."""
+    if plan.every is not None:
+        return "", [(plan.every, "rank")] * (left if plan.fault_tolerant else 1)
+    if left <= 0:
+        return "", []
+    if not plan.fault_tolerant:
+        who, fault, seconds = choose_kill(rng)
+        return fault, [] if fault else [(seconds, who)]
+    kills = [(rng.uniform(0.0, 4.0), "rank") for _ in range(min(left - 1, rng.randint(0, 8)))]
+    _, fault, _ = choose_kill(rng)
+    fault = f"{fault}:once" if fault and not fault.endswith(":launcher") else ""
+    return fault, [*kills, (rng.uniform(0.0, 4.0), rng.choice(KILLERS[1:]))]
+
+
+def train_with_kills(folder: Path, plan: Plan, rng: random.Random) -> tuple[float, Counter[str]]:
     """Seconds of the disturbed run, and how often who was killed where."""
     began, done, slowest = time.monotonic(), Counter[str](), 0.0
-    words = words_of(folder / "killed", episodes)
+    words = plan.words(folder / "killed")
     while True:
-        who, fault, seconds = choose_kill(rng)
-        enough = done.total() >= kills
-        start = Start(words, "" if enough else fault, folder / "tmp", START_LIMIT)
+        left = plan.kills - done.total()
+        fault, kills = kills_of_one_start(plan, left, rng)
+        killed: list[str] = []
+        start = Start(words, fault, folder / "tmp", START_LIMIT)
         with contextlib.closing(start):
-            code = start.wait(None if enough or fault else seconds, who, rng)
+            code = start.wait(iter(kills), rng, killed)
         slowest = max(slowest, start.check_no_orphans())
         err = start.errors()
         assert "Traceback" not in err, err
+        done.update(f"{who} anywhere" for who in killed)
+        if fault and (not plan.fault_tolerant or os.listdir(start.marks)):
+            done[f"{'launcher' if fault.endswith(':launcher') else 'rank'} {fault.split(':')[1]}"] += 1
+        shutil.rmtree(start.marks)
         if code == 0:
-            assert done.total() >= kills, f"the run ended after {done.total()} kills; it needs more episodes"
+            assert plan.every or done.total() >= plan.kills, f"only {done.total()} kills; the run needs more episodes"
             print(f"the last rank was gone at most {slowest:.2f} s after its launcher", flush=True)
             return time.monotonic() - began, done
-        assert not enough, f"exit code {code} without a kill: {err}"
-        done[f"{who} {fault.split(':')[1] if fault else 'anywhere'}"] += 1
-        if done.total() % 10 == 0:
-            last = folder / "killed" / "snakes_3v3" / "team" / "checkpoints" / "last"
-            at = last.read_text().strip() if last.exists() else "nothing saved"
-            print(f"{done.total()} kills, {time.monotonic() - began:.0f} s, {at} of {episodes}", flush=True)
+        assert left > 0, f"exit code {code} without a kill: {err}"
+        last = folder / "killed" / "snakes_3v3" / "team" / "checkpoints" / "last"
+        at = last.read_text().strip() if last.exists() else "nothing saved"
+        print(f"{done.total()} kills, {time.monotonic() - began:.0f} s, {at} of {plan.episodes}", flush=True)
 
 
 def check_equal(folder: Path) -> None:
@@ -222,18 +260,25 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the runs go, and stay; default: a folder that is removed")
     parser.add_argument("--fuzz", type=int, metavar="N", help="instead: N random command lines and damaged files")
+    parser.add_argument("--fault_tolerant", action="store_true", help="train with --fault_tolerant")
+    parser.add_argument("--every", type=float, metavar="S", help="kill a rank every S seconds, to the end of the run")
+    parser.add_argument("--episodes", type=int, help="length of the run; default: by the number of kills")
     args = parser.parse_args()
     if args.fuzz is not None:
         return fuzz(args.fuzz, args.seed)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folder = args.folder or Path(tempfile.mkdtemp(prefix="snakes-soak-"))
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
-    rng, episodes = random.Random(args.seed), 16 + args.kills * EPISODES_PER_KILL
-    print(f"seed {args.seed}, {args.kills} kills, {episodes} episodes, in {folder}", flush=True)
+    each = EPISODES_PER_LOSS if args.fault_tolerant else EPISODES_PER_KILL
+    rng, episodes = random.Random(args.seed), args.episodes or 16 + args.kills * each
+    kills = args.kills if args.every is None else 10**9
+    plan = Plan(episodes, kills, args.every, args.fault_tolerant)
+    how = f"{kills} kills" if args.every is None else f"a kill every {args.every:g} s"
+    print(f"seed {args.seed}, {how}, {episodes} episodes, in {folder}", flush=True)
     try:
-        undisturbed = train_undisturbed(folder, episodes)
+        undisturbed = train_undisturbed(folder, plan)
         print(f"undisturbed: {undisturbed:.0f} s", flush=True)
-        disturbed, done = train_with_kills(folder, episodes, args.kills, rng)
+        disturbed, done = train_with_kills(folder, plan, rng)
         check_equal(folder)
         check_no_files_left(folder)
     except (AssertionError, subprocess.SubprocessError) as error:
