@@ -9,8 +9,8 @@
 Killed by kill -9: a rank, the launcher, or the whole run; at a random moment, in a stage of a save, in an evaluation.
 After each kill the same command starts again; with --fault_tolerant only after those of the launcher or of the run.
 The end: the weights and all counters of every kept checkpoint are those of the twin, no process is left, no file is
-left, no metric is there twice. Prints goodput: useful updates per second beside those of the twin. Exit code 1 if anything
-differs. No part of ./test.sh: it takes as long as you let it.
+left, no metric is there twice. Prints goodput: useful updates per second beside those of the twin. Exit code 1 if
+anything differs. No part of ./test.sh: it takes as long as you let it.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 """Starts the ranks of a training on this machine so that a lost rank costs a second: `--fault_tolerant`.
 
 The launcher loads the whole program once and forks the ranks from it. A forked rank neither imports nor compiles
-anything. Every second or so all ranks copy their state into memory that the launcher holds too (snapshot_memory.py).
-When a rank is lost, the launcher ends the others and forks all of them again; they go on from the last snapshot. A
-group with a lost rank cannot be repaired in order, and a new rank would be waited for anyway: in the same time the
-others begin again as well.
+anything. Every half second or so all ranks copy their state into memory that the launcher holds as well
+(snapshot_memory.py). When a rank is lost, the launcher ends the others and forks all of them again; they go on from the
+last snapshot. A group with a lost rank cannot be repaired in order, and the new rank would be waited for anyway: in the
+same time the others begin again.
 
 What would only come again is not repeated: a mistake of the user, a NaN loss, and a rank that is lost `most_losses`
 times without a newer snapshot in between.

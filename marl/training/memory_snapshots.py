@@ -17,7 +17,7 @@ from marl.storage.checkpoint_finder import episode_of, list_complete
 from marl.training.checkpointing import POOL, manifest_fields, rank_part, shared_part
 from marl.training.training_state import TrainingState
 
-INTERVAL = 1.0  # seconds of training between two snapshots
+INTERVAL = 0.5  # seconds of training between two snapshots
 SHARE = 0.03  # of the time that snapshots may take: large ones are taken less often
 
 
