@@ -145,6 +145,7 @@ def _first_words(name: str) -> tuple[tuple[str, ...], bool]:
         "export": (("champion", LAST_RUN), True),
         "doctor": ((LAST_RUN,), True),
         "replay": ((LAST_RUN,), True),
+        "report": ((LAST_RUN,), True),
     }.get(name, ((), False))
 
 
