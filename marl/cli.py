@@ -32,6 +32,7 @@ COMMANDS = {
     "train": ("marl.commands.train", "Train a team, in one process or many ranks."),
     "distill": ("marl.commands.distill", "Teach a policy the decisions of its planner."),
     "runs": ("marl.commands.runs", "List, compare, delete and prune training runs."),
+    "report": ("marl.commands.report", "Compare configurations over several seeds: tables, curves, intervals, a page."),
     "eval": ("marl.commands.eval", "Measure a player: matches against another one, with 95 % intervals."),
     "league": ("marl.commands.league", "Measure many players: all against all, points, ratings, a picture."),
     "exploit": ("marl.commands.exploit", "Train best responses to a player, and measure what it keeps against them."),
@@ -46,7 +47,7 @@ COMMANDS = {
 # The commands by purpose, for the help text.
 GROUPS = {
     "Train": ("train", "distill", "runs"),
-    "Measure": ("eval", "league", "exploit"),
+    "Measure": ("eval", "league", "exploit", "report"),
     "Watch": ("play", "replay", "demo"),
     "Send": ("export",),
     "This machine": ("bench", "doctor", "completion"),

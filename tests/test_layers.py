@@ -37,7 +37,7 @@ ORDER = (
     ("opponents",),
     (
         *("marl.errors", "marl.wording", "marl.compute.machine", "marl.invocation", "marl.arguments"),
-        *("marl.registry", "marl.rewards", "marl.machine_errors"),
+        *("marl.registry", "marl.rewards", "marl.machine_errors", "marl.statistics"),
     ),
     ("marl.progress_bar",),
     ("marl.config",),

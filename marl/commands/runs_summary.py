@@ -120,7 +120,7 @@ class RunSummary:
         """running, finished (its limit is reached and saved) or unfinished."""
         names = [self.about.get("process"), *(_mapping(self.about.get("launch")).get("launchers") or ())]
         alive = [is_running(name) for name in names if isinstance(name, str)]
-        finished = self._has_reached_its_limit()
+        finished = self.has_reached_its_limit
         unknown = not alive or None in alive
         if True in alive or (unknown and not finished and time.time() - self.changed < RECENT):
             return RUNNING
@@ -150,7 +150,9 @@ class RunSummary:
     def _last(self, tag: str) -> float:
         return float(next((line[tag] for line in reversed(self.lines) if line.get(tag) is not None), 0.0))
 
-    def _has_reached_its_limit(self) -> bool:
+    @property
+    def has_reached_its_limit(self) -> bool:
+        """Whether all its episodes or minutes are trained and saved."""
         try:
             saved = int(read_regular(self.folder / CHECKPOINTS / "last").decode().strip().rpartition("_")[2])
         except (OSError, ValueError):

@@ -12,6 +12,7 @@ from marl.commands import launch_flags
 from marl.commands.dry_run import check_opponents, dry_run
 from marl.commands.run_in_group import run_in_group
 from marl.commands.train_help import asks_for_help, train_help
+from marl.commands.train_seeds import first_seed_words, split_seed_flags, train_seeds
 from marl.config.reader import to_yaml
 from marl.errors import UserError
 from marl.ranks import environment
@@ -34,7 +35,11 @@ def run_words(words: Sequence[str]) -> int:
         print(train_help(words))
         return 0
     asked = [word for word in words if word in (PRINT_CONFIG, DRY_RUN)]
-    words = [word for word in words if word not in asked]
+    seeds, words = split_seed_flags([word for word in words if word not in asked])
+    if seeds is not None and not asked:
+        return train_seeds(seeds, words)
+    if seeds is not None:
+        words = first_seed_words(seeds, words)
     end_with_launcher()
     try:
         flags, others = launch_flags.split_launch_flags(words)

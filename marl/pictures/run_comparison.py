@@ -17,7 +17,10 @@ TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 16, 13, 22
 LABEL_GAP = 14  # least distance between two labels at the ends of their curves
 # Colour-blind people can tell them apart. In the order of the runs.
 COLOURS = ((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (213, 94, 0), (86, 180, 233), (70, 70, 70))
-X_NAMES = {"episodes": "episodes", "steps": "env steps", "minutes": "minutes of training"}
+X_NAMES = {
+    "episodes": "episodes", "steps": "env steps", "minutes": "minutes of training", "seconds": "seconds of training",
+}  # fmt: skip
+BAND = 0.15  # opacity of an interval
 
 
 class Curve(NamedTuple):
@@ -26,6 +29,7 @@ class Curve(NamedTuple):
     label: str  # a letter
     run: str
     points: Sequence[tuple[float, float]]  # x, share of the matches won
+    band: Sequence[tuple[float, float, float]] = ()  # x and the ends of an interval
 
 
 def draw(panels: Mapping[str, Sequence[Curve]], by: str) -> Image.Image:
@@ -39,7 +43,9 @@ def draw(panels: Mapping[str, Sequence[Curve]], by: str) -> Image.Image:
     canvas = Canvas(image)
     title, text, small = (load_font(size) for size in (TITLE_SIZE, TEXT_SIZE, SMALL_SIZE))
     canvas.text((MARGIN, MARGIN + 10), "Matches won", title, INK, "lm")
-    canvas.text((MARGIN, MARGIN + 36), f"in percent, by {X_NAMES[by]}; one panel per opponent", small, FAINT, "lm")
+    has_bands = any(curve.band for curves in panels.values() for curve in curves)
+    bands = "; interquartile mean over the seeds, 95 % interval" if has_bands else "; one panel per opponent"
+    canvas.text((MARGIN, MARGIN + 36), f"in percent, by {X_NAMES[by]}{bands}", small, FAINT, "lm")
     end = max((x for curves in panels.values() for curve in curves for x, _ in curve.points), default=0.0)
     axis = _ticks(end or 1.0)
     for i, (opponent, curves) in enumerate(panels.items()):
@@ -77,6 +83,10 @@ def _panel(
         x, y = place(tick, 0)
         canvas.text((x, y + 8), f"{tick:,.10g}", small, FAINT, "mt")
     ends = []
+    for i, curve in enumerate(curves):
+        band = [place(x, high) for x, _, high in curve.band] + [place(x, low) for x, low, _ in reversed(curve.band)]
+        if len(curve.band) > 1:
+            canvas.area(band, COLOURS[i % len(COLOURS)], BAND)
     for i, curve in enumerate(curves):
         colour = COLOURS[i % len(COLOURS)]
         places = [place(x, share) for x, share in curve.points]

@@ -1,0 +1,206 @@
+"""The command `report`: configurations compared over several seeds, with intervals: tables, page, picture, JSON."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marl.arguments import count, new_file
+from marl.commands.runs_text import amount, duration, print_rows
+from marl.config.values import as_written
+from marl.progress_bar import ProgressBar
+from marl.storage.run_folder import all_runs
+from marl.storage.run_names import RUNS_DIR, find_named
+from marl.wording import count as counted
+from marl.wording import in_one_line
+
+if TYPE_CHECKING:
+    from marl.commands.report_groups import Group
+
+WITH_VALUE = ("--html", "--json", "--png", "--by", "--cross-play", "--device", "--runs-dir")
+CELL_MAX = 24  # letters of a setting in a table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.usage = f"{parser.prog} RUN ... [flags]"
+    parser.epilog = (
+        "RUN is a path, a name, a number (run7), `last`, or the common name of the runs of `train --seeds`.\n"
+        "Runs that differ only in their seeds are one group, which is named by what differs from the others.\n"
+        "Win rates are those of the last evaluation: interquartile mean over the seeds (the quarter at each end left\n"
+        "out), with 95 % stratified bootstrap intervals. Probability of improvement: that a seed of the row is better\n"
+        "than a seed of the column (0.5: equal). Unfinished runs are left out."
+    )
+    parser.add_argument("--html", type=new_file, metavar="FILE", help="write a page: curves and tables, in one file")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write the evaluations in marl-eval's layout")
+    parser.add_argument("--png", type=new_file, metavar="FILE", help="draw the learning curves into a PNG file")
+    parser.add_argument(
+        "--by",
+        choices=("episodes", "steps", "seconds"),
+        default="steps",
+        help="x axis of the picture; steps are env steps (default: steps)",
+    )
+    parser.add_argument(
+        "--cross-play",
+        type=count,
+        metavar="N",
+        help="also play N matches between the final teams of each pair of groups, split over their seeds",
+    )
+    parser.add_argument("--device", default="auto", metavar="D", help="of these matches: cpu, cuda (default: auto)")
+    parser.add_argument("--runs-dir", default=RUNS_DIR, metavar="DIR", help=f"folder of all runs (default: {RUNS_DIR})")
+
+
+def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
+    """The flags with their values, and the names of the runs."""
+    flags: list[str] = []
+    runs: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        (flags if word.startswith("-") else runs).append(word)
+        if word in WITH_VALUE:
+            flags += rest[:1]
+            del rest[:1]
+    return flags, runs
+
+
+def run(args: argparse.Namespace) -> int:
+    from arena.files import write_user_file
+    from marl.commands.report_groups import choose_runs, common_opponents, group_runs
+    from marl.commands.report_marl_eval import marl_eval_document, uneven
+    from marl.commands.report_results import collect
+    from marl.commands.runs_summary import find_runs
+    from marl.errors import UserError
+    from marl.invocation import command
+
+    if not args.set_aside:
+        raise UserError(f"report needs RUN ... (see {command('runs', 'list')})")
+    runs, left_out = choose_runs(find_runs(with_seeds(args.set_aside, args.runs_dir), args.runs_dir))
+    groups = group_runs(runs)
+    opponents = common_opponents(groups)
+    for line in left_out:
+        _tell(f"left out: {line}")
+    document = collect(groups, opponents)
+    if args.cross_play:
+        document["cross_play"] = _cross_play(groups, args.cross_play, args.device)
+    _print(document)
+    if args.json:
+        write_user_file(args.json, json.dumps(marl_eval_document(groups, opponents), indent=2) + "\n")
+        if problem := uneven(groups):
+            _tell(f"{args.json}: marl-eval needs the same number for all: {problem}")
+    if args.html:
+        from marl.commands.report_page import report_page
+
+        write_user_file(args.html, report_page(document))
+    if args.png:
+        _draw(document, args.by, args.png)
+    for what, path in (("page", args.html), ("picture", args.png), ("marl-eval's JSON", args.json)):
+        if path:
+            print(f"{what}: {path}")
+    return 0
+
+
+def with_seeds(names: Sequence[str], runs_dir: str) -> list[str]:
+    """The names, with the runs NAME_seed1, NAME_seed2, ... in place of a NAME that is no run itself."""
+    found: list[str] = []
+    for name in names:
+        seeds = re.compile(re.escape(Path(name).name) + r"_seed(\d+)")
+        path = find_named(name, runs_dir)
+        siblings = sorted(path.parent.glob(f"{path.name}_seed*")) if path.parent != Path() else all_runs(runs_dir)
+        runs = [run for run in siblings if run.is_dir() and seeds.fullmatch(run.name)]
+        found += [name] if path.exists() or not runs else map(str, sorted(runs, key=lambda run: _number(run, seeds)))
+    return found
+
+
+def _number(run: Path, pattern: re.Pattern[str]) -> int:
+    match = pattern.fullmatch(run.name)
+    return int(match[1]) if match else 0
+
+
+def _cross_play(groups: "Sequence[Group]", matches: int, device: str) -> dict[str, Any]:
+    from marl.commands.report_cross_play import cross_play
+
+    with ProgressBar("cross-play") as bar:
+        return cross_play(groups, matches, device, bar.show)
+
+
+def _draw(document: dict[str, Any], by: str, png: Path) -> None:
+    from arena.files import cannot_write
+    from marl.pictures.run_comparison import Curve, draw
+
+    panels: dict[str, list[Curve]] = {}
+    for task in document["tasks"]:
+        for i, group in enumerate(document["groups"]):
+            curve, xs = group["curves"][task], group["axes"][by]
+            ends = zip(xs, curve["low"], curve["high"], strict=True)
+            band = [(x, low, high) for x, low, high in ends if low is not None]
+            label = chr(ord("A") + i) if i < 26 else str(i + 1)
+            points = list(zip(xs, curve["value"], strict=True))
+            panels.setdefault(task, []).append(Curve(label, f"{group['name']} ({_seeds(group)})", points, band))
+    try:
+        draw(panels, by).save(png, format="PNG")
+    except OSError as error:
+        raise cannot_write(png, error) from None
+
+
+def _print(document: dict[str, Any]) -> None:
+    groups, tasks = document["groups"], document["tasks"]
+    runs = counted(sum(len(group["runs"]) for group in groups), "run")
+    print(f"{runs} in {counted(len(groups), 'group')}; {'; '.join(map(in_one_line, document['machine']))}")
+    print("\nmatches won in the last evaluation, in percent: interquartile mean over the seeds (95 % interval)")
+    head = ("group", "seeds", "episodes", "env steps", "trained", *tasks)
+    rows = [
+        (
+            group["name"],
+            str(len(group["seeds"])),
+            f"{group['episodes']:,.0f}",
+            amount(group["env_steps"]),
+            duration(group["seconds"]),
+            *(_percent(group["final"][task]) for task in tasks),
+        )
+        for group in groups
+    ]
+    print_rows([head, *rows], right=(1, 2, 3, 4))
+    if len(groups) > 1:
+        print("\nprobability of improvement: that a seed of the row is better than one of the column (95 % interval)")
+        _print_square(groups, document["improvement"], _probability)
+    if document["cross_play"]:
+        print("\ncross-play of the final teams: points that row took from column, in percent (95 % interval)")
+        _print_square(groups, document["cross_play"]["cells"], _percent)
+    if document["settings"]:
+        print("\nsettings that differ")
+        print_rows([(path, *map(_setting, values)) for path, values in document["settings"].items()])
+
+
+def _print_square(groups: list[dict[str, Any]], cells: list[list[Any]], text: Any) -> None:
+    rows = [
+        (group["name"], *("-" if cell is None else text(cell) for cell in row))
+        for group, row in zip(groups, cells, strict=True)
+    ]
+    print_rows([("", *(group["name"] for group in groups)), *rows])
+
+
+def _percent(cell: dict[str, Any]) -> str:
+    ends = "" if cell["low"] is None else f" ({100 * cell['low']:.1f}-{100 * cell['high']:.1f})"
+    return f"{100 * cell['value']:.1f}{ends}"
+
+
+def _probability(cell: dict[str, Any]) -> str:
+    ends = "" if cell["low"] is None else f" ({cell['low']:.2f}-{cell['high']:.2f})"
+    return f"{cell['value']:.2f}{ends}"
+
+
+def _setting(value: Any) -> str:
+    text = "-" if value is None else as_written(tuple(value) if isinstance(value, list) else value)
+    return text if len(text) <= CELL_MAX else text[: CELL_MAX - 3] + "..."
+
+
+def _seeds(group: dict[str, Any]) -> str:
+    return counted(len(group["seeds"]), "seed")
+
+
+def _tell(line: str) -> None:
+    print(f"snakes: {in_one_line(line)}", file=sys.stderr)

@@ -1,0 +1,204 @@
+"""The command `report`: groups and their names, numbers, marl-eval's JSON, page, picture, and mistakes."""
+
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from helpers import browser
+from helpers.command import assert_one_line
+from helpers.training import TINY_ANY, here
+from PIL import Image
+
+from marl.commands.report_groups import group_names
+from marl.statistics import estimate_iqm, probability_of_improvement
+
+ENDED = f"{os.uname().nodename} another-boot 1 1"
+EVIL = "<img src=x onerror=hacked=1>"
+# Win rates against level2 in the last evaluation, by learner and seed.
+LAST = {"ppo": {1: 0.8, 2: 0.9, 3: 0.7, 10: 0.2}, "ddpg": {1: 0.6, 2: 0.5, 3: 0.7, 10: 0.4}}
+
+
+def make_run(runs_dir: Path, name: str, seed: int, last: float, limit: int = 300, **config: object) -> Path:
+    """A finished run as training writes it: evaluations before the first update and every 100 episodes."""
+    folder = runs_dir / "snakes_3v3" / name
+    (folder / "checkpoints").mkdir(parents=True)
+    sections = {"schedule": {"max_episodes": limit}, "ppo": {"lr": 0.003}, "ddpg": {"tau": 0.01}}
+    about = {"algo": "ppo", "seed": seed, "run_name": name, "max_minutes": 0.0, "threads": seed, **sections}
+    evaluation = {"eval_opponents": ["level0", "level2"], "eval_matches": 200}
+    (folder / "config.yaml").write_text(yaml.safe_dump(about | {"evaluation": evaluation} | config))
+    processor = {"model": "Abacus", "cores": 2}
+    (folder / "run.json").write_text(json.dumps({"started_unix": seed, "process": ENDED, "processor": processor}))
+    lines = []
+    for i in range(4):
+        rates = {"eval/win_rate_level0": 1.0, "eval/win_rate_level2": last * i / 3, "eval/points": 0.5}
+        time = {"train/env_steps": 20_000.0 * i, "time/seconds": (6.0 + seed) * i}
+        lines += [{"step": 100 * i, "time": 1.0, **rates}, {"step": 100 * i, "time": 1.0, **time}]
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "checkpoints" / "last").write_text("episode_300\n")
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for algo, rates in LAST.items():
+        for seed, rate in rates.items():
+            make_run(tmp_path / "runs", f"{algo}_seed{seed}", seed, rate, algo=algo)
+    return tmp_path / "runs"
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_the_tables(runs) -> None:
+    done = here("report", "ppo", "ddpg")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("8 runs in 2 groups; Abacus, 2 cores")
+    rows = rows_of(done.stdout)
+    (ppo,) = [row for row in rows if row[:2] == ["ppo", "4"]]
+    assert ppo[2:7] == ["300", "60", "k", "26", "s"], "medians"
+    finals = {algo: np.array(list(rates.values())) for algo, rates in LAST.items()}
+    middle = estimate_iqm(finals["ppo"])
+    assert middle.value == pytest.approx(0.75)
+    assert ppo[9:11] == ["75.0", f"({100 * middle.low:.1f}-{100 * middle.high:.1f})"]
+    better = probability_of_improvement(finals["ppo"], finals["ddpg"])
+    assert better == (4 + 4 + 3.5 + 0) / 16
+    (first,) = [row for row in rows if row[:2] == ["ppo", "-"]]
+    assert first[2] == f"{(better + 0.5) / 2:.2f}", "mean of both opponents; all win everything against level0"
+    assert ["algo", "ppo", "ddpg"] in rows
+    assert not [row for row in rows if row[:1] in (["seed"], ["threads"], ["ppo.lr"])]
+
+
+def test_groups_are_named_by_what_differs(runs) -> None:
+    make_run(runs, "slow", 1, 0.1, ppo={"lr": 0.001})
+    text = here("report", "slow", "ppo", "ddpg_seed1").stdout
+    assert {row[0] + " " + row[1] for row in rows_of(text)[4:6]} == {"ppo lr=0.001", "ppo lr=0.003"}
+    assert any(row[:2] == ["ddpg", "1"] for row in rows_of(text))
+    same = {"algo": "ppo", "a": 1, "b": 2, "c": 3, "d": 4}
+    several = group_names([same, same | {"a": 0, "b": 0, "c": 0}, same | {"a": 0, "b": 0, "c": 0, "d": 0}])
+    assert several == ["ppo a=1 b=2 c=3", "ppo a=0 b=0 c=0 (1)", "ppo a=0 b=0 c=0 (2)"]
+    assert group_names([{"algo": "ppo", "lr": 1}]) == ["ppo"]
+
+
+def test_the_json_has_marl_evals_layout(runs) -> None:
+    done = here("report", "ppo", "ddpg", "--json", "r.json")
+    assert done.returncode == 0, done.stderr
+    tasks = json.loads(Path("r.json").read_text())["snakes_3v3"]
+    assert list(tasks) == ["level0", "level2"]
+    assert list(tasks["level2"]) == ["ppo", "ddpg"]
+    run = tasks["level2"]["ppo"]["seed_2"]
+    assert list(tasks["level2"]["ppo"]) == ["seed_1", "seed_2", "seed_3", "seed_10"]
+    assert list(run) == ["step_1", "step_2", "step_3", "step_4", "absolute_metrics"]
+    assert [run[f"step_{i}"]["step_count"] for i in (1, 2, 3, 4)] == [0, 20_000, 40_000, 60_000]
+    assert run["step_4"]["win_rate"] == run["absolute_metrics"]["win_rate"] == [0.9]
+    assert run["step_4"]["elapsed_time"] == [pytest.approx(24)]
+    done = here("report", "ppo_seed1", "ddpg", "--json", "r.json")
+    assert "marl-eval needs the same number for all: groups have different numbers of seeds (1, 4)" in done.stderr
+
+
+def test_unfinished_runs_are_left_out(runs) -> None:
+    make_run(runs, "cut_off", 4, 0.9, limit=400)
+    done = here("report", "ppo", "cut_off")
+    assert "left out: runs/snakes_3v3/cut_off is unfinished" in done.stderr
+    assert done.stdout.startswith("4 runs in 1 group;")
+    assert "probability" not in done.stdout
+
+
+def test_one_seed_has_the_interval_of_its_matches(runs) -> None:
+    assert " 90.0 (85.1-93.4)" in here("report", "ppo_seed2").stdout
+
+
+def test_the_picture_has_a_curve_for_each_group(runs) -> None:
+    assert here("report", "ppo", "ddpg", "--png", "c.png", "--by", "seconds").returncode == 0
+    with Image.open("c.png") as image:
+        colours = {colour for _, colour in image.getcolors(10**6)}
+    assert {(0, 114, 178), (230, 159, 0)} <= colours
+
+
+def test_final_teams_play_each_other(tmp_path, monkeypatch) -> None:
+    """The team of a real training, as that of two configurations."""
+    monkeypatch.chdir(tmp_path)
+    done = here(*TINY_ANY, "--algo", "ppo", "--run_name", "team", "--max_episodes", "1", "--preset", "team")
+    assert done.returncode == 0, done.stderr
+    other = Path(shutil.copytree("runs/snakes_3v3/team", "runs/snakes_3v3/score"))
+    config = (other / "config.yaml").read_text()
+    assert "preset: team" in config
+    (other / "config.yaml").write_text(config.replace("preset: team", "preset: score"))
+    done = here("report", "score", "team", "--cross_play", "4", "--html", "r.html", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.partition("cross-play of the final teams")[2].splitlines()
+    first, second = (float(row.split("(")[0].split()[-1]) for row in (rows[2].replace("  -  ", " "), rows[3]))
+    assert "ppo preset=score" in rows[2]
+    assert first + second == pytest.approx(100, abs=0.11)
+    assert '"matches":4' in Path("r.html").read_text()
+
+
+def test_the_page(runs, tmp_path) -> None:
+    make_run(runs, "evil", 1, 0.1, evil=EVIL)
+    make_run(runs, "tame", 1, 0.1, evil="-")
+    done = here("report", "ppo_seed1", "ppo_seed2", "ppo_seed3", "ddpg", "evil", "tame", "--html", "r.html")
+    assert done.returncode == 0, done.stderr
+    if browser.missing():
+        pytest.skip(browser.missing())
+    file = tmp_path / "r.html"
+    with browser.chromium() as chrome:
+        page = chrome.open(file.as_uri())
+        numbers = "[...document.querySelectorAll('#final tbody tr')].map(r => r.querySelectorAll('td')[4].textContent)"
+        assert [text.partition(".")[0] for text in page.value(numbers)] == ["80", "55", "10", "10"]
+        assert page.value("document.querySelectorAll('#curves figure').length") == 3
+        assert page.value("document.querySelectorAll('#curves .mean').length") == 12
+        assert page.value("document.querySelectorAll('#curves figure:first-child .band').length") == 2
+        before = page.value("document.querySelector('#curves').textContent")
+        page.click("#axis button:nth-child(3)")
+        assert "seconds of training" in page.value("document.querySelector('#curves').textContent") != before
+        assert EVIL in page.value("document.querySelector('main').textContent")
+        assert page.value("window.hacked === undefined")
+        assert page.value("document.querySelector('#cross-part').hidden")
+        paper = "getComputedStyle(document.documentElement).backgroundColor"
+        shades = []
+        for scheme in ("dark", "light"):
+            page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            shades.append(page.value(paper))
+        assert shades == ["rgb(13, 15, 21)", "rgb(252, 252, 250)"]
+        page.resize(390, 844, phone=True)
+        page.wait("document.documentElement.scrollWidth === 390")
+        assert (page.errors, page.requests) == ([], [file.as_uri()])
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ([], ["report needs RUN ..."]),
+        (["nothing"], ["nothing: no run", "there: 5 more"]),
+        (["ppo", "--cross_play", "10"], ["--cross_play needs runs of two configurations"]),
+        (["ppo", "--by", "weeks"], ["--by", "weeks"]),
+        (["ppo", "--html", "no/such/page.html"], ["no folder 'no/such'"]),
+        (["other"], ["none of these runs is finished and evaluated: runs/snakes_3v3/other is unfinished"]),
+        (["ppo", "far"], ["no opponent of their evaluations in common", "level0, level2"]),
+    ],
+)
+def test_mistakes(runs, words, parts) -> None:
+    make_run(runs, "other", 1, 0.1, limit=900)
+    far = make_run(runs, "far", 1, 0.1, evaluation={"eval_opponents": ["level9"], "eval_matches": 2})
+    metrics = far / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().replace("level0", "level9"))
+    for i in range(7):
+        make_run(runs, f"more{i}", 1, 0.1)
+    assert_one_line(here("report", *words), *parts)
+
+
+def test_a_document_has_no_nan(runs) -> None:
+    from marl.commands.report_groups import group_runs
+    from marl.commands.report_results import collect
+    from marl.commands.runs_summary import find_runs
+
+    document = collect(group_runs(find_runs(["ppo_seed1"], "runs")), ["level0", "level2"])
+    json.dumps(document, allow_nan=False)
+    assert document["groups"][0]["final"]["all opponents"]["low"] is None
+    assert not math.isnan(document["groups"][0]["final"]["level2"]["low"])
