@@ -3,19 +3,32 @@
 A mistake raises UserError or ArenaError with the one line that the command line would print.
 """
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from marl.commands.train import train_here
 from marl.config.values import as_written
+from marl.errors import UserError
 from marl.planning.planned_player import load_player
 from marl.rewards import RewardWeights
 from marl.storage.run_names import player_name
+from marl.team_batch import Agent, TeamBatch
 from marl.training.resume_plan import plan_resume
 from opponents import match, players
 
 if TYPE_CHECKING:
+    from marl.team_sb3_env import TeamSb3Env
+    from marl.team_torchrl_env import TeamTorchrlEnv
     from marl.team_vector_env import TeamVectorEnv
+
+# Values of `api` of team_env: the module and class that wrap a TeamBatch.
+ENVIRONMENTS = {
+    "gymnasium": ("team_vector_env", "TeamVectorEnv"),
+    "sb3": ("team_sb3_env", "TeamSb3Env"),
+    "torchrl": ("team_torchrl_env", "TeamTorchrlEnv"),
+    "torch": None,
+}
 
 
 def train(config: str | Path | None = None, **options: Any) -> Path:
@@ -50,17 +63,86 @@ def play(
     return match.play(names[0], names[1], matches, device, seed, record, loader=load_player)
 
 
+@overload
+def team_env(
+    opponent: str | Path | players.Player = ...,
+    matches: int = ...,
+    agent: Agent = ...,
+    encoder: str = ...,
+    reward: str | RewardWeights = ...,
+    seed: int = ...,
+    device: str = ...,
+    api: Literal["gymnasium"] = ...,
+) -> "TeamVectorEnv": ...
+
+
+@overload
+def team_env(
+    opponent: str | Path | players.Player = ...,
+    matches: int = ...,
+    agent: Agent = ...,
+    encoder: str = ...,
+    reward: str | RewardWeights = ...,
+    seed: int = ...,
+    device: str = ...,
+    *,
+    api: Literal["sb3"],
+) -> "TeamSb3Env": ...
+
+
+@overload
+def team_env(
+    opponent: str | Path | players.Player = ...,
+    matches: int = ...,
+    agent: Agent = ...,
+    encoder: str = ...,
+    reward: str | RewardWeights = ...,
+    seed: int = ...,
+    device: str = ...,
+    *,
+    api: Literal["torchrl"],
+) -> "TeamTorchrlEnv": ...
+
+
+@overload
+def team_env(
+    opponent: str | Path | players.Player = ...,
+    matches: int = ...,
+    agent: Agent = ...,
+    encoder: str = ...,
+    reward: str | RewardWeights = ...,
+    seed: int = ...,
+    device: str = ...,
+    *,
+    api: Literal["torch"],
+) -> "TeamBatch": ...
+
+
 def team_env(
     opponent: str | Path | players.Player = "level2",
     matches: int = 64,
-    agent: Literal["snake", "team"] = "snake",
+    agent: Agent = "snake",
     encoder: str = "features",
     reward: str | RewardWeights = "team",
     seed: int = 0,
     device: str = "cpu",
-) -> "TeamVectorEnv":
-    """Many matches of one team against an opponent, as a Gymnasium VectorEnv; see marl.team_vector_env."""
-    from marl.team_vector_env import TeamVectorEnv  # Gymnasium is imported only by those who ask for it
+    api: str = "gymnasium",
+) -> Any:
+    """Many matches of one team against an opponent, for the library that `api` names.
 
+    api: `gymnasium` (VectorEnv), `sb3` (Stable-Baselines3's VecEnv), `torchrl` (EnvBase), or `torch`: the functions of
+    Gymnasium with tensors on the device. What obs, actions and infos hold: marl/team_batch.py.
+
+    >>> env = team_env("level1", matches=2)
+    >>> obs, infos = env.reset(seed=7)
+    >>> obs.shape, infos["action_mask"].shape
+    ((6, 80), (6, 4))
+    """
+    if api not in ENVIRONMENTS:
+        raise UserError(f"api is {api!r}; allowed: {', '.join(ENVIRONMENTS)}")
+    name = ENVIRONMENTS[api]
+    # The libraries are imported only by those who ask for them.
+    wrapper = getattr(import_module(f"marl.{name[0]}"), name[1]) if name else None
     player = load(opponent) if isinstance(opponent, (str, Path)) else opponent
-    return TeamVectorEnv(player, matches, agent, encoder, reward, seed, device)
+    batch = TeamBatch(player, matches, agent, encoder, reward, seed, device)
+    return wrapper(batch) if wrapper else batch

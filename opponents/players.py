@@ -114,18 +114,22 @@ class Function:
 
 
 class Policy:
-    """An object with act(observation) or predict(observation), as for PettingZoo; gets the encoder row of one snake.
+    """An object with act(observation) or predict(observation), as for PettingZoo, or a function of an observation.
 
-    Its attribute `observation` names the encoder (default "features"). If the answer is a tuple, as from predict in
-    some libraries, the move is its first entry.
+    It gets the encoder row [W] of one snake and returns its move; with `batched` the rows [N, W] of all snakes of all
+    matches, as a numpy array, and returns N moves. Its attribute `observation` names the encoder (default "features").
+    If the answer is a tuple, as from predict in some libraries, its first entry holds the moves.
     """
 
-    def __init__(self, policy: Any, name: str | None = None) -> None:
+    def __init__(self, policy: Any, name: str | None = None, batched: bool = False) -> None:
         self._choose = getattr(policy, "act", None) or getattr(policy, "predict", None)
+        if self._choose is None and callable(policy):
+            self._choose = policy
         if self._choose is None:
             raise ArenaError(f"{type(policy).__name__} has neither act(observation) nor predict(observation)")
         self.name = name or getattr(policy, "name", type(policy).__name__)
         self._encoder = board_encoder(getattr(policy, "observation", "features")).name
+        self._batched = batched
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Nothing to prepare."""
@@ -133,13 +137,27 @@ class Policy:
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
         """Ask the policy for every seat and write its moves into moves [B, 6]."""
         rows = arena.observe(self._encoder, seats).cpu().numpy()
+        if self._batched:
+            _write(moves, seats, self._checked_batch(self._ask(rows), len(rows)))
+            return
         over = arena.state[:, OVER].tolist()
         chosen = np.zeros(len(seats), np.int8)
         for i, seat in enumerate(seats.tolist()):
             if not over[seat // SNAKES]:
-                answer = self._choose(rows[i])
-                chosen[i] = _checked(answer[0] if isinstance(answer, tuple) else answer, self.name)
+                chosen[i] = _checked(self._ask(rows[i]), self.name)
         _write(moves, seats, chosen)
+
+    def _ask(self, observation: np.ndarray) -> Any:
+        answer = self._choose(observation)
+        return answer[0] if isinstance(answer, tuple) else answer
+
+    def _checked_batch(self, answer: Any, count: int) -> np.ndarray:
+        chosen = np.asarray(answer.cpu() if isinstance(answer, torch.Tensor) else answer)
+        if chosen.shape != (count,) or chosen.dtype.kind not in "iu":
+            raise ArenaError(f"{self.name} answered {chosen.dtype} {list(chosen.shape)}; need {count} whole numbers")
+        if chosen.min() < 0 or chosen.max() > 3:
+            raise ArenaError(f"{self.name} answered moves outside 0 up, 1 down, 2 left, 3 right")
+        return chosen.astype(np.int8)
 
     def close(self) -> None:
         """Nothing to free."""

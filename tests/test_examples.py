@@ -9,7 +9,7 @@ import pytest
 from helpers.command import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-LIBRARY = {"sb3_ppo": "stable_baselines3"}
+LIBRARY = {"sb3_ppo": "stable_baselines3", "torchrl_ppo": "torchrl"}
 FEW_STEPS = "6144"
 
 

@@ -45,9 +45,9 @@ def test_a_match_from_start_to_end(agent) -> None:
     assert (infos["final_obs"] != obs).any()
     by_team = total if agent == "team" else total.reshape(MATCHES, TEAM).sum(1).repeat(TEAM)
     assert (by_team == infos["score"]).all(), "rewards of the preset score add up to the score"
-    assert (env.arena.state[:, TURN] == 0).all(), "the next matches have started"
+    assert (env.batch.arena.state[:, TURN] == 0).all(), "the next matches have started"
     assert (obs != first).any()
-    assert (env.arena.numbers == torch.arange(MATCHES, 2 * MATCHES)).all()
+    assert (env.batch.arena.numbers == torch.arange(MATCHES, 2 * MATCHES)).all()
 
 
 def test_snakes_and_teams_play_the_same_matches() -> None:
@@ -70,24 +70,24 @@ def test_rewards_are_those_of_training() -> None:
     rng = np.random.default_rng(SEED)
     for _ in range(60):
         _, rewards, _, _, infos = env.step(masked_actions(rng, infos["action_mask"]))
-    events = env.arena.events
-    for i, seat in enumerate(env._seats.tolist()):
+    events = env.batch.arena.events
+    for i, seat in enumerate(env.batch.seats.tolist()):
         b, snake = divmod(seat, SNAKES)
-        rows = [tensor[b].numpy() for tensor in (env.arena.state, events.ate, events.died, events.reward)]
+        rows = [tensor[b].numpy() for tensor in (env.batch.arena.state, events.ate, events.died, events.reward)]
         assert rewards[i] == pytest.approx(reward_of(*rows, False, snake, np.array(weights, np.float32)))
 
 
 def test_up_is_straight_ahead_for_the_canonical_encoder() -> None:
     env = team_env("level0", MATCHES, encoder="canonical", seed=SEED)
     _, infos = env.reset()
-    seats = env._seats.long()
+    seats = env.batch.seats.long()
     matches, snakes = seats // SNAKES, seats % SNAKES
-    facing = env.arena.state[matches, DIRECTION + snakes].clone()
+    facing = env.batch.arena.state[matches, DIRECTION + snakes].clone()
     assert infos["action_mask"].tolist() == [[True, False, True, True]] * env.num_envs
     env.step(np.zeros(env.num_envs, int))
-    lives = ~env.arena.events.died[matches, snakes]
+    lives = ~env.batch.arena.events.died[matches, snakes]
     assert lives.any()
-    assert (env.arena.state[matches, DIRECTION + snakes] == facing)[lives].all()
+    assert (env.batch.arena.state[matches, DIRECTION + snakes] == facing)[lives].all()
 
 
 def test_seeds_and_sides() -> None:
@@ -97,9 +97,9 @@ def test_seeds_and_sides() -> None:
     again, _ = env.reset(seed=SEED)
     assert (first == again).all()
     assert (first != following).any()
-    assert [seat % SNAKES // TEAM for seat in env._seats[::TEAM].tolist()] == [0, 0, 1, 1]
-    assert not {*env._seats.tolist()} & {*env._foe_seats.tolist()}
-    assert len({*env._seats.tolist(), *env._foe_seats.tolist()}) == MATCHES * SNAKES
+    assert [seat % SNAKES // TEAM for seat in env.batch.seats[::TEAM].tolist()] == [0, 0, 1, 1]
+    assert not {*env.batch.seats.tolist()} & {*env.batch.foe_seats.tolist()}
+    assert len({*env.batch.seats.tolist(), *env.batch.foe_seats.tolist()}) == MATCHES * SNAKES
 
 
 def test_gymnasiums_statistics() -> None:

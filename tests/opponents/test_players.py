@@ -102,6 +102,21 @@ def test_a_policy_sees_one_snakes_row(arena, policy):
     assert torch.equal(moves[:, :3], arena.state[:, DIRECTION : DIRECTION + 3].to(torch.int8))
 
 
+def test_a_batched_policy_sees_all_rows_at_once(arena):
+    calls = []
+
+    def go_on(rows):
+        calls.append(rows.shape)
+        return torch.from_numpy(rows[:, 12:16]).argmax(-1)
+
+    moves = moves_of(Policy(go_on, "ahead", batched=True), arena)
+    assert torch.equal(moves[:, :3], arena.state[:, DIRECTION : DIRECTION + 3].to(torch.int8))
+    assert calls == [(3 * arena.matches, 80)]
+    for answer, part in ((lambda rows: [4] * len(rows), "outside"), (lambda rows: [0.5], r"float64 \[1\]; need")):
+        with pytest.raises(ArenaError, match=part):
+            moves_of(Policy(answer, "wrong", batched=True), arena)
+
+
 def test_an_object_that_cannot_act_is_no_policy():
     with pytest.raises(ArenaError, match="int has neither act"):
         Policy(3)
