@@ -1,4 +1,4 @@
-"""marl.doctor.rank_probe with the fault named by FAULT."""
+"""marl.doctor.rank_probe with a fault: as a program, with the fault named by FAULT, or as a call in a forked process."""
 
 import os
 import signal
@@ -51,6 +51,12 @@ def hang(backend: str, timeout: float) -> None:
     pipe = os.open(os.environ["PIPE"], os.O_WRONLY)
     os.write(pipe, b"!")
     time.sleep(600)
+
+
+def run_probe(fault: str, backend: str, timeout: str) -> int:
+    """The whole probe with a fault, in a process of its own."""
+    with mock.patch.object(rank_probe, "probe", globals()[fault]):
+        return rank_probe._join_and_probe(backend, float(timeout))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@
 has loaded torch: sixteen ranks would spend most of a minute on loading it, and exceed each other's timeouts.
 """
 
+import gc
 import json
 import os
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from unittest import mock
 
@@ -291,12 +293,23 @@ def net(inputs: int, outputs: int):
 
 
 def run_rank(spec: dict, rank: int, port: int, output: str) -> None:
-    """In a forked process: the program of one rank."""
+    """In a forked process: the program of one rank, with which the process ends."""
     for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
         os.dup2(os.open(f"{output}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(spec["world"])}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | spec["environment"]
-    globals()[spec["program"]]()
+    code = 1
+    try:
+        globals()[spec["program"]]()
+        code = 0
+    except SystemExit as error:
+        code = int(error.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:  # at once: Python's own end looks through all objects of the process that it was forked from
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def groups(folder: str, description: str) -> None:
@@ -314,6 +327,7 @@ def groups(folder: str, description: str) -> None:
     from tests.helpers.ports import free_ports
 
     shared_memory.load_kernels()
+    gc.freeze()  # collections in the ranks leave these objects alone: their memory stays shared
 
     specs = json.loads(description)
     waiting = list(zip(specs, free_ports(len(specs)), strict=True))
@@ -326,7 +340,7 @@ def groups(folder: str, description: str) -> None:
             for rank in specs[name]["ranks"]:
                 pid = os.fork()
                 if pid == 0:
-                    return run_rank(specs[name], rank, port, f"{folder}/{name}.{rank}")
+                    run_rank(specs[name], rank, port, f"{folder}/{name}.{rank}")
                 running[pid] = (name, rank)
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid:

@@ -31,7 +31,7 @@ def place(cell: int) -> list[int]:
 def _match(turn: int, snakes: list, directions: list, beans: list) -> dict[str, Any]:
     return {
         "turn": turn,
-        "snakes": [[place(cell) for cell in body] for body in snakes],
+        "snakes": [[[cell // 20, cell % 20] for cell in body] for body in snakes],
         "directions": directions,
         "beans": [place(cell) for cell in beans],
     }
@@ -51,28 +51,34 @@ def cases() -> list[str]:
 
 @cache
 def steps() -> list[Step]:
-    """All recorded steps. The original counts from 1: its step_cnt is our turn + 1."""
-    found = []
+    """All recorded steps."""
+    return list(_read_steps())
+
+
+def first_step(game: str) -> Step:
+    """The first step of a game. For use while tests are collected: to read all steps takes a second."""
+    return next(step for step in _read_steps() if step.name == f"{game} step 0")
+
+
+def _read_steps() -> Iterator[Step]:
+    """The original counts from 1: its step_cnt is our turn + 1."""
     header: dict[str, Any] = {}
     for line in _lines():
         record = json.loads(line)
         if record["type"] == "header":
             header, number = record, 0
             continue
-        found.append(
-            Step(
-                name=f"{header['id']} step {number}",
-                case=header["case"] if header["id"].startswith("crafted-") else "",
-                before=_match(record["t"] - 1, record["s0"], record["d0"], record["b0"]),
-                asked=record["a"],
-                taken=record["taken"],
-                after=_match(record["t1"] - 1, record["s1"], record["d1"], record["b1"]),
-                new_beans=[place(cell) for cell in record["new"]],
-                ate=[bool(x) for x in record["ate"]],
-                died=[bool(x) for x in record["hit"]],
-                reward=record["r"],
-                over=record["done"],
-            )
+        yield Step(
+            name=f"{header['id']} step {number}",
+            case=header["case"] if header["id"].startswith("crafted-") else "",
+            before=_match(record["t"] - 1, record["s0"], record["d0"], record["b0"]),
+            asked=record["a"],
+            taken=record["taken"],
+            after=_match(record["t1"] - 1, record["s1"], record["d1"], record["b1"]),
+            new_beans=[place(cell) for cell in record["new"]],
+            ate=[bool(x) for x in record["ate"]],
+            died=[bool(x) for x in record["hit"]],
+            reward=record["r"],
+            over=record["done"],
         )
         number += 1
-    return found

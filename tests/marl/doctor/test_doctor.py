@@ -1,14 +1,18 @@
 """snakes doctor: its report, and its failures for faults of the machine or between ranks."""
 
+import io
 import json
 import os
 import select
 import shutil
+import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
-from helpers import HELPERS
+from helpers import HELPERS, faulty_ranks
 from helpers.command import snakes
+from helpers.forking import Forked
 from helpers.training import here, started
 
 from marl.compute import machine
@@ -184,13 +188,28 @@ def test_an_unknown_backend_is_a_mistake():
     assert "mpi" in result.stderr
 
 
+class FaultyRank(Forked):
+    """A rank with the fault that FAULT names, in place of rank_check's subprocess.Popen: torch is loaded already."""
+
+    def __init__(self, command, *, env, stdin, stdout, stderr):
+        assert command[1:-2] == [*rank_check.PROGRAM]
+        super().__init__(faulty_ranks.run_probe, env["FAULT"], *command[-2:], environment=env)
+        self.files, self.stdin = (stdout, stderr), io.BytesIO()
+
+    def wait(self, timeout=None):
+        code = super().wait(timeout)
+        for stream, file in zip((self.stdout, self.stderr), self.files, strict=True):
+            file.write(stream.read().encode())
+        return code
+
+
 @pytest.fixture
 def with_fault(monkeypatch):
     """Report and checks of two ranks with a fault; the ranks must end by themselves."""
 
     def run(fault):
         monkeypatch.setenv("FAULT", fault)
-        monkeypatch.setattr(rank_check, "PROGRAM", (FAULTY,))
+        monkeypatch.setattr(rank_check, "subprocess", SimpleNamespace(Popen=FaultyRank, PIPE=subprocess.PIPE))
         report, checks = rank_check.examine("gloo")
         return report, {check.name: check for check in checks}
 

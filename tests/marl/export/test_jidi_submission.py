@@ -27,8 +27,10 @@ from helpers.exporting import (
     saved_run,
     with_few_beans,
 )
+from helpers.recorded import first_step
 from helpers.training import here
 
+from arena.jidi import jidi_observation
 from arena.rules import SNAKES, TURNS
 from marl.storage.saved_player import load_player
 from opponents.match import play
@@ -220,7 +222,7 @@ def test_it_runs_where_only_numpy_is_installed(exported, bare_python) -> None:
 
 # --- odd input --------------------------------------------------------------------------------------------------------
 
-OBSERVATION = games()[0][0].observation(4)
+OBSERVATION = jidi_observation(first_step("greedy-1000").before, 4, None)
 
 
 def changed(**changes) -> dict:

@@ -24,6 +24,7 @@ END = 2 * KILLS + 4 * SAVED  # episodes; near the end, ranks are killed only dur
 AT_START = ("as it starts", "while it starts")
 LIMIT = 60 + 30 * KILLS  # seconds
 PATIENCE = 60  # seconds to wait for a moment that may not come again
+STAGE = 0.0005  # seconds between two looks for a stage of a save, which passes quickly
 WORDS = [
     "train", "--config", SMOKE, "--device", "cpu", "--matches", "4", "--turns", "20", "--updates", "1",
     "--max_episodes", str(END), "--log_interval", str(LOGGED), "--save_interval", str(SAVED), "--check_sync", "1",
@@ -84,13 +85,14 @@ class Training:
         except OSError:
             return 0
 
-    def wait(self, until: Callable[[], bool]) -> bool:
-        """Wait for the condition; false if the training or PATIENCE ends first."""
+    def wait(self, until: Callable[[], bool], every: float = 0.01) -> bool:
+        """Wait for the condition, and look for it every so many seconds; false if the training or PATIENCE ends
+        first."""
         deadline = time.monotonic() + PATIENCE
         while self.running and time.monotonic() < deadline:
             if until():
                 return True
-            time.sleep(0.0005)
+            time.sleep(every)
         return False
 
     def finish(self) -> int:
@@ -148,7 +150,7 @@ def test_ranks_killed_again_and_again_end_as_if_nothing_had_happened(tmp_path) -
             name = deck.pop() if training.episode() < END - 3 * SAVED else dice.choice(AT_START)
             until = now[name]
             victim = dice.choice((0, 1))
-            if not training.wait(until):
+            if not training.wait(until, every=STAGE if name.startswith("when a save") else 0.01):
                 continue
             ranks = training.ranks()
             if len(ranks) < 2:
