@@ -6,6 +6,7 @@ compiled function and a line in ENCODERS (docs/extend.md). This package reads ma
 and knows neither loops over batches nor learning.
 """
 
+from arena.encoders.egocentric import EGOCENTRIC
 from arena.encoders.encoder import Encoder
 from arena.encoders.features import CANONICAL, FEATURES
 from arena.encoders.planes import PLANES_ENCODER
@@ -13,8 +14,13 @@ from arena.errors import ArenaError
 
 __all__ = ["BUILT_IN", "ENCODERS", "FORMER_NAMES", "Encoder", "board_encoder", "encoder_named"]
 
-ENCODERS = {encoder.name: encoder for encoder in (FEATURES, CANONICAL, PLANES_ENCODER)}
-BUILT_IN = (FEATURES, CANONICAL, PLANES_ENCODER)  # all others are run on a few matches before their first use
+BUILT_IN = (
+    FEATURES,
+    CANONICAL,
+    PLANES_ENCODER,
+    EGOCENTRIC,
+)  # all others are run on a few matches before their first use
+ENCODERS = {encoder.name: encoder for encoder in BUILT_IN}
 FORMER_NAMES = {"turned": "canonical"}  # snapshots and configurations may still hold them
 
 

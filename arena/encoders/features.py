@@ -187,8 +187,8 @@ def canonical_orientation(match, snake, shared):
 
 
 @njit_inline
-def encode_vector(match, snake, shared, orientation, out):
-    """Write what one snake sees in an orientation into ten 64-bit words."""
+def vector_words(match, snake, shared, orientation):
+    """What one snake sees in an orientation: ten 64-bit words."""
     row = byte_at(shared.head_rows, snake)
     column = byte_at(shared.head_columns, snake)
     team = first_mate(snake)
@@ -232,16 +232,26 @@ def encode_vector(match, snake, shared, orientation, out):
     lead = shared.red_lead if snake < TEAM else -shared.red_lead
     first, second = surroundings(match, row, column, orientation)
 
-    out[0] = first
-    out[1] = second | 1 << 32 + 8 * local_action(orientation, int(match[DIRECTION + snake]))
-    out[2] = local_near(orientation, near)
-    out[3] = length | shared.turns_left >> 1 << 8 | (lead & 255) << 16 | (b0 & MASK32) << 32
-    out[4] = (b1 & MASK32) | (b2 & MASK32) << 32
-    out[5] = (b3 & MASK32) | (b4 & MASK32) << 32
-    out[6] = (m0 & MASK40) | (m1 & 0xFFFFFF) << 40
-    out[7] = (m1 & MASK40) >> 24 | (f0 & MASK40) << 16 | (f1 & 255) << 56
-    out[8] = (f1 & MASK40) >> 8 | (f2 & MASK32) << 32
-    out[9] = (f2 & MASK40) >> 32 | (orientation >> 1 & 1) << 48 | orientation << 56
+    return (
+        first,
+        second | 1 << 32 + 8 * local_action(orientation, int(match[DIRECTION + snake])),
+        local_near(orientation, near),
+        length | shared.turns_left >> 1 << 8 | (lead & 255) << 16 | (b0 & MASK32) << 32,
+        (b1 & MASK32) | (b2 & MASK32) << 32,
+        (b3 & MASK32) | (b4 & MASK32) << 32,
+        (m0 & MASK40) | (m1 & 0xFFFFFF) << 40,
+        (m1 & MASK40) >> 24 | (f0 & MASK40) << 16 | (f1 & 255) << 56,
+        (f1 & MASK40) >> 8 | (f2 & MASK32) << 32,
+        (f2 & MASK40) >> 32 | (orientation >> 1 & 1) << 48 | orientation << 56,
+    )
+
+
+@njit_inline
+def encode_vector(match, snake, shared, orientation, out):
+    """Write these words."""
+    words = vector_words(match, snake, shared, orientation)
+    for i in range(F_WIDTH // 8):
+        out[i] = words[i]
 
 
 @njit_inline

@@ -78,6 +78,8 @@ def _teacher(name: str) -> tuple["PolicyPlayer", "Budget"]:
     player = load_player(name if name.startswith(PLAN) else f"{BUDGET}:{name}")
     if not isinstance(player, PlannedPlayer):
         raise UserError(f"{name} does not plan")
+    if player.budget.milliseconds is not None:
+        raise UserError(f"{name}: a teacher plans by rollouts, not by the clock; write it as {BUDGET}:POLICY")
     if player.policy.actor.spec.outputs == ACTIONS:
         raise UserError(f"{name} has no value head, which the planner needs; distill a policy trained by ppo")
     return player.policy, player.budget

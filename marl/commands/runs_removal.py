@@ -10,6 +10,7 @@ from pathlib import Path
 from marl.commands.runs_summary import RUNNING, RunSummary, read_summary, size_on_disk
 from marl.commands.runs_text import print_rows, size_text
 from marl.errors import UserError
+from marl.storage.run_owner import RunOwner
 from marl.wording import count
 
 TRASH = ".deleted-"  # prefix of a run folder whose deletion has begun; such folders are no runs
@@ -23,7 +24,9 @@ def delete_runs(runs: list[RunSummary], yes: bool, as_json: bool) -> int:
     freed = sum(run.size for run in runs)
     for run in runs:
         _check_none_is_running([read_summary(run.folder)])  # it may have been resumed while the user was asked
-        _delete_folder(run.folder)
+        with RunOwner() as owner:  # no start between the check and the end
+            owner.take(run.folder)
+            _delete_folder(run.folder)
     _report("deleted", [run.folder for run in runs], freed, count(len(runs), "run"), as_json)
     return 0
 
@@ -48,7 +51,9 @@ def prune_checkpoints(runs: list[RunSummary], keep: int, yes: bool, as_json: boo
     for run in runs:
         if run.folder in old:
             _check_none_is_running([read_summary(run.folder)])
-            checkpoint_writer.prune(run.folder, keep, _milestones(run))
+            with RunOwner() as owner:
+                owner.take(run.folder)
+                checkpoint_writer.prune(run.folder, keep, _milestones(run))
     _report("deleted", folders, freed, count(len(folders), "checkpoint"), as_json)
     return 0
 

@@ -12,7 +12,7 @@ from arena.render import page
 from marl.export.dense_layers import DenseLayer, packed, widths
 
 FOLDER = Path(__file__).parent
-ENCODERS = {"features", "canonical", "planes"}  # those that policy.js can compute
+ENCODERS = {"features", "canonical", "planes", "egocentric"}  # those that policy.js can compute
 SEAT = 0  # of the human at the start
 SHARED = ("board", "rules")  # scripts of arena/render
 SCRIPTS = ("policy", "planner", "thinker", "strengths", "turned_board", "play_page")

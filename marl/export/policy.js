@@ -6,6 +6,7 @@ const { encoders, moveToLocal } = (() => {
   const { ROWS, COLUMNS, CELLS, SNAKES, TEAM, BEANS, TURNS } = rules;
   const WAIT_MAX = 8, LEAD_MAX = 15, NO_BEAN = 31, MIRRORED = 4;
   const BEAN_COLUMNS = 29; // index of the columns to the nearest bean; 0 without a bean
+  const REACH = 6, SIDE = 2 * REACH + 1; // cells that `egocentric` shows each way, and in a row
   const STEPS = [[-1, 0], [1, 0], [0, -1], [0, 1]];
   const row = (cell) => Math.floor(cell / COLUMNS), column = (cell) => cell % COLUMNS;
   const wrap = (v, size) => ((v % size) + size) % size;
@@ -110,8 +111,30 @@ const { encoders, moveToLocal } = (() => {
     return out;
   }
 
+  // The cells around the own head as in `planes`, in the coordinates of `canonical`; and the numbers of `canonical`.
+  function egocentric(match, snake) {
+    const numbers = canonical(match, snake), orientation = numbers[numbers.length - 1], { snakes, beans } = match;
+    const out = new Float32Array(6 * SIDE * SIDE + 2 + numbers.length), head = snakes[snake][0];
+    function show(plane, cell, value) {
+      const [rows, columns] = apart(head, cell);
+      for (const again of [rows - ROWS, rows, rows + ROWS]) { // the window is wider than the board
+        const [ahead, aside] = toLocal(orientation, [again, columns]);
+        if (Math.abs(ahead) <= REACH && Math.abs(aside) <= REACH)
+          out[(plane * SIDE + ahead + REACH) * SIDE + aside + REACH] = value;
+      }
+    }
+    for (let other = 0; other < SNAKES; other++) {
+      const body = snakes[other], plane = other === snake ? 0 : other < TEAM === snake < TEAM ? 1 : 2;
+      body.forEach((cell, age) => show(plane, cell, Math.min(WAIT_MAX, body.length - age)));
+      if (body.length && plane) show(plane + 2, body[0], 1);
+    }
+    for (const bean of beans) show(5, bean, 1);
+    out.set(numbers, out.length - numbers.length);
+    return out;
+  }
+
   // `turned` is the earlier name of `canonical`.
-  return { encoders: { features, canonical, turned: canonical, planes }, moveToLocal };
+  return { encoders: { features, canonical, turned: canonical, planes, egocentric }, moveToLocal };
 })();
 
 function decodeFloats(base64) {

@@ -13,7 +13,9 @@ from marl.export.submission_template import (
     COLUMNS,
     LEAD_MAX,
     MIRRORED,
+    REACH,
     ROWS,
+    SIDE,
     SNAKES,
     START_LENGTH,
     STEPS,
@@ -349,4 +351,40 @@ def batched_vector(sims, orientation):
     return obs.reshape(-1, 80), orientation
 
 
-BATCHED = {"features": batched_features, "canonical": batched_canonical, "planes": batched_planes}
+# WINDOW_STEPS[orientation]: rows and columns on the board to the cells of the window, row by row in local coordinates.
+_around = range(-REACH, REACH + 1)
+WINDOW_STEPS = np.array(
+    [
+        [step for _, step in sorted((to_local(o, row, column), (row, column)) for row in _around for column in _around)]
+        for o in range(2 * MIRRORED)
+    ]
+)
+# SHOWN_ON[snake, byte of the board]: the plane that shows it; 6 for none.
+SHOWN_ON = np.array([[6] + [0 if o == s else 1 if o // TEAM == s // TEAM else 2 for o in SNAKE] + [5] for s in SNAKE])
+
+
+def batched_egocentric(sims):
+    """`egocentric` of all seats [N * 6, 1096], and orientations [N, 6]."""
+    vector, orientation = batched_canonical(sims)
+    steps = WINDOW_STEPS[orientation]  # [n, 6, 169, 2]
+    rows = (sims.head // COLUMNS)[..., None] + steps[..., 0]
+    columns = (sims.head % COLUMNS)[..., None] + steps[..., 1]
+    cells = rows % ROWS * COLUMNS + columns % COLUMNS
+    what = sims.board[sims.rows[..., None], cells]
+    shown = np.where(what == BEAN, 1, waits(sims)[sims.rows[..., None], cells])
+    window = np.zeros((*orientation.shape, 7, SIDE**2), np.float32)
+    np.put_along_axis(window, SHOWN_ON[SNAKE[:, None], what][:, :, None], shown[:, :, None], 2)
+    for other in range(SNAKES):
+        is_head = (cells == sims.head[:, other, None, None]) & (sims.length[:, other, None, None] > 0)
+        for plane, of in ((3, MATES), (4, RIVALS)):
+            window[:, :, plane] += is_head & (of == other).any(1)[:, None]
+    window = window[:, :, :6].reshape(len(vector), -1)
+    return np.concatenate((window, np.zeros((len(vector), 2), np.float32), vector), 1), orientation
+
+
+BATCHED = {
+    "features": batched_features,
+    "canonical": batched_canonical,
+    "planes": batched_planes,
+    "egocentric": batched_egocentric,
+}

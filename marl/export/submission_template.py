@@ -163,6 +163,8 @@ def beside(cell, rows, columns):
 
 MIRRORED = 4  # added to an orientation whose left and right are swapped
 BEAN_COLUMNS = 29  # index of the columns to the nearest bean; 0 without a bean
+REACH = 6  # cells that `egocentric` shows each way
+SIDE = 2 * REACH + 1
 # The cells up to two moves away, as rows and columns.
 AROUND = tuple((rows, columns) for rows in range(-2, 3) for columns in range(-2, 3) if 0 < abs(rows) + abs(columns) < 3)
 
@@ -269,8 +271,38 @@ def planes(match, snake):
     return obs, 0
 
 
+def egocentric(match, snake):
+    """The cells around the head as in `planes`, in the coordinates of `canonical`; and the numbers of `canonical`."""
+    obs, orientation = canonical(match, snake)
+    window = np.zeros((6, SIDE, SIDE), np.float32)
+    head = match.bodies[snake][0]
+
+    def show(plane, cell, value):
+        rows, columns = apart(head, cell)
+        for again in (rows - ROWS, rows, rows + ROWS):  # the window is wider than the board
+            ahead, aside = to_local(orientation, again, columns)
+            if abs(ahead) <= REACH and abs(aside) <= REACH:
+                window[plane, ahead + REACH, aside + REACH] = value
+
+    for other, body in enumerate(match.bodies):
+        plane = 0 if other == snake else 1 if other // TEAM == snake // TEAM else 2
+        for age, cell in enumerate(body):
+            show(plane, cell, min(WAIT_MAX, len(body) - age))
+        if body and other != snake:
+            show(plane + 2, body[0], 1)
+    for bean in match.beans:
+        show(5, bean, 1)
+    return np.concatenate((window.reshape(-1), [0, 0], obs), dtype=np.float32), orientation
+
+
 # `turned` is the earlier name of `canonical`.
-ENCODERS = {"features": features, "canonical": canonical, "turned": canonical, "planes": planes}
+ENCODERS = {
+    "features": features,
+    "canonical": canonical,
+    "turned": canonical,
+    "planes": planes,
+    "egocentric": egocentric,
+}
 
 
 # --- the choice of a move ---------------------------------------------------------------------------------------------

@@ -2,21 +2,26 @@
 
 plan:champion          4 rollouts of 4 turns for every candidate
 plan=8x6:champion      8 rollouts of 6 turns
+plan=50ms:champion     as many rollouts of 4 turns as fit into 50 ms for a team's decision on this machine
 """
 
 import re
+import sys
+import time
 
 import torch
 
 from arena import BatchArena
+from arena.rules import TEAM
 from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer
 from marl.planning.planner import Budget, Planner
 from marl.storage import saved_player
 from opponents.players import PLAN, Player, find
 
-_BUDGET = re.compile(r"=(\d{1,3})x(\d{1,3})")
+_BUDGET = re.compile(r"=(?:(\d{1,3})x(\d{1,3})|(\d{1,5})ms)")
 MOST_ROLLOUTS, MOST_TURNS = 64, 32
+MEASURED = (1, 3)  # rollouts
 DEFAULT = Budget()
 
 
@@ -33,7 +38,27 @@ class PlannedPlayer:
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Prepare the simulated matches."""
         self.policy.begin(arena, seats)
-        self._planner = Planner(self.policy.actor, self.policy.encoder, arena, seats, self.budget)
+        budget = self.budget
+        if budget.milliseconds is not None:
+            budget = self._fitting(arena, seats, budget.milliseconds)
+            print(f"{self.name}: {budget.rollouts} rollouts of {budget.turns} turns fit", file=sys.stderr, flush=True)
+        self._planner = self._make_planner(arena, seats, budget)
+
+    def _make_planner(self, arena: BatchArena, seats: torch.Tensor, budget: Budget) -> Planner:
+        return Planner(self.policy.actor, self.policy.encoder, arena, seats, budget)
+
+    def _fitting(self, arena: BatchArena, seats: torch.Tensor, milliseconds: float) -> Budget:
+        """The budget that takes this time, measured by planning the matches as they are."""
+        seconds = []
+        for rollouts in MEASURED:
+            planner = self._make_planner(arena, seats, Budget(rollouts))
+            planner.plan()  # compiles
+            begin = _clock(arena.device)
+            planner.plan()
+            seconds.append(_clock(arena.device) - begin)
+        each = max(1e-9, (seconds[1] - seconds[0]) / (MEASURED[1] - MEASURED[0]))
+        left = milliseconds / 1000 * len(seats) / TEAM - seconds[0]
+        return Budget(min(MOST_ROLLOUTS, max(1, MEASURED[0] + int(left / each))))
 
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
         """Write the planned actions of the seats into moves [B, 6]."""
@@ -48,6 +73,12 @@ class PlannedPlayer:
         """Free the simulated matches."""
         self._planner = None
         self.policy.close()
+
+
+def _clock(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def load_player(name: str) -> Player:
@@ -68,8 +99,13 @@ def split_planned(name: str) -> tuple[Budget, str]:
     found = _BUDGET.fullmatch(head.removeprefix("plan"))
     if not inner or (head != "plan" and found is None):
         raise UserError(
-            f"player {name!r}: planning is written plan:NAME or plan=ROLLOUTSxTURNS:NAME, like plan=8x6:champion"
+            f"player {name!r}: planning is written plan:NAME, plan=ROLLOUTSxTURNS:NAME, like plan=8x6:champion, "
+            "or plan=50ms:NAME"
         )
+    if found and found[3]:
+        if int(found[3]) == 0:
+            raise UserError(f"player {name!r}: planning needs 1 ms or more")
+        return Budget(milliseconds=float(found[3])), inner
     budget = Budget(int(found[1]), int(found[2])) if found else DEFAULT
     if not (1 <= budget.rollouts <= MOST_ROLLOUTS and 1 <= budget.turns <= MOST_TURNS):
         raise UserError(f"player {name!r}: allowed are 1 to {MOST_ROLLOUTS} rollouts of 1 to {MOST_TURNS} turns")

@@ -58,6 +58,7 @@ class Budget(NamedTuple):
 
     rollouts: int = 4
     turns: int = 4
+    milliseconds: float | None = None  # for a team's decision: rollouts are then as many as fit
 
 
 @njit

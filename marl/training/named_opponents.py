@@ -127,6 +127,9 @@ class NamedOpponents:
 def check_named(config: TrainConfig) -> None:
     """A UserError if a named player cannot play with these settings."""
     planned = [name for name in config.schedule.shares if name.startswith(PLAN)]
+    timed = [name for name in planned if split_planned(name)[0].milliseconds is not None]
+    if timed:
+        raise UserError(f"opponents: {timed[0]} plans by the clock, so that a run could not be repeated; give rollouts")
     if planned and config.ddp.exact_ranks:
         raise UserError(
             f"opponents: {planned[0]} plans, which rounds differently on another number of ranks; leave it out or "

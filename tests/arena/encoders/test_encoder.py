@@ -96,4 +96,5 @@ def test_planes_share_nothing_and_are_sparse() -> None:
         "features": (True, False),
         "canonical": (True, False),
         "planes": (False, True),
+        "egocentric": (False, True),
     }

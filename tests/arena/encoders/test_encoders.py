@@ -1,6 +1,6 @@
 """What a snake sees, against a slow reference that is written from the match dictionary alone."""
 
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 import pytest
@@ -156,6 +156,25 @@ def expected_planes(match: dict, snake: int) -> list[int]:
     return [*planes.ravel().tolist(), *scalars, len(snakes[snake]), *totals, 200 - match["turn"]]
 
 
+def expected_window(match: dict, snake: int, orientation: int) -> list[int]:
+    """Every cell of the window of `egocentric` looked up on the torus."""
+    snakes, (mates, foes), wait = match["snakes"], sides(snake), waits(match)
+    head, upright = snakes[snake][0], LOOKING_UP[orientation % 4]
+    owner = {tuple(cell): i for i, body in enumerate(snakes) for cell in body}
+    planes = np.zeros((6, 13, 13), int)
+    for rows, columns in product(range(-6, 7), range(-6, 7)):
+        ahead, aside = upright(rows, columns)
+        place = ahead + 6, (-aside if orientation >= 4 else aside) + 6
+        cell = (head[0] + rows) % 10, (head[1] + columns) % 20
+        if cell in owner:
+            team = (0, 1, 2)[(owner[cell] != snake) + (owner[cell] in foes)]
+            planes[(team, *place)] = min(8, wait[cell])
+        planes[(3, *place)] = any(tuple(snakes[i][0]) == cell for i in mates)
+        planes[(4, *place)] = any(tuple(snakes[i][0]) == cell for i in foes)
+        planes[(5, *place)] = list(cell) in [list(bean) for bean in match["beans"]]
+    return planes.ravel().tolist()
+
+
 @pytest.fixture(scope="module")
 def positions() -> BatchArena:
     """Positions of all ages: played out by growing snakes, and recorded ones, crowded ones among them."""
@@ -245,6 +264,14 @@ def test_every_byte_of_the_planes_is_as_the_reference_says(positions) -> None:
     for i, match in enumerate(matches_of(positions)):
         snake = i % 6
         assert seen[i][snake] == expected_planes(match, snake), (i, snake, match)
+
+
+def test_every_byte_of_the_window_is_as_the_reference_says(positions) -> None:
+    seen, canonical = positions.observe("egocentric").tolist(), positions.observe("canonical").tolist()
+    for i, match in enumerate(matches_of(positions)):
+        snake = i % 6
+        window = expected_window(match, snake, canonical[i][snake][-1])
+        assert seen[i][snake] == [*window, 0, 0, *canonical[i][snake]], (i, snake, match, f"seed {SEED}")
 
 
 @pytest.mark.parametrize("encoder", sorted(ENCODERS))

@@ -13,7 +13,7 @@ from helpers.command import assert_one_line
 from helpers.training import here
 from PIL import Image
 
-from marl.storage import checkpoint_writer
+from marl.storage import checkpoint_writer, run_owner
 from marl.storage.run_process import process_name
 
 ENDED = f"{os.uname().nodename} another-boot 1 1"
@@ -149,6 +149,19 @@ def test_a_run_of_another_machine_counts_as_running_while_it_is_written_to(runs)
     assert here("runs", "delete", "far", "--yes").returncode == 0
     make_run(runs.parent, "done", 4000, [0.5, 0.5, 0.5], **elsewhere)
     assert here("runs", "delete", "done", "--yes").returncode == 0
+
+
+def test_a_run_that_a_process_holds_is_never_touched(runs, monkeypatch):
+    """Also when run.json does not tell of that process: it starts the run at this moment."""
+    monkeypatch.setattr(run_owner, "GRACE", 0.0)
+    checkpoints = [
+        checkpoint_writer.save(runs / "weak", n, {"actor.w": torch.zeros(1)}, {"state": {}}, {}) for n in (1, 2)
+    ]
+    with run_owner.RunOwner() as owner:
+        owner.take(runs / "weak")
+        for words in (["delete", "weak"], ["prune", "weak", "--keep", "1"]):
+            assert_one_line(here("runs", *words, "--yes"), "runs/snakes_3v3/weak is in use by process")
+    assert all(path.is_dir() for path in checkpoints)
 
 
 def test_the_user_is_asked(runs, monkeypatch):

@@ -8,6 +8,7 @@ from helpers.exporting import player, saved_run
 from helpers.training import here
 
 from marl.errors import UserError
+from marl.planning import planned_player
 from marl.planning.planned_player import DEFAULT, PlannedPlayer, load_player
 from marl.planning.planner import Budget
 from opponents.match import play
@@ -15,7 +16,12 @@ from opponents.match import play
 
 @pytest.mark.parametrize(
     ("name", "budget"),
-    [("plan:champion", DEFAULT), ("plan=8x6:champion", Budget(8, 6)), ("plan=1x1:champion", Budget(1, 1))],
+    [
+        ("plan:champion", DEFAULT),
+        ("plan=8x6:champion", Budget(8, 6)),
+        ("plan=1x1:champion", Budget(1, 1)),
+        ("plan=50ms:champion", Budget(milliseconds=50.0)),
+    ],
 )
 def test_names_say_how_far_to_look(name, budget) -> None:
     found = load_player(name)
@@ -24,7 +30,8 @@ def test_names_say_how_far_to_look(name, budget) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["plan:", "plan=8:champion", "plan=x:champion", "plan=0x4:champion", "plan=4x99:champion"]
+    "name",
+    ["plan:", "plan=8:champion", "plan=x:champion", "plan=0x4:champion", "plan=4x99:champion", "plan=0ms:champion"],
 )
 def test_a_name_that_says_nothing_is_refused(name) -> None:
     with pytest.raises(UserError) as error:
@@ -42,6 +49,15 @@ def test_a_team_that_plans_beats_the_same_team_that_does_not() -> None:
     planned = PlannedPlayer(player("canonical", value=True), Budget(1, 3))
     result = play(planned, player("canonical", value=True), 12, seed=3)
     assert result.points > 0.75, result
+
+
+def test_as_many_rollouts_as_fit_into_the_time(monkeypatch, capsys) -> None:
+    """A clock that makes a decision of two matches last 3 ms for each rollout, and 4 ms besides."""
+    seconds = iter([0.0, 0.007 * 2, 1.0, 1.0 + 0.013 * 2])
+    monkeypatch.setattr(planned_player, "_clock", lambda device: next(seconds))
+    planned = PlannedPlayer(player("canonical", value=True), Budget(milliseconds=20.0), "it")
+    play(planned, "level0", 2, seed=3)
+    assert capsys.readouterr().err.startswith("it: 5 rollouts of 4 turns fit\n")
 
 
 def test_eval_plays_a_planner_from_a_run(tmp_path) -> None:
@@ -64,3 +80,15 @@ def test_eval_plays_a_planner_from_a_run(tmp_path) -> None:
 )
 def test_mistakes_are_one_line(name, told) -> None:
     assert_one_line(here("eval", "--home", name, "--away", "level0", "--matches", "2"), told)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "--opponents", "level0:0.5,plan=50ms:champion:0.5", "--dry_run"),
+        ("distill", "plan=50ms:champion", "--out", "it.safetensors"),
+    ],
+    ids=["train", "distill"],
+)
+def test_the_clock_is_no_budget_for_training(words) -> None:
+    assert_one_line(here(*words), "plan=50ms:champion", "rollouts")
