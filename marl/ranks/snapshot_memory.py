@@ -24,7 +24,7 @@ from marl.errors import UserError
 SLOTS = 2
 ALIGNED = 64  # bytes
 # Counters of the launch; those of the ranks follow, 1 + SLOTS of each: its newest snapshot, the sizes of its slots.
-UPDATES, CYCLES, BEGUN_AT, SAVED_UPDATES = range(4)  # SAVED_UPDATES: one number per slot
+UPDATES, CYCLES, BEGUN_AT, LOSSES, SAVED_UPDATES = range(5)  # SAVED_UPDATES: one number per slot
 COUNTERS = SAVED_UPDATES + SLOTS
 
 
@@ -41,7 +41,8 @@ class SnapshotMemory:
     # --- for the launcher
 
     def roll_back(self) -> None:
-        """Forget all that is newer than the last whole snapshot. No rank may run."""
+        """After a lost rank: forget all that is newer than the last whole snapshot. No rank may run."""
+        self._counters[LOSSES] += 1
         self._ranks[:, 0] = self.number
         self._counters[CYCLES] = 0
 
@@ -68,6 +69,11 @@ class SnapshotMemory:
         return bool(self._counters[CYCLES])
 
     # --- for the ranks
+
+    @property
+    def losses(self) -> int:
+        """Ranks that were lost up to now."""
+        return int(self._counters[LOSSES])
 
     @property
     def number(self) -> int:
