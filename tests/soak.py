@@ -15,6 +15,7 @@ anything differs. No part of ./test.sh: it takes as long as you let it.
 
 import argparse
 import contextlib
+import itertools
 import math
 import os
 import random
@@ -26,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -166,10 +167,10 @@ def train_undisturbed(folder: Path, plan: Plan) -> float:
     return time.monotonic() - start.began
 
 
-def kills_of_one_start(plan: Plan, left: int, rng: random.Random) -> tuple[str, list[tuple[float, str]]]:
+def kills_of_one_start(plan: Plan, left: int, rng: random.Random) -> tuple[str, Iterable[tuple[float, str]]]:
     """A planted fault or none, and kills from outside; the last one ends the start, except with `every`."""
     if plan.every is not None:
-        return "", [(plan.every, "rank")] * (left if plan.fault_tolerant else 1)
+        return "", itertools.repeat((plan.every, "rank"), left if plan.fault_tolerant else 1)
     if left <= 0:
         return "", []
     if not plan.fault_tolerant:

@@ -282,7 +282,7 @@ class Ddpg(Learner):
         return self.buffer.bytes
 
     def rank_state(self) -> dict[str, Any]:
-        return {"buffer": self.buffer.state_dict(), "sums": self.sums}
+        return {"buffer": self.buffer.written(), "sums": self.sums}
 
     def load_rank_state(self, state: dict[str, Any]) -> None:
         self.buffer.load_state_dict(state["buffer"])

@@ -142,7 +142,7 @@ class Learner(ABC):
 
     @abstractmethod
     def rank_state(self) -> dict[str, Any]:
-        """What differs between ranks, beside their matches."""
+        """What differs between ranks, beside their matches; not copied."""
 
     @abstractmethod
     def load_rank_state(self, state: dict[str, Any]) -> None:

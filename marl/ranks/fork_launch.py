@@ -37,9 +37,13 @@ from marl.ranks.snapshot_memory import SnapshotMemory
 from marl.wording import count
 
 POLL = 0.01  # seconds between two looks at the ranks
-SAME_END = 5.0  # seconds that the other ranks have to end for the same reason
+SAME_END = 60.0  # seconds that the other ranks have to end for the same reason; rank 0 may be saving
 GRACE = 5.0  # seconds that the launcher has to end a rank that has lost another one
 MOST_LOSSES = 3  # of ranks, without a newer snapshot in between
+
+
+# A mistake, a NaN loss, or a stop signal that somebody has sent to a rank: all ranks end so, by themselves.
+FINAL = (EXIT_MISTAKE, EXIT_TOGETHER, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
 class _Stopped(Exception):
@@ -85,10 +89,10 @@ class _Launcher:
                         self._tell("; the run had nothing left to do")
                         return 0
                     code = self._codes[failed]
-                    self._end(SAME_END if code in (EXIT_MISTAKE, EXIT_TOGETHER) else 0.0)
+                    self._end(SAME_END if code in FINAL else 0.0)
                     losses = losses + 1 if self._memory.safe_updates <= safe else 1
                     safe = max(safe, self._memory.safe_updates)
-                    if code in (EXIT_MISTAKE, EXIT_TOGETHER) or losses > self._most_losses:
+                    if code in FINAL or losses > self._most_losses:
                         return report_failure(failed, code)
                     self._lose(failed, code)
         except _Stopped:
@@ -159,9 +163,9 @@ class _Launcher:
         while self._pids:
             ended = self._look()
             failed = [rank for rank in ended if self._codes[rank] != 0]
-            # Of several: one that has lost another rank is not the cause.
+            # Of several: a rank that was killed is rather the cause than one that has lost another rank.
             if failed:
-                return min(failed, key=lambda rank: self._codes[rank] == EXIT_LOST_RANK)
+                return min(failed, key=lambda rank: (self._codes[rank] >= 0, self._codes[rank] == EXIT_LOST_RANK))
             if self._loss and self._memory.has_cycled:
                 begun = self._memory.begun_at
                 again = f"{count(max(0, self._reached - begun), 'update')} repeated"

@@ -60,11 +60,18 @@ class TurnBuffer:
         """Go on to the next row: the turn is written."""
         self.counts[:1] += 1
 
+    def rings(self) -> dict[str, torch.Tensor]:
+        """All that a checkpoint holds, row by row, by its names there. Turn i lies in row i % turns."""
+        return {saved: getattr(self, name) for name, saved in SAVED.items()}
+
+    def written(self) -> dict[str, torch.Tensor]:
+        """All that has been written, where it lies: the next turns change it."""
+        held = min(int(self.counts[0]), self.turns)
+        return {**{name: ring[:held] for name, ring in self.rings().items()}, "counts": self.counts}
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies on the host of all that has been written."""
-        held = min(int(self.counts[0]), self.turns)
-        rows = {saved: getattr(self, name)[:held] for name, saved in SAVED.items()}
-        return {name: tensor.to("cpu", copy=True) for name, tensor in {**rows, "counts": self.counts}.items()}
+        return {name: tensor.to("cpu", copy=True) for name, tensor in self.written().items()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Resume where state_dict() stopped; the buffer must be of the same size."""

@@ -45,12 +45,19 @@ def shared_part(state: TrainingState, closed: bool) -> dict[str, Any]:
     }
 
 
-def rank_part(state: TrainingState) -> dict[str, Any] | None:
-    """This rank's matches and buffer; None if they are larger than save_buffer."""
+def rank_part(state: TrainingState, copied: bool = True) -> dict[str, Any] | None:
+    """This rank's matches and buffer; None if they are larger than save_buffer.
+
+    copied: on the host. Otherwise the next turns change it.
+    """
     if state.learner.rank_state_bytes > state.config.save_buffer * 2**20:
         return None
     tensors = {"learner": state.learner.rank_state(), "places": [frozen.hidden for frozen in state.frozen_seats]}
-    return {"fits": _match_settings(state), "rollout": state.rollout.state_dict(), **on_host(tensors)}
+    return {
+        "fits": _match_settings(state),
+        "rollout": state.rollout.state_dict(),
+        **(on_host(tensors) if copied else tensors),
+    }
 
 
 def manifest_fields(state: TrainingState) -> dict[str, Any]:

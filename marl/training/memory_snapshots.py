@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from marl.ranks.process_group import Ranks, Solo, on_main
-from marl.ranks.snapshot_memory import SnapshotMemory, inherited
+from marl.ranks.snapshot_memory import Ring, SnapshotMemory, inherited
 from marl.storage.checkpoint import FOLDER, Checkpoint
 from marl.storage.checkpoint_finder import episode_of, list_complete
 from marl.training.checkpointing import POOL, manifest_fields, rank_part, shared_part
@@ -43,6 +43,11 @@ class Snapshots:
         self._interval = max(INTERVAL, cost / self._state.group.world / SHARE)
         self._saves = -1 if unfinished else saves
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """For a log line."""
+        return {} if self._memory is None else {"time/lost_ranks": self._memory.losses}
+
     def take_if_due(self, saves: int) -> None:
         """Between two cycles. saves: checkpoints begun up to now; one more than at the decision is still written."""
         memory, state = self._memory, self._state
@@ -61,7 +66,11 @@ class Snapshots:
 
 def _contents(state: TrainingState) -> dict[str, Any]:
     """What this rank keeps; rank 0 has what is the same on all ranks, too."""
-    mine = {"rank": rank_part(state)}
+    part, buffer = rank_part(state, copied=False), state.buffer
+    if part is not None and "buffer" in part["learner"]:
+        turns = int(buffer.counts[0])
+        part["learner"]["buffer"] |= {name: Ring(ring, turns) for name, ring in buffer.rings().items()}
+    mine = {"rank": part}
     if not state.group.is_main:
         return mine
     shared = shared_part(state, closed=False) | {POOL: dict(state.past_selves.pool)}

@@ -232,7 +232,7 @@ class Trainer:
         values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
         values["train/updates"] = progress.updates
         save_cost = self._pop_save_cost()
-        values |= {} if save_cost is None else {"time/save_ms": save_cost}
+        values |= self._snapshots.metrics | ({} if save_cost is None else {"time/save_ms": save_cost})
         on_main(group, lambda: self.outputs.metrics.log(progress.episodes, values | gpu_gauges(), progress.env_steps))
         opponent = state.scheduler.level(progress.episodes)
         scheduled = {"opponent": opponent, "won": window.won(opponent)} if state.rollout.assignment.scheduled else {}

@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from helpers.resumed import assert_equal
 
-from marl.ranks.snapshot_memory import SnapshotMemory
+from marl.ranks.snapshot_memory import Ring, SnapshotMemory
 
 VALUE = {
     "empty": torch.zeros(0, 3),
+    "empty too": torch.zeros(3, 0, dtype=torch.int32),
     "flags": torch.tensor([True, False, True]),
     "list": [torch.arange(5, dtype=torch.int8), None, {"half": torch.full((2, 3), 0.5, dtype=torch.bfloat16)}],
     "number": torch.tensor(3.25, dtype=torch.float64),
@@ -26,6 +27,23 @@ def test_a_value_is_read_as_it_was_written() -> None:
     assert_equal(memory.read(0), {"more": torch.ones(10_000)})
     memory.write(0, VALUE, 9)
     assert_equal(memory.read(0), VALUE)
+
+
+def test_of_a_ring_only_new_rows_are_copied() -> None:
+    memory, ring, other = SnapshotMemory(1), torch.zeros(7, 2, dtype=torch.int64), torch.zeros(3)
+    written = 0
+    for step in (0, 3, 0, 2, 1, 4, 5, 7, 20, 6, 3):
+        for row in range(written, written + step):
+            ring[row % 7] = row + 1
+        written += step
+        other += 1
+        memory.write(0, {"a": other, "ring": Ring(ring, written), "text": "x" * step}, written)
+        found = memory.read(0)
+        assert_equal(found, {"a": other, "ring": ring[: min(written, 7)], "text": "x" * step})
+    ring[written % 7] = -1  # a row that is not new is not looked at
+    memory.write(0, {"a": other, "ring": Ring(ring, written), "text": ""}, written)
+    memory.write(0, {"a": other, "ring": Ring(ring, written), "text": ""}, written)
+    assert -1 not in memory.read(0)["ring"]
 
 
 def test_a_snapshot_counts_once_all_ranks_have_it() -> None:
