@@ -23,6 +23,7 @@ SLOT_EXPLORE = 208  # + snake: whether a learner's action is random
 SLOT_ACTION = 216  # + snake: which action a policy takes
 # Slots of a rank's batch: row i takes 2 i and 2 i + 1.
 SLOT_BATCH = 256
+SLOT_TARGET_NOISE = 1 << 26  # + 24 i: two for each logit of the row's three snakes
 # Keys that are no match's: numbers beyond all matches of a run.
 NUMBER_BATCHES = 1 << 40  # + rank, or shard of the run: batches and their order
 NUMBER_PAST_SELVES = 1 << 41  # which past selves play

@@ -9,12 +9,18 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-# --algo -> learner. A name x_y reads the section x of the configuration if there is none of its own.
+# --algo -> learner. Defaults that only this name has are in configs/NAME.yaml.
 LEARNERS: dict[str, Any] = {
     "ddpg": "marl.learners.ddpg:Ddpg",
+    "maddpg": "marl.learners.ddpg:Ddpg",
+    "matd3": "marl.learners.ddpg:Ddpg",
     "ppo": "marl.learners.ppo:Ppo",
     "ppo_lstm": "marl.learners.ppo_lstm:PpoLstm",
+    "mappo": "marl.learners.ppo:Ppo",
 }
+# Learner -> section of the configuration that it reads. A name that is not here reads the section with its own name; a
+# name x_y without one reads the section x.
+SECTIONS: dict[str, str] = {"maddpg": "ddpg", "matd3": "ddpg", "mappo": "ppo"}
 # --kind -> stem of the networks.
 NETWORKS: dict[str, Any] = {
     "mlp": "marl.networks.stems:DenseStem",

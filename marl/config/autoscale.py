@@ -177,8 +177,8 @@ def _check_precision(precision: str | None, device: torch.device) -> None:
 
 
 def _ddpg(config: TrainConfig, auto: dict[str, Any], device: torch.device, sharing: int) -> DdpgConfig:
-    freq = config.ddp.sync_freq
-    auto["updates"] = _multiple(auto["updates"], freq)
+    freq, delay = config.ddp.sync_freq, config.ddpg.policy_delay
+    auto["updates"] = _multiple(auto["updates"], freq * delay)
     teams = 2 * config.matches if config.schedule.self_play else config.matches  # at the most
     least = (config.ddpg.n_step + 1) * teams * TEAM
     if config.ddpg.buffer_size is None:
@@ -186,8 +186,9 @@ def _ddpg(config: TrainConfig, auto: dict[str, Any], device: torch.device, shari
         fitting = min(auto["buffer_size"], int(BUFFER_SHARE * free_memory(device) / row / sharing))
         auto["buffer_size"] = max(fitting, least + SMALL_FEWEST_TURNS * teams * TEAM)
     ddpg = _filled(config.ddpg, auto)
-    if ddpg.updates % freq:
-        raise UserError(f"ddpg.updates is {ddpg.updates}; allowed with ddp.sync_freq {freq}: a multiple of {freq}")
+    if ddpg.updates % (freq * delay):
+        reasons = f"ddp.sync_freq {freq}" + (f" and ddpg.policy_delay {delay}" if delay > 1 else "")
+        raise UserError(f"ddpg.updates is {ddpg.updates}; allowed with {reasons}: a multiple of {freq * delay}")
     if ddpg.buffer_size < least:
         raise UserError(
             f"ddpg.buffer_size is {ddpg.buffer_size}; allowed: from {least}, {ddpg.n_step + 1} turns of "

@@ -47,12 +47,19 @@ class DdpgConfig:
     actions alive. Constant over the run (auto: 0.02 with an encoder that rotates the board, else 0)."""
     critic: Literal["snake", "team"] = "snake"
     """Input of the critic. snake: the observation of one snake. team: the observations of all three snakes and the
-    moves of the mates."""
+    moves of the mates (maddpg, matd3: team)."""
     critic_form: Literal["heads", "joined"] = "heads"
     """Output of the critic. heads: one value per move, so that the actor's loss is an expectation over its moves.
     joined: one value; the move probabilities are an input after the first layer, as in classic DDPG."""
     twin: bool = False
     """Two critics; the target is the lower of their values."""
+    policy_delay: int = 1
+    """Updates of the critic for one update of the actor and of the target networks (matd3: 2)."""
+    target_noise: float = 0.0
+    """Target policy smoothing: standard deviation of the Gaussian noise on the logits of the target actor; 0: no noise
+    (matd3: 0.2)."""
+    target_noise_clip: float = 0.5
+    """Limit of that noise in both directions."""
     max_grad_norm: float = 10.0
     """Gradients are clipped to this norm; 0: no clipping."""
 
@@ -76,6 +83,9 @@ class DdpgConfig:
             epsilon_min=between(0, 1),
             entropy=at_least(0),
             uniform_kl=at_least(0),
+            policy_delay=at_least(1),
+            target_noise=at_least(0),
+            target_noise_clip=at_least(0),
             max_grad_norm=at_least(0),
         )
 
@@ -84,6 +94,10 @@ class DdpgConfig:
 class PpoConfig:
     """PPO, with or without an LSTM."""
 
+    critic: Literal["snake", "team"] = "snake"
+    """Where values come from. snake: from the network of the actor, which sees one snake's observation. team: from a
+    central critic, a network of its own that sees the observations of all three snakes; only training uses it
+    (mappo: team)."""
     update_interval: int | None = None
     """Env steps of a rollout, over all ranks; one env step is one turn of one match (auto: 16 turns of each match)."""
     batch_size: int | None = None

@@ -25,6 +25,11 @@ def find_config(name: str) -> Path:
     return path
 
 
+def defaults_of(name: str) -> Path | None:
+    """The configuration of ours with this name, if there is one; a file of the user with this name does not count."""
+    return FOLDER / (name + SUFFIX) if name in config_names() else None
+
+
 def about_configs() -> dict[str, str]:
     """Name -> the first sentence of the comment at the top of its file."""
     about = {}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from marl.config.values import check_type, choices_of, shorten, split_optional
 from marl.errors import UserError
+from marl.registry import SECTIONS
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,9 @@ def _with_plain_name(options: Mapping[str, Option], name: str) -> list[Option]:
 
 
 def section_of(choice: str, sections: Container[str]) -> str:
-    """The section of a choice: the one with its name, or else with its name less the last words (ppo_lstm: ppo)."""
+    """The section of a choice: as marl.registry says, or the one with its name, or else with its name less the last
+    words (ppo_lstm: ppo)."""
+    choice = SECTIONS.get(choice, choice)
     while choice not in sections and "_" in choice:
         choice = choice.rpartition("_")[0]
     return choice

@@ -6,7 +6,7 @@ ever ignored; a file may hold options that another choice of `prefer` would read
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING
 from typing import Any, TypeVar
 
@@ -28,17 +28,24 @@ def read(
     layers: Sequence[Layer] = (),
     old: OldNames = NO_OLD_NAMES,
     counterparts: Mapping[str, Sequence[str]] | None = None,
+    defaults_of: Callable[[str], Layer | None] = lambda choice: None,
 ) -> T:
     """The defaults, changed by the layers in their order and then by the flags; of a flag given twice, the last counts.
 
     `aliases` are further plain names, each with the path of its option. `prefer` is the path of an option whose final
     value names a section: a plain name that several sections have means the option of that section, in layers and in
     flags. `old` are names of earlier versions. With `counterparts`, a flag of a section that `prefer` could choose but
-    does not is a mistake; they map a path to the paths of the options with the same purpose in another section.
+    does not is a mistake; they map a path to the paths of the options with the same purpose in other sections.
+    `defaults_of` gives the settings that belong to the final value of `prefer`; all layers and flags override them.
     """
     schema = Schema(cls, aliases, old)
     groups = [list(_settings(schema, layer.source, layer.values)) for layer in layers] + [list(_flags(schema, words))]
-    section = None if prefer is None else _preferred_section(schema, schema.options[prefer], groups)
+    section = None
+    if prefer is not None:
+        choice = _last_choice(schema, schema.options[prefer], groups)
+        section = section_of(choice, schema.sections)
+        if (layer := defaults_of(choice)) is not None:
+            groups.insert(0, list(_settings(schema, layer.source, layer.values)))
     values = {path: option.default for path, option in schema.options.items()}
     counting: dict[str, Setting] = {}  # path -> the last setting
     for group in groups:
@@ -120,9 +127,10 @@ def _flags(schema: Schema, words: Sequence[str]) -> Iterator[Setting]:
         yield Setting(None, name, key, value)
 
 
-def _preferred_section(schema: Schema, chooser: Option, groups: Sequence[Sequence[Setting]]) -> str:
+def _last_choice(schema: Schema, chooser: Option, groups: Sequence[Sequence[Setting]]) -> str:
+    """The final value of the option."""
     chosen = [_value(schema, chooser, s) for group in groups for s in group if schema.find(s.key) == [chooser]]
-    return section_of(chosen[-1] if chosen else chooser.default, schema.sections)
+    return chosen[-1] if chosen else chooser.default
 
 
 def _check_is_read(

@@ -13,7 +13,7 @@ from marl.config import reader
 from marl.config.distributed_config import DistributedConfig
 from marl.config.evaluation_config import EvalConfig
 from marl.config.learner_configs import DdpgConfig, PpoConfig
-from marl.config.named_configs import config_names, find_config
+from marl.config.named_configs import config_names, defaults_of, find_config
 from marl.config.network_config import NetworkConfig
 from marl.config.options import OldNames, section_of
 from marl.config.ranges import at_least, between, check_ranges
@@ -28,8 +28,11 @@ CONFIG_VERSION = 1
 # For the help text.
 ABOUT_LEARNERS = (
     ("ddpg", "DDPG for discrete moves: off-policy, with a replay buffer"),
+    ("maddpg", "MADDPG: DDPG with a team critic"),
+    ("matd3", "MATD3: two team critics, smoothed targets, delayed updates of the actor"),
     ("ppo", "PPO: on-policy, faster and stronger"),
     ("ppo_lstm", "PPO with an LSTM in the network"),
+    ("mappo", "MAPPO: PPO with a central critic"),
 )
 # The options that matter most, by subject, for the short help text.
 MAIN_OPTIONS: Mapping[str, Sequence[str]] = {
@@ -48,7 +51,7 @@ NOT_RESUMED = (
     "init_from",
 )  # fmt: skip
 # Further plain names of the command line.
-ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy"}
+ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy", "algorithm": "algo"}
 # The option whose value chooses the section of a plain name that several sections have.
 PREFER = "algo"
 # Option -> options of the other learner with the same purpose, for the message about a flag that is not read.
@@ -172,12 +175,13 @@ class TrainConfig:
 
     @property
     def learner_section(self) -> str:
-        """The section with the options of the learner: ddpg or ppo."""
+        """The section with the options of the learner, like ddpg or ppo."""
         return section_of(self.algo, {field.name for field in fields(self)})
 
 
 def read_config(words: Sequence[str], saved: Path | None = None, unread_flags: bool = False) -> TrainConfig:
-    """The defaults, changed by the saved configuration of a run if given, then by `--config FILE`, then by flags.
+    """The defaults, changed by those of the learner (configs/NAME.yaml), then by the saved configuration of a run if
+    given, then by `--config FILE`, then by flags.
 
     A flag that the learner does not read is a UserError. With `unread_flags` it is not: the learner may still change.
     """
@@ -187,7 +191,14 @@ def read_config(words: Sequence[str], saved: Path | None = None, unread_flags: b
         layer = read_yaml(saved)
         kept = {name: value for name, value in layer.values.items() if name not in NOT_RESUMED}
         layers.insert(0, Layer(layer.source, kept))
-    return reader.read(TrainConfig, flags, ALIASES, PREFER, layers, OLD_NAMES, None if unread_flags else COUNTERPARTS)
+    counterparts = None if unread_flags else COUNTERPARTS
+    return reader.read(TrainConfig, flags, ALIASES, PREFER, layers, OLD_NAMES, counterparts, _learner_defaults)
+
+
+def _learner_defaults(algo: str) -> Layer | None:
+    """The configuration with the name of the learner, if there is one."""
+    file = defaults_of(algo)
+    return None if file is None else read_yaml(file)
 
 
 def _config_files(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -6,6 +6,9 @@ M = turns in a batch, 3 = the team's snakes. One update:
     critic <- (Q(obs, action) - target)^2
     actor  <- - Q(obs, actor's probs) - entropy
     targets <- a little of actor and critic
+
+With a team critic this is MADDPG. MATD3 adds a second critic, noise on the target actor's logits, and `policy_delay`:
+the last two lines only in every policy_delay-th update (configs/maddpg.yaml, matd3.yaml).
 """
 
 import copy
@@ -26,6 +29,7 @@ from marl.config.network_config import NetworkConfig
 from marl.config.train_config import TrainConfig
 from marl.learners.learner import Learner
 from marl.learners.replay_buffer import Batch, ReplayBuffer
+from marl.learners.target_noise import TargetNoise
 from marl.networks.actors import make_actor
 from marl.networks.critics import Critics, expected_q, min_over_critics
 from marl.networks.policy import MASKED_LOGIT, mask_reversal
@@ -84,6 +88,9 @@ class Ddpg(Learner):
         self._online: list[torch.Tensor] = [*self.actor.parameters(), *self.critics.parameters()]
         self._targets: list[torch.Tensor] = [*self.target_actor.parameters(), *self.target_critics.parameters()]
         self._accumulated = 0  # batches since the last step
+        self._critic_steps = 0  # since the last step of the actor
+        smoothing = (self.batch_turns, config.target_noise, config.target_noise_clip)
+        self._target_noise = TargetNoise(buffer, *smoothing) if config.target_noise else None
         # Not under DDP, whose collectives must come in the same order on all ranks; and not with a joined critic, which
         # the actor's part reads while its own part changes it.
         alone = group.world == 1 and group.backend is None
@@ -114,34 +121,47 @@ class Ddpg(Learner):
         batch = self.sampler.draw()
         if self._accumulated == 0:
             self._learn(batch, step=True)
-            with torch.no_grad():
-                torch._foreach_lerp_(self._targets, self._online, self.config.tau)
+            self._critic_steps = (self._critic_steps + 1) % self.config.policy_delay
+            if self._critic_steps == 0:
+                with torch.no_grad():
+                    torch._foreach_lerp_(self._targets, self._online, self.config.tau)
         else:
             with self._group.no_sync(self.ddp_actor, self.ddp_critics):
                 self._learn(batch, step=False)
 
     def _learn(self, batch: Batch, step: bool) -> None:
-        """Gradients of both networks from a batch, and a step along them. Actors overlap with critics."""
+        """Gradients of both networks from a batch, and a step along them. Actors overlap with critics.
+
+        Only the last of every policy_delay steps moves the actor.
+        """
         precision, overlap, actions = self._precision, self._overlap, batch.rows.actions
+        delay = self.config.policy_delay
+        moves_actor = self._critic_steps == delay - 1
         obs, next_obs = precision.to_float(batch.obs), precision.to_float(batch.next_obs)
-        next_probs = overlap.run(self._next_probs, next_obs)
-        logits = overlap.run(self._logits, obs)
+        noise = None if self._target_noise is None else self._target_noise.draw()
+        next_probs = overlap.run(self._next_probs, next_obs, noise)
+        logits = overlap.run(self._logits, obs) if moves_actor else None
         with precision.autocast():
             q_values = self.ddp_critics(obs, actions)
         q_values = q_values.float()
-        actor_part = overlap.run(self._learn_actor, logits, q_values, obs, step)
+        actor_part = None if logits is None else overlap.run(self._learn_actor, logits, q_values, obs, step)
         critic_loss = self._critic_loss(q_values, actions, self._target(batch, next_obs, next_probs()))
         critic_norm = self._descend(self.critic_optimizer, critic_loss, step)
-        actor_loss, entropy, value, actor_norm = actor_part()
+        of_actor = (torch.zeros_like(critic_norm),) * 4 if actor_part is None else actor_part()
+        if delay > 1:  # so that the mean over all batches is the mean over those that move the actor
+            of_actor = tuple(each * delay for each in of_actor)
+        actor_loss, entropy, value, actor_norm = of_actor
         stats = (critic_loss, actor_loss, entropy, value, actor_norm, critic_norm)
         self._add_stats(torch.stack([each.detach() for each in stats]), actor_norm + critic_norm, step)
 
     # --- the losses
 
     @torch.no_grad()
-    def _next_probs(self, next_obs: torch.Tensor) -> torch.Tensor:
+    def _next_probs(self, next_obs: torch.Tensor, noise: torch.Tensor | None = None) -> torch.Tensor:
         with self._precision.autocast():
             logits = self.target_actor(next_obs)
+        if noise is not None:
+            logits = logits.float() + noise
         return self._masked(logits, next_obs).softmax(-1)
 
     @torch.no_grad()
@@ -234,12 +254,13 @@ class Ddpg(Learner):
         sampler, draw, update = self.sampler, self.sampler.draw, self.update
         sampler.draw = lambda: sampler.batch  # drawn before, as a part of its own
         draw = wrap("batches", draw)
-        # Only sync_freq updates end where they began: accumulating, then a step.
-        learn = wrap("update", lambda: [update() for _ in range(self._sync_freq)])
+        # Only so many updates end where they began: accumulating, then a step; of policy_delay steps one of the actor.
+        period = self._sync_freq * self.config.policy_delay
+        learn = wrap("update", lambda: [update() for _ in range(period)])
 
         def updates() -> None:
-            for _ in range(self.updates // self._sync_freq):
-                for _ in range(self._sync_freq):
+            for _ in range(self.updates // period):
+                for _ in range(period):
                     draw()
                 learn()
 

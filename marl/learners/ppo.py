@@ -31,6 +31,7 @@ from marl.learners.ppo_kernels import KL, STATS, Coefs, Minibatch, loss_gradient
 from marl.learners.ppo_loss import PpoBatch, ppo_loss
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import make_actor
+from marl.networks.central_critic import ActorCritic, CentralCritic
 from marl.networks.spec import ACTIONS, spec_from_config
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout
@@ -60,7 +61,7 @@ class Minibatches(NamedTuple):
 
 
 class Ppo(Learner):
-    """A network that plays and values, and its optimizer."""
+    """A network that plays and values, and its optimizer. With a central critic (MAPPO), one network for each."""
 
     LOGGED = (
         "losses/policy", "losses/value", "policy/entropy", "policy/kl", "policy/clip_fraction", "grad_norm/actor",
@@ -87,10 +88,14 @@ class Ppo(Learner):
         super().__init__(buffer, group, precision, sync_freq)
         self.config, device = config, buffer.device
         torch.manual_seed(seed)  # initial weights only: everything else that is random is drawn by number
-        self.spec = spec_from_config(network, OUTPUTS, self.recurrent)
+        has_central = config.critic == "team"
+        self.spec = spec_from_config(network, ACTIONS if has_central else OUTPUTS, self.recurrent)
         self.actor = make_actor(self.encoder, self.spec).to(device)
-        self.ddp_actor = group.wrap(self.actor)
-        self.optimizer = precision.optimizer(self.actor.parameters(), config.lr)
+        self.critic = CentralCritic(self.encoder, self.spec).to(device) if has_central else None
+        # Logits and values, [..., 5]: of the actor alone, or of the actor and the central critic.
+        self.network = self.actor if self.critic is None else ActorCritic(self.actor, self.critic)
+        self.ddp_network = group.wrap(self.network)
+        self.optimizer = precision.optimizer(self.network.parameters(), config.lr)
         self.turns = buffer.turns
         self._shards = shards = precision.shards or 1
         items, turns_per_item = self._items()
@@ -144,7 +149,7 @@ class Ppo(Learner):
 
     def _forward(self, obs: torch.Tensor, parts: int = 1) -> torch.Tensor:
         """Outputs without gradients; hidden states stay as they are. parts: as in Precision.act."""
-        return self._precision.act(self.actor, obs, None, None, parts)[0]
+        return self._precision.act(self.network, obs, None, None, parts)[0]
 
     def record_step(self) -> None:
         """Store log-probability and value of the actions that are about to be played."""
@@ -182,7 +187,7 @@ class Ppo(Learner):
             if step:
                 self._learn_minibatch(items, step=True)
             else:
-                with self._group.no_sync(self.ddp_actor):
+                with self._group.no_sync(self.ddp_network):
                     self._learn_minibatch(items, step=False)
             if self.config.target_kl and self.buffer.device.type == "cpu" and self._stopped:
                 return True
@@ -211,7 +216,7 @@ class Ppo(Learner):
         idx.copy_(items)
         obs = self._precision.gather(self.buffer.obs.flatten(0, 1), idx)
         with self._precision.autocast(self._overlap.parts):
-            return self.ddp_actor(obs)
+            return self.ddp_network(obs)
 
     def loss(self, outputs: torch.Tensor, batch: PpoBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """The loss of a minibatch, and the means of its statistics; see ppo_loss. A subclass may override it."""
@@ -252,7 +257,7 @@ class Ppo(Learner):
         return f"--lr {self.config.lr / 3:.1g}"
 
     def networks(self) -> dict[str, nn.Module]:
-        return {"actor": self.actor}
+        return {"actor": self.actor} | ({} if self.critic is None else {"critic": self.critic})
 
     def state_dict(self) -> dict[str, Any]:
         state = {"optimizer": self._precision.state_dict(self.optimizer), "in_a_row": self._skipped_in_a_row}

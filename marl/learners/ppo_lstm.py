@@ -36,7 +36,7 @@ class PpoLstm(Ppo):
 
     def _step(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         is_first = self._rollout.is_first().repeat_interleave(TEAM)
-        return self._precision.act(self.actor, obs, is_first, self._hidden)
+        return self._precision.act(self.network, obs, is_first, self._hidden)
 
     def record_step(self) -> None:
         super().record_step()
@@ -58,7 +58,7 @@ class PpoLstm(Ppo):
         is_first = buffer.is_first.flatten()[rows].repeat_interleave(TEAM, -1)
         hidden = self._first_hidden.view(2, buffer.teams, TEAM, -1)[:, items].view(2, *leading, -1, self.spec.lstm_size)
         with self._precision.autocast(self._overlap.parts):
-            return self.ddp_actor(obs, is_first, hidden)
+            return self.ddp_network(obs, is_first, hidden)
 
     @property
     def rank_state_bytes(self) -> int:

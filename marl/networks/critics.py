@@ -3,6 +3,8 @@
 M = turns of a team. One-hot probabilities stand for actions that were played.
 """
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -11,6 +13,10 @@ from arena.encoders import Encoder
 from marl.networks.layers import MLP, CommLayer
 from marl.networks.spec import ACTIONS, NetworkSpec
 from marl.networks.stems import make_stem
+
+# Initial gain of what mates add to a snake's features. With the usual one they drown its own: after 200 cycles of
+# tests/marl/learners/test_learning.py a team of MADDPG scored 2.2 instead of 5 against level0.
+MATES_GAIN = 0.1 * math.sqrt(2)
 
 
 class Critic(nn.Module):
@@ -22,7 +28,7 @@ class Critic(nn.Module):
         super().__init__()
         body = spec.body
         self.first = make_stem(encoder, spec)
-        self.mates = CommLayer(body[0] + ACTIONS, body[0]) if team else None
+        self.mates = CommLayer(body[0] + ACTIONS, body[0], MATES_GAIN) if team else None
         self.joined = form == "joined"
         self.tail = MLP(body[0] + ACTIONS * self.joined, body[1:], 1 if self.joined else ACTIONS, 1.0)
 

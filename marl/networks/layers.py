@@ -44,9 +44,9 @@ class MLP(nn.Module):
 class CommLayer(nn.Module):
     """Adds to each snake's hidden layer [..., 3, H] a message: the sum of its mates' vectors, through a dense layer."""
 
-    def __init__(self, inputs: int, width: int) -> None:
+    def __init__(self, inputs: int, width: int, gain: float = math.sqrt(2)) -> None:
         super().__init__()
-        self.layer = dense(inputs, width)
+        self.layer = dense(inputs, width, gain)
 
     def forward(self, hidden: torch.Tensor, sent: torch.Tensor) -> torch.Tensor:
         return hidden + self.layer(sent.sum(-2, keepdim=True) - sent)

@@ -30,12 +30,11 @@ class FrozenSeats:
         self.actor = actor
         self._rollout, self._seats, self._precision = rollout, seats, precision
         self._encoder = encoder or rollout.encoder
-        width = rollout.outputs.shape[1] if encoder is None else actor.spec.outputs
         device = rollout.arena.device
         self._matches = seats.long() // SNAKES
         dtype = torch.int8 if self._encoder.low.dtype.kind == "i" else torch.uint8
         self._obs = torch.zeros(len(seats), self._encoder.width, dtype=dtype, device=device)
-        self._outputs = torch.zeros(len(seats), width, device=device)
+        self._outputs = torch.zeros(len(seats), actor.spec.outputs, device=device)
         orientations = self._encoder.orientations(self._obs)
         if encoder is None:
             self._draw = rollout.bind_drawing(seats, orientations, self._outputs, torch.zeros(1, device=device))

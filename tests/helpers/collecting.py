@@ -8,6 +8,7 @@ from arena.encoders import Encoder, encoder_named
 from marl.compute.precision import Precision
 from marl.config.reward_config import RewardConfig
 from marl.learners.replay_buffer import ReplayBuffer
+from marl.networks.spec import NetworkSpec
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
@@ -36,6 +37,8 @@ def a_rollout(
 
 class WholeNumbers:
     """A fixed actor that calculates with small whole numbers: exact, so the same for a row in any batch."""
+
+    spec = NetworkSpec(body=())
 
     def __init__(self, encoder: Encoder, seed: int = 0) -> None:
         generator = torch.Generator().manual_seed(seed)

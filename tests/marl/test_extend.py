@@ -80,7 +80,7 @@ def test_a_learner_with_outputs_of_its_own(monkeypatch) -> None:
         def outputs_for(self, items, idx):
             idx.copy_(items)
             obs = self._precision.gather(self.buffer.obs.flatten(0, 1), idx)
-            return self.ddp_actor(nn.functional.dropout(obs, 0.1))
+            return self.ddp_network(nn.functional.dropout(obs, 0.1))
 
     monkeypatch.setitem(registry.LEARNERS, "ppo_dropout", DropoutPpo)
     _, learner, _ = trained("--algo", "ppo_dropout", *PPO_SMALL)
@@ -122,7 +122,7 @@ def test_a_reward_preset(monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--algo", "ppo_mine"], ("--algo", "'ppo_mine'", "ddpg, ppo, ppo_lstm")),
+        (["--algo", "ppo_mine"], ("--algo", "'ppo_mine'", "ddpg, maddpg, matd3, ppo, ppo_lstm, mappo")),
         (["--kind", "narrow"], ("--kind", "'narrow'", "mlp, cnn")),
         (["--preset", "survivor"], ("--preset", "'survivor'", "score, team, win, shaped")),
     ],

@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 from helpers.command import ROOT
 
+from marl.config.train_config import TrainConfig
 from marl.learners.ddpg import Ddpg
 from marl.learners.ppo import Ppo
 from marl.learners.ppo_lstm import PpoLstm
-from marl.registry import LEARNERS, NETWORKS, load
+from marl.registry import LEARNERS, NETWORKS, SECTIONS, load
 
 # What is imported -> slow packages that it must not load. Compiled rewards need Numba, and so numpy and yaml.
 LIGHT = {
@@ -18,9 +20,18 @@ LIGHT = {
 }
 
 
-@pytest.mark.parametrize(("name", "learner"), [("ddpg", Ddpg), ("ppo", Ppo), ("ppo_lstm", PpoLstm)])
-def test_learners(name, learner) -> None:
-    assert load(LEARNERS, name) is learner
+CLASSES = {"ddpg": Ddpg, "maddpg": Ddpg, "matd3": Ddpg, "ppo": Ppo, "ppo_lstm": PpoLstm, "mappo": Ppo}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_learners(name) -> None:
+    assert load(LEARNERS, name) is CLASSES[name]
+
+
+def test_every_section_is_one_of_the_configuration() -> None:
+    sections = {field.name for field in fields(TrainConfig)}
+    assert {*SECTIONS.values()} <= sections
+    assert {*SECTIONS} <= {*LEARNERS} - sections
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -1,5 +1,7 @@
 """configs/: every file runs, if only for a moment, and quick.yaml is what a CPU does by default."""
 
+from pathlib import Path
+
 import pytest
 import torch
 import yaml
@@ -9,6 +11,9 @@ from helpers.training import here, logged, the_run
 from marl.config import autoscale, reader
 from marl.config.train_config import read_config
 from marl.errors import UserError
+from marl.planning.planned_player import load_player
+from marl.registry import LEARNERS
+from opponents import match
 
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 MOMENT = [
@@ -17,7 +22,7 @@ MOMENT = [
     "--no-eval_gif",
 ]  # fmt: skip
 MOMENT_OF = {
-    "ddpg": ["--buffer_size", "4800", "--warmup_turns", "4", "--turns", "20", "--updates", "1"],
+    "ddpg": ["--buffer_size", "4800", "--warmup_turns", "4", "--turns", "20", "--updates", "2"],
     "ppo": ["--update_interval", "80"],
 }
 
@@ -41,8 +46,20 @@ def test_every_configuration_runs(file, tmp_path) -> None:
         *(("ppo", name) for name in ("clip", "gamma", "gae_lambda", "lr", "entropy")),
         *(("schedule", name) for name in ("self_play", "easier_share")),
     ):
-        assert written[section][name] == asked[section][name]
+        assert asked[section][name] in (None, written[section][name])
     assert written["evaluation"]["eval_opponents"] == asked["evaluation"]["eval_opponents"]
+    if file.stem in LEARNERS:
+        assert_exports(run, tmp_path)
+
+
+def assert_exports(run: Path, folder: Path) -> None:
+    """What is exported plays as the run does, and the network in the submission is that of the run."""
+    snapshot = folder / "team.safetensors"
+    done = here("export", run, "--safetensors", snapshot, "--jidi", folder / "jidi")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "jidi" / "submission.py").is_file()
+    mine, its = (match.play(str(each), "level0", 4, loader=load_player) for each in (run, snapshot))
+    assert (mine.home_score, mine.away_score) == (its.home_score, its.away_score)
 
 
 @pytest.mark.parametrize("name", ["smoke", "smoke.yaml"])

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import fields, replace
 
 import pytest
 import yaml
@@ -11,6 +12,7 @@ from arena.encoders import ENCODERS
 from arena.errors import ArenaError
 from marl.config import reader
 from marl.config.help import help_of
+from marl.config.named_configs import config_names
 from marl.config.options import Schema
 from marl.config.train_config import CONFIG_VERSION, COUNTERPARTS, NOT_RESUMED, TrainConfig, read_config
 from marl.config.values import choices_of
@@ -150,7 +152,7 @@ def test_a_wrong_file_is_told_by_name(tmp_path, text, parts) -> None:
         (["--body", "64,64", "--model_size", "huge"], "network.body and network.model_size both say"),
         (["--kind", "cnn", "--encoder", "features"], "network.kind is cnn, which reads a board; allowed with it"),
         (["--preset", "fame"], "--preset is 'fame'; allowed: one of score, team, win, shaped"),
-        (["--algo", "sac"], "--algo is 'sac'; allowed: one of ddpg, ppo, ppo_lstm"),
+        (["--algo", "sac"], "--algo is 'sac'; allowed: one of ddpg, maddpg, matd3, ppo, ppo_lstm, mappo"),
         (["--algo", "ppo", "--gamma", "2"], "ppo.gamma is 2.0; allowed: from 0 to 1"),
         (["--algo", "ppo", "--clip", "-1"], "ppo.clip is -1.0; allowed: from 0"),
         (["--algo", "ppo", "--epochs", "0"], "ppo.epochs is 0; allowed: from 1"),
@@ -270,9 +272,33 @@ def test_every_encoder_learner_and_network_can_be_chosen() -> None:
         assert choices_of(Schema(TrainConfig).options[path].type) == tuple(table)
 
 
-@pytest.mark.parametrize(("algo", "section"), [("ddpg", "ddpg"), ("ppo", "ppo"), ("ppo_lstm", "ppo")])
-def test_the_section_of_a_learner(algo, section) -> None:
-    assert read_config(["--algo", algo]).learner_section == section
+@pytest.mark.parametrize(
+    ("algo", "section", "own"),
+    [
+        ("ddpg", "ddpg", {"critic": "snake", "twin": False, "policy_delay": 1, "target_noise": 0.0}),
+        ("maddpg", "ddpg", {"critic": "team", "twin": False, "policy_delay": 1, "target_noise": 0.0}),
+        ("matd3", "ddpg", {"critic": "team", "twin": True, "policy_delay": 2, "target_noise": 0.2}),
+        ("ppo", "ppo", {"critic": "snake"}),
+        ("ppo_lstm", "ppo", {"critic": "snake"}),
+        ("mappo", "ppo", {"critic": "team"}),
+    ],
+)
+def test_the_section_and_the_defaults_of_a_learner(algo, section, own, tmp_path) -> None:
+    config = read_config(["--algo", algo])
+    assert config.learner_section == section
+    assert {name: getattr(getattr(config, section), name) for name in own} == own
+    assert read_config(["--algorithm", algo]) == config
+    usual = read_config(["--algo", section])
+    assert replace(getattr(config, section), **own) == getattr(config, section)
+    others = {field.name for field in fields(getattr(config, section))} - {*own}
+    assert all(getattr(getattr(config, section), name) == getattr(getattr(usual, section), name) for name in others)
+    if algo in config_names():
+        assert read_config(["--config", algo]) == config, "the name of the configuration means the same"
+    # A file and a flag override what the name brings.
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"algo: {algo}\n{section}: {{critic: snake}}\n")
+    assert getattr(read_config(["--config", str(file)]), section).critic == "snake"
+    assert getattr(read_config(["--config", str(file), "--critic", "team"]), section).critic == "team"
 
 
 def test_reading_a_configuration_does_not_load_torch() -> None:

@@ -646,3 +646,49 @@ def test_a_thread_of_its_own_changes_no_bit(form, buffer) -> None:
         weights.append([*(t.clone() for _, t in made.named_weights()), made.pop_stats()])
     assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
     torch.testing.assert_close(*logits)  # products of fewer rows may round otherwise
+
+
+# --- TD3's additions --------------------------------------------------------------------------------------------------
+
+
+def moved(before: dict[str, torch.Tensor], made: Ddpg) -> set[str]:
+    """The networks with a weight that is not what it was."""
+    return {name.partition(".")[0] for name, tensor in made.named_weights() if not torch.equal(tensor, before[name])}
+
+
+@pytest.mark.parametrize("sync_freq", [1, 2])
+@pytest.mark.parametrize("delay", [2, 3])
+def test_only_the_last_of_the_delayed_steps_moves_actor_and_targets(delay, sync_freq, buffer) -> None:
+    made = learner(buffer, sync_freq=sync_freq, policy_delay=delay, twin=True, critic="team")
+    for _ in range(2):
+        for step in range(delay):
+            before = weights_of(made)
+            for _ in range(sync_freq):
+                made.update()
+            everything = {"actor", "critic", "target_actor", "target_critic"}
+            assert moved(before, made) == (everything if step == delay - 1 else {"critic"})
+    batches, critic, actor, entropy = made.pop_stats()[:4].tolist()
+    assert batches == 2 * delay * sync_freq
+    assert critic > 0
+    assert abs(actor) > 0
+    assert 0.9 < entropy / batches < math.log(3), "the mean over the batches that move the actor"
+
+
+def test_smoothed_targets_are_those_of_noisy_logits(buffer) -> None:
+    made = learner(buffer, target_noise=0.7, target_noise_clip=0.9, twin=True, critic="team", thread=False)
+    batch = made.sampler.draw()
+    noise = made._target_noise.draw().clone()
+    assert 0.8 < noise.abs().max() <= 0.9
+    with torch.no_grad():
+        logits = made.target_actor(batch.next_obs.float())
+        legal = made._next_probs(batch.next_obs.float()) > 0
+        powers = torch.exp(logits + noise) * legal
+        expected = powers / powers.sum(-1, keepdim=True)
+    torch.testing.assert_close(made._next_probs(batch.next_obs.float(), noise), expected, rtol=1e-4, atol=1e-6)
+    quiet = learner(buffer, twin=True, critic="team")
+    quiet.load_weights(weights_of(made))
+    buffer.counts[1] = 0
+    made.update()
+    buffer.counts[1] = 0
+    quiet.update()
+    assert made.pop_stats()[1] != quiet.pop_stats()[1], "updates use it"

@@ -75,12 +75,14 @@ def called(monkeypatch) -> set[str]:
         (by_ddpg, {}),
         (by_ddpg, {"n_step": 1, "twin": True}),
         (by_ddpg, {"n_step": 7, "critic": "team", "critic_form": "joined"}),
+        (by_ddpg, {"critic": "team", "twin": True, "policy_delay": 5, "target_noise": 0.2}),
         (by_ppo, {}),
+        (by_ppo, {"critic": "team"}),
         (by_ppo, {"masks_reversal": False}),
         (by_ppo, {"sync_freq": 2}),
         (by_ppo, {"recurrent": True}),
     ],
-    ids=["ddpg", "ddpg_twin", "ddpg_joined", "ppo", "ppo_reversals", "ppo_sync2", "ppo_lstm"],
+    ids=["ddpg", "ddpg_twin", "ddpg_joined", "matd3", "ppo", "mappo", "ppo_reversals", "ppo_sync2", "ppo_lstm"],
 )
 def test_torch_trains_as_the_compiled_loops_do(train, options, called) -> None:
     fused, stats = train(True, **options)

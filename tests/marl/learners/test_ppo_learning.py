@@ -11,6 +11,7 @@ from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, begin, play
 
 from marl.config.evaluation_config import EvalConfig
+from marl.config.train_config import read_config
 from marl.ranks.process_group import Solo
 from marl.rollout.assignment import assign_matches
 from marl.training.evaluation import evaluate
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 MATCHES, ROUNDS = 64, 40
 
 
-def train(rounds: int, self_play: float = 0.0, shuffled: bool = False) -> Results:
+def train(rounds: int, self_play: float = 0.0, shuffled: bool = False, algo: str = "ppo") -> Results:
     """Results against level0 after this many rounds of 16 turns against it, or in a share of the matches against the
     team itself.
 
@@ -31,7 +32,7 @@ def train(rounds: int, self_play: float = 0.0, shuffled: bool = False) -> Result
     assignment = assign_matches(MATCHES, self_play_both=self_play)
     learner, rollout = a_ppo(
         assignment, 16, {"level0": 1.0}, SEED, body=(64, 64), batch_size=1024, epochs=2, lr=2e-3, lr_end=0.1,
-        entropy=0.01, entropy_end=0.001, max_grad_norm=0.5,
+        entropy=0.01, entropy_end=0.001, max_grad_norm=0.5, critic=read_config(["--algo", algo]).ppo.critic,
     )  # fmt: skip
     begin(rollout)
     rewards, generator = learner.buffer.rewards, torch.Generator().manual_seed(SEED)
@@ -53,9 +54,9 @@ def untrained() -> Results:
     return train(0)
 
 
-@pytest.mark.parametrize("self_play", [0.0, 0.5])
-def test_a_team_learns_from_its_rewards(untrained, self_play) -> None:
-    learnt = train(ROUNDS, self_play)
+@pytest.mark.parametrize(("algo", "self_play"), [("ppo", 0.0), ("ppo", 0.5), ("mappo", 0.5)])
+def test_a_team_learns_from_its_rewards(untrained, algo, self_play) -> None:
+    learnt = train(ROUNDS, self_play, algo=algo)
     assert untrained.home_score < 2
     assert learnt.home_score > 4
     assert learnt.points > max(0.8, untrained.points + 0.2)

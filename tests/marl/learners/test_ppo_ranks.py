@@ -175,7 +175,7 @@ PPO = [*TINY_ANY, *SMALL]
 STOPS = {
     "term": (1, ["--algo", "ppo", "--target_kl", "0.02"], ["@0:term:14"]),
     "lstm_late": (1, ["--algo", "ppo_lstm", "--lstm_size", "8", *STEADY], ["@0:late:13", "--max_minutes", "60"]),
-    "two_term": (2, ["--algo", "ppo", "--matches", "4", "--check_sync", "1", "--sync_freq", "2"], ["@1:term:14"]),
+    "two_term": (2, ["--algo", "mappo", "--matches", "4", "--check_sync", "1", "--sync_freq", "2"], ["@1:term:14"]),
 }
 
 

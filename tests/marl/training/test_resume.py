@@ -17,11 +17,12 @@ EVALUATED = ["--eval_interval", "4", "--eval_matches", "4"]
 # Name -> one process (1) or two ranks (2), flags, and the fault that stops the run: see planted.py. A cycle is 0.8
 # episodes; log lines come every 4, checkpoints every 8.
 ROW = ["--window", "3", "--up", "0.01", "--down", "0"]  # results move the rung at every log line
+MATD3 = ["--algo", "matd3", "--updates", "2"]
 STOPS = {
     "term": (1, EVALUATED, "0:term:14"),
     "adaptive_killed": (1, ["--opponent_difficulty_strategy", "adaptive", *ROW], "0:kill:17"),
     "sync_freq_late": (1, ["--updates", "4", "--sync_freq", "2", *EVALUATED], "0:late:13"),
-    "twin_killed_before_the_first_save": (1, ["--twin", "--critic", "team", "--critic_form", "joined"], "0:kill:6"),
+    "matd3_killed_before_the_first_save": (1, [*MATD3, "--critic_form", "joined"], "0:kill:6"),
     "league_late": (1, ["--opponent_difficulty_strategy", "league", *ROW], "0:late:12"),
     **{f"killed_at_the_{stage}_of_a_save": (1, [], f"0:{stage}:2") for stage in STAGES},
     **{f"killed_at_the_{stage}_of_the_first_save": (1, [], f"0:{stage}:1") for stage in STAGES},
@@ -30,7 +31,7 @@ STOPS = {
     "two_term": (2, [], "1:term:14"),
     "two_adaptive_killed": (2, ["--opponent_difficulty_strategy", "adaptive", *ROW], "1:kill:17"),
     "two_rank_0_killed": (2, ["--sync_freq", "2", "--updates", "2", *EVALUATED], "0:kill:14"),
-    "two_twin_late": (2, ["--twin", "--critic", "team", "--critic_form", "joined", *EVALUATED], "1:late:13"),
+    "two_matd3_late": (2, [*MATD3, "--critic_form", "joined", *EVALUATED], "1:late:13"),
 }
 CODES = {"term": 128 + signal.SIGTERM, "late": 0}  # of the others: -SIGKILL
 
