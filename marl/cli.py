@@ -31,6 +31,7 @@ from marl.wording import in_one_line
 COMMANDS = {
     "train": ("marl.commands.train", "Train a team, in one process or many ranks."),
     "distill": ("marl.commands.distill", "Teach a policy the decisions of its planner."),
+    "sweep": ("marl.commands.sweep", "Search good values of training options, with Optuna."),
     "runs": ("marl.commands.runs", "List, compare, delete and prune training runs."),
     "report": ("marl.commands.report", "Compare configurations over several seeds: tables, curves, intervals, a page."),
     "eval": ("marl.commands.eval", "Measure a player: matches against another one, with 95 % intervals."),
@@ -46,7 +47,7 @@ COMMANDS = {
 }
 # The commands by purpose, for the help text.
 GROUPS = {
-    "Train": ("train", "distill", "runs"),
+    "Train": ("train", "distill", "sweep", "runs"),
     "Measure": ("eval", "league", "exploit", "report"),
     "Watch": ("play", "replay", "demo"),
     "Send": ("export",),

@@ -28,6 +28,7 @@ from marl.storage.run_folder import GROUP
 from marl.storage.run_names import RUNS_DIR
 from marl.training.metrics import LINES
 from marl.training.resume_plan import ResumePlan, plan_resume
+from marl.training.signals import STOP_SIGNALS, stop_on_signals
 from marl.wording import count, duration
 
 SEEDS, SIDE_BY_SIDE = "--seeds", "--side-by-side"
@@ -37,6 +38,8 @@ HELP = """Several seeds:
   --side_by_side N            of them at a time (default: cores / (ranks x threads), on GPUs one per GPU)
 """
 MOST_SEEDS = 1_000
+# Exit codes of a training that a signal has ended: after a save, or before it could save anything.
+STOPPED = tuple(code for number in STOP_SIGNALS for code in (128 + number, -number))
 LIMITS = ("schedule.max_episodes", "max_minutes")
 WATCH_SECONDS = 1.0  # between two readings of the metrics, for the progress bar
 
@@ -93,8 +96,6 @@ def first_seed_words(seed_flags: SeedFlags, words: Sequence[str]) -> list[str]:
 
 def train_seeds(seed_flags: SeedFlags, words: Sequence[str]) -> int:
     """Train all seeds; returns 0 if all are done, 1 if one failed, 128 + signal if the user stopped it."""
-    from marl.training.signals import stop_on_signals
-
     config = _check(words)
     name = config.run_name or f"{config.algo}_{time.strftime('%Y%m%d_%H%M%S')}"
     again = command("train", *words, *([] if config.run_name else ["--run-name", name]), *_own_words(seed_flags))
@@ -157,6 +158,9 @@ class _Seeds:
         if code == 0:
             self.done.add(seed)
             print(f"seed {seed}: done in {duration(job.seconds)}, {_result(folder)}", flush=True)
+        elif code in STOPPED:
+            self.failed[seed] = "stopped by a signal"
+            print(f"seed {seed}: {self.failed[seed]}", flush=True)
         else:
             self.failed[seed] = f"exit code {code}, {job.last_words() or 'no message'} (log: {job.log})"
             print(f"seed {seed}: failed with {self.failed[seed]}", flush=True)

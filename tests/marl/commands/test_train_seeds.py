@@ -17,7 +17,7 @@ from marl.training.resume_plan import plan_resume
 
 # Stands for `python -m marl train`: writes a run as a training does, or fails, and notes that it was called.
 FAKE = """
-import json, os, signal, sys
+import json, os, signal, sys, time
 from pathlib import Path
 words = sys.argv[1:]
 value = lambda name: words[len(words) - words[::-1].index(name)]  # the last one counts
@@ -30,9 +30,9 @@ if todo == "fail":
     print("snakes: the disk is full", file=sys.stderr)
     sys.exit(2)
 if todo == "stop":
-    os.kill(os.getppid(), signal.SIGINT)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    signal.pause()
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(60)
 (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
 config = "algo: ppo\\nschedule: {max_episodes: 100}\\nevaluation: {eval_opponents: [level0]}\\n"
 (folder / "config.yaml").write_text(config + f"seed: {value('--seed')}\\n")
@@ -62,15 +62,16 @@ def calls(folder: Path) -> list[str]:
 
 def test_done_seeds_are_skipped_and_a_failure_does_not_lose_the_others(fake) -> None:
     (fake / "episodes").write_text('{"2": "fail", "3": 50}')
-    done = here(*CALL, "--seeds", "1-4")
+    done = here(*CALL, "--seeds", "1-4", "--side_by_side", "2")
     assert done.returncode == 1
+    assert "2 at a time" in done.stdout
     assert calls(fake) == ["1", "2", "3", "4"]
     assert "seed 1: done in " in done.stdout
     assert "level0 75.0%" in done.stdout
     (line,) = done.stderr.splitlines()
     assert line.startswith("snakes: 1 of 4 seeds failed: seed 2: exit code 2, the disk is full (log: ")
     assert "again: " in line
-    assert line.endswith("--run-name x --seeds 1-4")
+    assert line.endswith("--run-name x --seeds 1-4 --side-by-side 2")
     assert (fake / "runs/snakes_3v3/x_seed2.log").read_text() == "snakes: the disk is full\n"
     (fake / "episodes").write_text("{}")
     done = here(*CALL, "--seeds", "1-4")
@@ -93,6 +94,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(fake) -> None:
     done = here(*CALL, "--seeds", "1-3", "--side_by_side", "1")
     assert done.returncode == 128 + signal.SIGINT
     assert calls(fake) == ["1", "2"]
+    assert "seed 2: stopped by a signal" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("stopped: 2,3 not done; resume: ")
     assert signal.getsignal(signal.SIGINT) == before
 
@@ -178,14 +180,13 @@ def test_a_dry_run_is_that_of_the_first_seed(tmp_path, monkeypatch) -> None:
     assert (config["seed"], config["run_name"]) == (5, "y_seed5")
 
 
-def test_real_trainings(tmp_path, monkeypatch) -> None:
+def test_a_real_training(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    done = here(*TINY, "--max_episodes", "1", "--seeds", "1,2", "--run_name", "two", "--side_by_side", "2")
+    done = here(*TINY, "--max_episodes", "1", "--seeds", "3", "--run_name", "real")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "2 at a time" in done.stdout
-    configs = [yaml.safe_load((tmp_path / f"runs/snakes_3v3/two_seed{i}/config.yaml").read_text()) for i in (1, 2)]
-    assert [config["seed"] for config in configs] == [1, 2]
-    report = here("report", "two")
-    assert report.stdout.startswith("2 runs in 1 group"), report.stderr
-    assert train_seeds.is_done(tmp_path / "runs/snakes_3v3/two_seed1", plan_resume(["--max_episodes", "1"]).config)
+    run = tmp_path / "runs/snakes_3v3/real_seed3"
+    assert yaml.safe_load((run / "config.yaml").read_text())["seed"] == 3
+    report = here("report", "real")
+    assert report.stdout.startswith("1 run in 1 group"), report.stderr
+    assert train_seeds.is_done(run, plan_resume(["--max_episodes", "1"]).config)

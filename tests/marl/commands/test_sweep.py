@@ -1,0 +1,167 @@
+"""The command `sweep`: ranges, trials, pruning, resuming, the best configuration, and mistakes."""
+
+import importlib.util
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.command import assert_one_line
+from helpers.training import here
+from PIL import Image
+
+from marl.commands import training_jobs
+from marl.commands.sweep_ranges import Range, parse_ranges
+from marl.config.train_config import read_config
+from marl.registry import LEARNERS
+
+needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
+# Stands for `python -m marl train`: the win rate is 1 - |lr - 0.004| * 100, reached in three evaluations.
+FAKE = """
+import json, os, signal, sys, time
+from pathlib import Path
+words = sys.argv[1:]
+value = lambda name: words[len(words) - words[::-1].index(name)]
+folder = Path(value("--runs-dir")) / "snakes_3v3" / value("--run-name")
+(folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+with open("calls", "a") as calls:
+    print(value("--run-name"), value("--ppo.lr"), file=calls)
+todo = Path("todo").read_text() if Path("todo").exists() else ""
+if todo == "fail":
+    sys.exit("snakes: the disk is full")
+if todo == "stop":
+    Path("todo").unlink()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(60)
+(folder / "config.yaml").write_text("algo: ppo\\nevaluation: {eval_opponents: [level3]}\\n")
+rate = max(0.0, 1 - abs(float(value("--ppo.lr")) - 0.004) * 100)
+behind = rate < 0.5
+with open(folder / "metrics.jsonl", "w") as metrics:
+    for i in range(4):
+        line = {"step": 100 * i, "eval/win_rate_level3": rate * i / 3, "eval/points": 0.5}
+        print(json.dumps(line), file=metrics, flush=True)
+        if behind and i == 1 and todo == "prune":
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+            time.sleep(20)
+"""
+CALL = ("sweep", "--algo", "ppo", "--max_episodes", "300", "--device", "cpu", "--range", "lr=1e-3:1e-2:log")
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training_jobs, "TRAIN", (sys.executable, "-S", "-c", FAKE))
+    monkeypatch.setattr(training_jobs, "POLL", 0.02)
+    return tmp_path
+
+
+def calls() -> list[str]:
+    """The runs that were trained."""
+    file = Path("calls")
+    runs = [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
+    file.unlink(missing_ok=True)
+    return runs
+
+
+@needs_optuna
+def test_trials_the_best_configuration_and_the_picture(fake) -> None:
+    done = here(*CALL, "--trials", "8", "--range", "epochs=1:2", "--side_by_side", "1")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert calls() == [f"trial_{i:03}" for i in range(8)]
+    rows = [line.split() for line in done.stdout.splitlines()]
+    table = [row for row in rows if len(row) == 5 and row[0].startswith("trial_") and row[1] in ("complete", "pruned")]
+    assert len(table) == 8
+    complete = [float(row[2].rstrip("%")) for row in table if row[1] == "complete"]
+    assert complete == sorted(complete, reverse=True)
+    best = table[0]
+    config = read_config(["--config", "runs/sweeps/ppo/best.yaml"])
+    assert (config.ppo.lr, config.ppo.epochs) == (float(best[3]), int(best[4]))
+    assert (config.run_name, config.runs_dir, config.schedule.max_episodes) == (None, "runs", 300)
+    assert complete[0] == pytest.approx(100 - abs(config.ppo.lr - 0.004) * 10_000, abs=0.1)
+    assert "train it: " in done.stdout
+    with Image.open("runs/sweeps/ppo/importances.png") as image:
+        assert image.width > 600
+    assert here(*CALL, "--trials", "9", "--range", "epochs=1:2").returncode == 0
+    assert calls() == ["trial_008"], "the study goes on"
+    done = here(*CALL, "--trials", "9")
+    assert_one_line(done, "the sweep runs/sweeps/ppo was begun with ranges", "another --name")
+
+
+@needs_optuna
+def test_trials_that_are_behind_are_ended_early(fake) -> None:
+    Path("todo").write_text("prune")
+    done = here(*CALL, "--trials", "10", "--name", "p", "--side_by_side", "1")
+    assert done.returncode == 0, done.stderr
+    assert ": pruned at " in done.stdout
+    assert "1 evaluation," in done.stdout
+    study = [json.loads(line) for line in Path("runs/sweeps/p/study.journal").read_text().splitlines()]
+    assert len(study) > 10
+
+
+@needs_optuna
+def test_a_trial_that_was_cut_off_is_resumed_with_its_values(fake) -> None:
+    Path("todo").write_text("stop")
+    done = here(*CALL, "--trials", "2", "--name", "s", "--side_by_side", "1")
+    assert done.returncode == 128 + signal.SIGINT
+    assert "no trial has ended yet" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("stopped; resume: ")
+    first = Path("calls").read_text().split()
+    calls()
+    done = here(*CALL, "--trials", "2", "--name", "s", "--side_by_side", "1")
+    assert done.returncode == 0, done.stderr
+    again = Path("calls").read_text().split()
+    assert again[:2] == first, "the same run with the same value"
+    assert len(calls()) == 2
+
+
+@needs_optuna
+def test_failures(fake) -> None:
+    Path("todo").write_text("fail")
+    done = here(*CALL, "--trials", "9", "--side_by_side", "1")
+    assert done.returncode == 1
+    assert len(calls()) == 3
+    assert done.stderr.startswith("snakes: 3 trials failed one after another: trial_002: exit code 1, the disk is full")
+    assert "no trial was trained to its end" in done.stdout
+
+
+def test_ranges() -> None:
+    found = parse_ranges(["lr=1e-4:1e-2:log", "ppo.epochs=1:4", "encoder=features,planes"], "ppo")
+    assert found == [
+        Range("ppo.lr", 1e-4, 1e-2, is_log=True),
+        Range("ppo.epochs", 1, 4, is_int=True),
+        Range("network.encoder", choices=("features", "planes")),
+    ]
+    for algo in LEARNERS:
+        assert len(parse_ranges([], algo)) >= 3, "built in"
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--range", "lr"], ["--range lr", "NAME=LOW:HIGH"]),
+        (["--range", "lr=2:1"], ["low must be below high"]),
+        (["--range", "lr=0:1:log"], ["above 0 for log"]),
+        (["--range", "lr=a:b"], ["'a' is no value of ppo.lr", "a finite number"]),
+        (["--range", "lr=1:2:linear"], ["NAME=LOW:HIGH:log"]),
+        (["--range", "learning_rate=1:2"], ["unknown flag --learning_rate"]),
+        (["--range", "ddpg.tau=0.1:0.2"], ["ddpg.tau is not read by this learner"]),
+        (["--range", "encoder=features"], ["two different values"]),
+        (["--range", "lr=0.1:0.2", "--range", "ppo.lr=0.1:0.2"], ["ppo.lr has two ranges"]),
+        (["--trials", "0"], ["--trials", "'0'"]),
+        (["--run_name", "x"], ["--run_name does not go with sweep"]),
+        (["--no_such", "1"], ["unknown flag --no-such"]),
+    ],
+)
+def test_mistakes(words, parts, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert_one_line(here("sweep", "--algo", "ppo", "--device", "cpu", *words), *parts)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_optuna_one_line_says_how_to_install_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert_one_line(here("sweep", "--algo", "ppo"), "sweep needs the package optuna; install it with: ", "[sweep]")
+    assert list(tmp_path.iterdir()) == []
