@@ -34,8 +34,12 @@ ENVIRONMENTS = {
 def train(config: str | Path | None = None, **options: Any) -> Path:
     """Train a team in this process and return its run folder, which is a player.
 
-    config: a YAML file or the name of a configuration (`smoke`). Options are those of `train --help all`:
-    train("smoke", algo="ppo", max_episodes=1000, **{"ppo.lr": 1e-3}). Ctrl-C saves and ends.
+    config: a YAML file or the name of a configuration (`smoke`). Options are those of `train --help all`; a section's
+    option is written with a point. Ctrl-C saves and ends.
+
+    >>> run = train("smoke", algo="ppo", max_episodes=16, eval_matches=2, **{"ppo.lr": 1e-3})
+    >>> (run / "config.yaml").is_file()
+    True
     """
     words = [] if config is None else ["--config", str(config)]
     words += [f"--{name}={as_written(value)}" for name, value in options.items()]
@@ -46,7 +50,18 @@ def train(config: str | Path | None = None, **options: Any) -> Path:
 
 
 def load(name: str | Path) -> players.Player:
-    """A player by its name: scripted, champion, plan:NAME, run (`last`), checkpoint, snapshot or submission.py."""
+    """A player by its name or path; names are those of `eval --home`.
+
+    `level3`                    a scripted opponent; `level3:0.2` moves at random in a fifth of the turns
+    `champion`                  a trained team that comes with the program
+    `last`, `runs/last`         the run that was started last; `run7` and paths name other runs
+    RUN/checkpoints/best        a checkpoint, or a snapshot as a .safetensors file
+    `plan:champion`             looks ahead with the exact rules; `plan=8x6:NAME`: 8 rollouts of 6 turns
+    path/to/submission.py       a competitor's file, which plays in a cage
+
+    >>> load("champion").name, load("plan:champion").name, load("level3:0.2").name
+    ('champion', 'plan:champion', 'level3:0.2')
+    """
     return players.find(player_name(str(name)), load_player)
 
 
@@ -58,7 +73,14 @@ def play(
     device: str = "cpu",
     record: bool = False,
 ) -> match.Results:
-    """Play matches between two players: win rate with its 95 % interval, scores, and with `record` four replays."""
+    """Play matches between two players: win rate with its 95 % interval, scores, and with `record` four replays.
+
+    Home is red in the first half of the matches and blue in the second. Match k of a seed is always the same match.
+
+    >>> results = play("level3", "level1", matches=20, seed=1)
+    >>> results.matches, results.win_rate_low > 0.5
+    (20, True)
+    """
     names = [player_name(str(each)) if isinstance(each, (str, Path)) else each for each in (home, away)]
     return match.play(names[0], names[1], matches, device, seed, record, loader=load_player)
 

@@ -81,9 +81,23 @@ def test_the_arena(run) -> None:
     assert module.results.matches == 4
 
 
-def test_gymnasium(run) -> None:
-    module = run(block(PYTHON, "action_mask").replace("matches=64", "matches=2"))
-    assert module.terminated.all()
+@pytest.mark.parametrize(
+    ("part", "library"),
+    [
+        ("env.np_random", None),
+        ("torch.distributions", None),
+        ("PPO(", "stable_baselines3"),
+        ("check_env_specs(", "torchrl"),
+        ("import jax", "jax"),
+    ],
+)
+def test_the_environment_of_one_team(run, part, library) -> None:
+    if library is not None:
+        pytest.importorskip(library, reason=f"{library} is not installed")
+    text = block(PYTHON, part).replace("matches=64", "matches=2").replace("192", "6").replace("100_000", "10")
+    module = run(text.replace(").learn", ", n_steps=4, batch_size=24, device='cpu').learn"))
+    if part == "env.np_random":
+        assert module.terminated.all()
 
 
 @pytest.mark.parametrize("text", blocks(LEARNERS), ids=range(len(blocks(LEARNERS))))
@@ -96,7 +110,7 @@ def test_the_losses_are_lines_of_their_files(text) -> None:
 
 def test_no_block_is_left_out() -> None:
     assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS, PYTHON)} == {
-        **{README: 1, ARENA: 3, EXTEND: 2, LEARNERS: 5, PYTHON: 2},  # its first one is tests/marl/test_api.py
+        **{README: 1, ARENA: 3, EXTEND: 2, LEARNERS: 5, PYTHON: 6},  # its first one is tests/marl/test_api.py
     }
     others = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(f"docs/{page.name}")]
     assert sorted(others) == ["arena.md", "extend.md", "learners.md", "python.md"]

@@ -1,7 +1,6 @@
 """examples/: short enough to read, and each runs where its library is installed."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 
@@ -20,9 +19,8 @@ def test_an_example_is_short_and_runs(file, tmp_path) -> None:
     compile(text, str(file), "exec")
     if importlib.util.find_spec(LIBRARY[file.stem]) is None:
         pytest.skip(f"{LIBRARY[file.stem]} is not installed")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     call = [sys.executable, file, FEW_STEPS]
-    done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("won ")
     assert "against level0" in done.stdout

@@ -1,4 +1,4 @@
-"""marl.doctor.rank_probe with a fault: as a program, with the fault named by FAULT, or as a call in a forked process."""
+"""marl.doctor.rank_probe with a fault: as a program, with the fault named by FAULT, or called in a forked process."""
 
 import os
 import signal

@@ -1,0 +1,30 @@
+"""A user's program, checked by mypy with the packages: the functions of `from marl import ...` have types."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from typing_extensions import assert_type
+
+from marl import __version__, load, play, team_env, train
+from marl.team_batch import TeamBatch
+from marl.team_sb3_env import TeamSb3Env
+from marl.team_torchrl_env import TeamTorchrlEnv
+from marl.team_vector_env import TeamVectorEnv
+from opponents.match import Results
+from opponents.players import Player, Policy
+
+
+def use_it() -> None:
+    """Never called."""
+    run = assert_type(train("smoke", max_episodes=8), Path)
+    assert_type(load(run), Player)
+    results = assert_type(play(run, Policy(lambda row: 0), matches=4), Results)
+    assert_type(results.win_rate, float)
+    assert_type(team_env("level1"), TeamVectorEnv)
+    assert_type(team_env("level1", 8, api="gymnasium").step(np.zeros(24, int))[0], np.ndarray)
+    assert_type(team_env(api="sb3"), TeamSb3Env)
+    assert_type(team_env(api="torchrl"), TeamTorchrlEnv)
+    batch = assert_type(team_env(load("level1"), agent="team", api="torch"), TeamBatch)
+    assert_type(batch.step(torch.zeros(64, 3, dtype=torch.int8)).obs, torch.Tensor)
+    assert_type(__version__, str)
