@@ -1,4 +1,4 @@
-"""marl.doctor.rank_probe with a fault: as a program, with the fault named by FAULT, or as a call in a forked process."""
+"""marl.doctor.rank_probe with a fault: as a program, which FAULT tells the fault, or as a call in a forked process."""
 
 import os
 import signal
