@@ -348,8 +348,7 @@ def _play_turn(arena: BatchArena, before: dict[str, Any], actions: list[int]) ->
     """Play a turn; returns its line (without the type) and the match dictionary after it."""
     events = arena.play_turn(torch.tensor([actions]))
     after = arena.get_match(0)
-    ate = [snake for snake in range(SNAKES) if events.ate[0, snake]]
-    died = [snake for snake in range(SNAKES) if events.died[0, snake]]
+    ate, died = ([snake for snake, did in enumerate(all_of[0].tolist()) if did] for all_of in (events.ate, events.died))
     new_beans = after["beans"][len(before["beans"]) - len(ate) :]  # old beans come first, in their old order
     line: dict[str, Any] = {"turn": after["turn"], "actions": actions}
     if after["directions"] != actions:

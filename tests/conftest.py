@@ -1,6 +1,7 @@
 """Shared by all tests: the repository on the path, the order of the files, and the machine's reasons to skip."""
 
 import atexit
+import gc
 import os
 import shutil
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+gc.disable()  # while tests are collected: nothing becomes garbage, and looking for it takes a worker more than a second
 ROOT = Path(__file__).resolve().parent.parent
 # Not left to an installation: tests/arena must never be taken for the package `arena`.
 if str(ROOT) not in sys.path:
@@ -21,6 +23,8 @@ if str(ROOT) not in sys.path:
 CACHE = tempfile.mkdtemp(prefix="snakes-cache-")
 os.environ["XDG_CACHE_HOME"] = CACHE
 atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
+# Threads that have nothing to do sleep at once: they would take the time of other test processes.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 PLACES = (str(ROOT), str(ROOT / "tests"))
 os.environ["PYTHONPATH"] = os.pathsep.join((*PLACES, *filter(None, [os.environ.get("PYTHONPATH")])))
 
@@ -91,6 +95,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
+    gc.freeze()  # modules and tests stay to the end: collections need not look through them
+    gc.enable()
+    if "torch" in sys.modules:
+        # Workers share the cores, and trainings of tests are small: with two threads they take half as much CPU time
+        # again. Tests of threads set their own; trainings in processes of their own have the default.
+        sys.modules["torch"].set_num_threads(1)
     if sys.platform != "win32":
         from helpers import compile_in_turn
 

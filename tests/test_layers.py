@@ -163,7 +163,7 @@ def loaded_by_arena() -> set[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())

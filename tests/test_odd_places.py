@@ -25,7 +25,7 @@ from marl.storage import checkpoint_finder, run_folder
 
 PLACE = "böse Läufe 蛇 'n' $HOME"  # all runs of this file are in a folder of this name
 ESCAPES = "\x1b[31mred\x1b[0m\x07\r\n"
-HANG = 60  # seconds
+HANG = 300  # seconds
 
 
 @pytest.fixture(autouse=True)

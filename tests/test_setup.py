@@ -103,7 +103,7 @@ class Sandbox:
 
     def start(self, script: str, *words: str, **more: str) -> tuple[int, str, str]:
         process = self.begin(script, *words, **more)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=300)
         return process.returncode, out, err
 
     def calls(self) -> list[str]:
@@ -161,7 +161,7 @@ def test_on_a_terminal_the_set_up_shows_its_steps_and_the_time(sandbox):
     except OSError:  # how Linux says that the other end is closed
         pass
     os.close(ours)
-    assert process.wait(timeout=30) == 0, seen
+    assert process.wait(timeout=300) == 0, seen
     assert re.search(rb"\r\x1b\[Ksnakes: \d+ s  Collecting torch==2.11\r", seen)
     assert seen.endswith(b"\r\x1b[K")  # nothing of it stays
 
@@ -328,7 +328,7 @@ def test_a_copy_started_by_slurm_finds_the_repository_and_starts_one_task_per_no
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("srun --nodes=2 --ntasks=2 --ntasks-per-node=1 ")
@@ -338,7 +338,7 @@ def test_a_copy_started_by_slurm_finds_the_repository_and_starts_one_task_per_no
 def test_a_job_that_was_not_submitted_from_the_repository_is_told_so(slurm):
     shutil.copy(slurm.repository / "train_ddp.sh", slurm.fake / "slurm_script")
     environment = slurm.environment(SLURM_SUBMIT_DIR="/")
-    done = subprocess.run([slurm.fake / "slurm_script"], env=environment, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([slurm.fake / "slurm_script"], env=environment, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "snakes: / is not the folder of train_ddp.sh; sbatch it from there\n"
 
@@ -372,7 +372,7 @@ def test_a_signal_to_the_batch_script_ends_the_step_and_usr1_queues_the_job_agai
         process = slurm.begin("train_ddp.sh")
         assert events.readline() == "running\n"
         process.send_signal(number)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == code
     assert slurm.calls() == ["scancel --signal=TERM 12", *["scontrol requeue 12"] * queued_again]
     assert ("snakes: job 12 is queued again\n" in err) == queued_again
@@ -414,7 +414,7 @@ def test_two_starts_at_once_install_once(sandbox, waits_in):
             assert events.readline() == f"{waits_in}\n"  # the second start waits while the first one installs
             (sandbox.fake / "hold").unlink()
             (sandbox.fake / "go").write_text("\n")
-            assert [start.wait(timeout=30) for start in starts] == [0, 0]
+            assert [start.wait(timeout=300) for start in starts] == [0, 0]
         finally:
             for start in starts:
                 start.kill()

@@ -33,7 +33,7 @@ def built(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     words = ["-q", "egg_info", "--egg-base", folder, "build", "--build-base", folder / "build", "build_py"]
     call = [sys.executable, "-c", "from setuptools import setup; setup()", *words, "--build-lib", folder / "lib"]
-    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return folder / "lib"
 
@@ -58,7 +58,7 @@ def test_every_file_of_the_packages_is_in_the_wheel(built) -> None:
 def test_the_wheel_finds_its_data_outside_the_checkout(built, tmp_path) -> None:
     environment = os.environ | {"PYTHONPATH": str(built)}
     done = subprocess.run(
-        [sys.executable, "-c", ASK], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", ASK], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     place, found, configs, torch_loaded = done.stdout.splitlines()

@@ -114,7 +114,7 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
     console.summary("at the end", rows)
     curve = draw(folder.name, read_lines(folder))
     if curve is not None:
-        curve.save(folder / CURVE)
+        curve.save(folder / CURVE, compress_level=1)  # 30 ms instead of 60, 60 kB instead of 43
     replay = trainer.evaluation.best_replay
     if replay is not None:
         write(folder / BEST_MATCH, replay)

@@ -147,7 +147,7 @@ def test_compiled_code_follows_a_constant_and_a_function_of_another_file(tmp_pat
         )
         code = "from arena.loop import rows; print(rows(), sum(rows.stats.cache_hits.values()))"
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         found.append(tuple(map(int, done.stdout.split())))
     assert found == [(20, 0), (22, 0), (33, 0), (33, 1)], "value, and whether it was loaded from the cache"
@@ -171,7 +171,7 @@ def test_compiling_is_announced_and_loading_is_not(tmp_path) -> None:
             shutil.rmtree(tmp_path / "arena/__pycache__")  # it compiles, but is not the first rank of its node
         done = subprocess.run(
             [sys.executable, "-c", code], env=settings | {"LOCAL_RANK": rank}, cwd=tmp_path, capture_output=True,
-            text=True, timeout=120,
+            text=True, timeout=300,
         )  # fmt: skip
         assert (done.returncode, done.stderr.count("snakes: compiling two (once; kept in ")) == (0, lines), done.stderr
         assert done.stderr.count("\n") == lines
@@ -194,7 +194,7 @@ def test_the_share_of_a_long_compile_is_told(tmp_path) -> None:
     shares = ["compiling four (once): 40%", "compiling four (once): 80%"]
     for after, expected in ((0, ["compiling four (once)", *shares, "4"]), (0, ["4"])):
         command = [sys.executable, "-c", code.format(after)]
-        done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.stdout.splitlines() == expected, done.stderr
 
 
@@ -209,7 +209,7 @@ def test_two_processes_that_compile_a_function_for_different_types_do_not_take_e
     settings["PYTHONPATH"] = str(tmp_path)
     for code in (compile.format("3"), compile.format("3.5"), load):
         done = subprocess.run(
-            [sys.executable, "-c", code], env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=120
+            [sys.executable, "-c", code], env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stderr
     assert done.stdout == "1.5 1.75 ['(int64,)', '(float64,)']\n"

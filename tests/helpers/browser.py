@@ -32,7 +32,7 @@ FLAGS = (
     "--disable-dev-shm-usage", "--mute-audio", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
     "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider",
 )  # fmt: skip
-PATIENCE = 60.0  # seconds for one answer: a busy machine is slow, but a hanging browser must not block the tests
+PATIENCE = 200.0  # seconds for one answer: a busy machine is slow, but a hanging browser must not block the tests
 # name: (code, key code) of keys that are no letters
 KEYS = {
     " ": ("Space", 32),

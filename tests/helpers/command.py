@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def snakes(*words: str, **options) -> subprocess.CompletedProcess[str]:
     """Run `python -m marl` with the words and return what came out."""
     return subprocess.run(
-        [sys.executable, "-m", "marl", *words], cwd=ROOT, capture_output=True, text=True, timeout=120, **options
+        [sys.executable, "-m", "marl", *words], cwd=ROOT, capture_output=True, text=True, timeout=300, **options
     )
 
 

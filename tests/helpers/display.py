@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 
 WIDTH, HEIGHT = 1280, 1024
-PATIENCE = 40.0  # seconds for any event: a busy machine is slow
+PATIENCE = 200.0  # seconds for any event: a busy machine is slow
 MISSING = next((f"{name} is not installed" for name in ("Xvfb", "xdotool") if not shutil.which(name)), "")
 
 

@@ -1,7 +1,8 @@
 """Programs of the ranks of test_process_group.py and test_launch.py: `python rank_programs.py NAME`, one per process.
 
-`python rank_programs.py groups FOLDER JSON` runs groups side by side. Their ranks are forked from one process that
-has loaded torch: sixteen ranks would spend most of a minute on loading it, and exceed each other's timeouts.
+launch_all and launch_waiting launch them. `python rank_programs.py groups FOLDER JSON` runs groups side by side. Their
+ranks are forked from one process that has loaded torch: sixteen ranks would spend most of a minute on loading it, and
+exceed each other's timeouts.
 """
 
 import gc
@@ -292,6 +293,32 @@ def net(inputs: int, outputs: int):
     return nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, outputs))
 
 
+def launch_all(launches: list[tuple[dict, list, str, dict]]) -> int:
+    """In a forked process: launches of programs of this file, one after another; `=== CODE` ends the output of each.
+
+    A launch: environment, words, program, settings of marl.ranks.launch.launch.
+    """
+    from marl.ranks.launch import launch
+    from marl.ranks.nodes import Nodes
+
+    for environment, words, program, settings in launches:
+        os.environ.pop("OMP_NUM_THREADS", None)  # of the server that this process was forked from
+        os.environ.update(environment)
+        if "port" in settings:
+            settings["nodes"] = Nodes(master_port=settings.pop("port"))
+        code = launch(words, 2, timeout=60, program=(__file__, program), **settings)
+        for stream in (sys.stdout, sys.stderr):
+            print(f"=== {code}", file=stream, flush=True)
+    return 0
+
+
+def launch_waiting() -> int:
+    """In a forked process: two ranks that wait for a signal."""
+    from marl.ranks.launch import launch
+
+    return launch([], 2, timeout=60, program=(__file__, "wait_for_term"))
+
+
 def run_rank(spec: dict, rank: int, port: int, output: str) -> None:
     """In a forked process: the program of one rank, with which the process ends."""
     for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
@@ -333,7 +360,7 @@ def groups(folder: str, description: str) -> None:
     waiting = list(zip(specs, free_ports(len(specs)), strict=True))
     running: dict[int, tuple[str, int]] = {}
     codes: dict[str, dict[int, int]] = {name: {} for name in specs}
-    deadline = time.monotonic() + 80
+    deadline = time.monotonic() + 250
     while waiting or running:
         if waiting and len({name for name, _ in running.values()}) < SIDE_BY_SIDE:
             name, port = waiting.pop(0)

@@ -14,7 +14,7 @@ from marl.ranks.process_group import Ranks
 from marl.ranks.startup import start
 
 GRADIENTS = 160 * 100 + 100  # numbers in the module below
-LIMIT = 60
+LIMIT = 300
 
 
 def time_reductions(folder: str, sizes: list[int], rounds: int) -> int:

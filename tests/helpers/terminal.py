@@ -38,7 +38,7 @@ def in_terminal(
     except OSError:  # how Linux says that the other end is closed
         pass
     os.close(ours)
-    _, errors = child.communicate(timeout=60)
+    _, errors = child.communicate(timeout=300)
     assert child.returncode == 0, (seen, errors)
     return seen.decode(), (errors or b"").decode()
 

@@ -32,7 +32,7 @@ TINY_ANY = [
 TINY = [*TINY_ANY, "--turns", "20", "--updates", "1"]
 RANKS = [*TINY, "--matches", "4", "--check_sync", "1"]  # two ranks x 4 are the matches of TINY
 GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NPROC")
-LIMIT = 100  # seconds that any process of a test may take
+LIMIT = 300  # seconds that any process of a test may take: it ends a process that hangs, also on a busy machine
 
 
 def without_ranks() -> dict[str, str]:
@@ -103,7 +103,7 @@ def _watched(process: subprocess.Popen[str] | Forked) -> Iterator[None]:
         if process.poll() is None:
             process.terminate()  # a launcher ends its ranks
             try:
-                process.communicate(timeout=60)
+                process.communicate(timeout=LIMIT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
@@ -134,7 +134,7 @@ def start_ranks(folder: Path, *chains: dict[str, list[str]]) -> Callable[[], dic
     process = Forked(train_as_ranks.main, str(folder), chains, environment=without_ranks())
 
     def results() -> dict[str, list[tuple[int, str, str]]]:
-        out, err = process.communicate(timeout=3 * LIMIT)
+        out, err = process.communicate(timeout=LIMIT * sum(map(len, chains)))
         assert process.returncode == 0, err
         return {
             name: [

@@ -21,7 +21,7 @@ from helpers.forking import Forked, snakes
 from helpers.processes import wait_until
 
 CLONE_NEWNET = 0x40000000  # for setns, which Python has from 3.12 on
-LIMIT = 100.0  # seconds for one command on a host
+LIMIT = 300.0  # seconds for one command on a host
 
 
 @functools.cache

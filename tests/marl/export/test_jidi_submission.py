@@ -200,7 +200,7 @@ print(json.dumps({"answers": answers, "ours": ours}))
 def bare_python(tmp_path_factory) -> Path:
     """A Python that has numpy and nothing else."""
     folder = tmp_path_factory.mktemp("bare")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=100)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=300)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     for source in Path(np.__file__).parent.parent.glob("numpy*"):
         (site / source.name).symlink_to(source)
@@ -216,7 +216,7 @@ def test_it_runs_where_only_numpy_is_installed(exported, bare_python) -> None:
         input="\n".join(map(json.dumps, asked)),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     module = loaded(path)
@@ -386,7 +386,7 @@ def test_a_formatter_leaves_it_as_it_is(tmp_path, name) -> None:
     path.write_text(submission_source(dense_layers(who), who.encoder, name))
     for words in (["format", "--check"], ["check"]):
         call = [sys.executable, "-m", "ruff", *words, "--no-cache", "--config", ROOT / "pyproject.toml", path]
-        done = subprocess.run(call, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(call, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout
 
 
@@ -397,6 +397,6 @@ def test_the_linter_looks_at_our_folders_only(tmp_path) -> None:
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "submission.py").write_text("X = 'single quotes'\n")
     call = [sys.executable, "-m", "ruff", "format", "--check", "--no-cache", "."]
-    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert "marl/export/submission.py" in done.stdout
     assert "my_team" not in done.stdout

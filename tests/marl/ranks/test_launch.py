@@ -1,24 +1,22 @@
 """The launcher: checks before the start, and real launches of small rank programs."""
 
-import json
 import os
 import re
 import signal
 import socket
 import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from helpers import HELPERS
+from helpers import rank_programs
+from helpers.forking import Forked
 from helpers.ports import free_port
+from helpers.training import LIMIT
 
 from marl.compute.machine import processor
 from marl.errors import UserError
 from marl.ranks.launch import _check_free, _check_not_loopback
-
-ROOT = Path(__file__).resolve().parents[3]
-PROGRAMS = HELPERS / "rank_programs.py"
 
 
 def test_a_port_in_use_is_named() -> None:
@@ -54,29 +52,25 @@ def test_an_address_that_is_loopback_here(address, environment) -> None:
 # --- real launches
 
 
-def launcher(code: str, *words: str) -> subprocess.Popen[str]:
-    hidden = ("OMP_NUM_THREADS", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "FAIL")
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words],
-        cwd=ROOT,
-        env={k: v for k, v in os.environ.items() if k not in hidden},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+HIDDEN = ("OMP_NUM_THREADS", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "FAIL")
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def launcher(call: Callable[..., int], *words: Any) -> Forked:
+    """A launcher that has torch loaded; its ranks are new processes of Python."""
+    return Forked(call, *words, environment={k: v for k, v in os.environ.items() if k not in HIDDEN})
+
+
+def finish(process: Forked) -> tuple[int, str, str]:
     try:
-        out, err = process.communicate(timeout=90)
+        out, err = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
         process.terminate()  # ends its ranks too
-        process.communicate(timeout=90)
+        process.communicate(timeout=LIMIT)
         raise
     return process.returncode, out, err
 
 
-# One after another in two processes, since loading torch takes longest: (environment, words, program, launch arguments)
+# (environment, words, program, launch arguments)
 LAUNCHES = {
     "fine": ({}, ["--max_episodes", "7"], "tell_environment", {}),
     "mine": ({"OMP_NUM_THREADS": "5"}, [], "tell_environment", {"port": free_port()}),
@@ -90,18 +84,6 @@ LAUNCHES = {
     "raise": ({"FAIL": "raise"}, [], "fail", {}),
     "restart": ({}, [], "fail_once", {"max_restarts": 1}),
 }
-LAUNCH_ALL = """
-import json, os, sys
-from marl.ranks.launch import launch
-from marl.ranks.nodes import Nodes
-for environment, words, program, settings in json.loads(sys.argv[2]):
-    os.environ.update(environment)
-    if "port" in settings:
-        settings["nodes"] = Nodes(master_port=settings.pop("port"))
-    code = launch(words, 2, timeout=60, program=(sys.argv[1], program), **settings)
-    for stream in (sys.stdout, sys.stderr):
-        print(f"=== {code}", file=stream, flush=True)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +91,7 @@ def launches() -> dict[str, tuple[int, str, str]]:
     """(returned code, stdout, stderr) of each of LAUNCHES."""
     names = list(LAUNCHES)
     halves = [names[: len(names) // 2], names[len(names) // 2 :]]  # side by side
-    running = [launcher(LAUNCH_ALL, str(PROGRAMS), json.dumps([LAUNCHES[name] for name in half])) for half in halves]
+    running = [launcher(rank_programs.launch_all, [LAUNCHES[name] for name in half]) for half in halves]
     found = {}
     for half, (code, out, err) in zip(halves, map(finish, running), strict=True):
         assert code == 0, err
@@ -173,8 +155,7 @@ def test_a_dead_rank_is_started_again(launches) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_ends_the_ranks_with_term(number) -> None:
-    code = "import sys; from marl.ranks.launch import launch; sys.exit(launch([], 2, timeout=60, program=sys.argv[1:]))"
-    process = launcher(code, str(PROGRAMS), "wait_for_term")
+    process = launcher(rank_programs.launch_waiting)
     assert [process.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
     process.send_signal(number)
     code, out, err = finish(process)

@@ -46,7 +46,7 @@ def test_a_rank_is_gone_as_soon_as_its_launcher_is_killed() -> None:
 def test_a_rank_whose_launcher_died_before_it_could_ask_ends_by_itself() -> None:
     late = "from marl.ranks.orphans import end_with_launcher; end_with_launcher(); print('goes on')"
     with run(late, TORCHELASTIC_RUN_ID="x", SNAKES_LAUNCHER="1") as rank:
-        out, err = rank.communicate(timeout=60)
+        out, err = rank.communicate(timeout=300)
     assert (rank.returncode, out) == (3, "")
     assert err == "snakes: the launcher of this rank is gone, so the rank ends\n"
 

@@ -77,7 +77,7 @@ def results(tmp_path_factory) -> dict[str, dict[int, tuple[int, str, str]]]:
         | {"RES_OPTIONS": "timeout:1 attempts:1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return {

@@ -44,7 +44,7 @@ class Together(Solo):
 
 def by_ranks(world: int, config: EvalConfig, record: bool = True) -> list[Any]:
     """What `evaluate` returns or raises on each rank."""
-    values, barrier, ends = [None] * world, threading.Barrier(world, timeout=60), [None] * world
+    values, barrier, ends = [None] * world, threading.Barrier(world, timeout=300), [None] * world
     states = [small_state("--algo", "ppo_lstm", "--lstm_size", "8") for _ in range(world)]
 
     def run(rank: int) -> None:

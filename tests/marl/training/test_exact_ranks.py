@@ -19,14 +19,7 @@ SIZES = {"--matches": 16, "--batch_size": 192}  # of the whole run
 FLAGS = {
     "ddpg": ["--self_play", "0.5", "--turns", "4", "--updates", "5"],
     "ppo": ["--messages", "true", "--epochs", "5", "--target_kl", "0.5"],
-    "ppo_lstm": [
-        "--epochs",
-        "5",
-        "--lstm_size",
-        "10",
-        "--update_interval",
-        "64",
-    ],  # short sequences: a third of the time
+    "ppo_lstm": ["--epochs", "5", "--lstm_size", "10", "--update_interval", "64"],  # short sequences: less time
 }
 EPISODES = 16  # 200 turns
 UPDATES = 200

@@ -192,7 +192,7 @@ def test_importing_loads_neither_tensorboard_nor_torch():
     program = (
         "import sys, marl.training.metrics; sys.exit(any(name in sys.modules for name in ('tensorboard', 'torch')))"
     )
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=300).returncode == 0
 
 
 # GPUs
