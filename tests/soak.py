@@ -40,7 +40,7 @@ from helpers.resumed import assert_equal, measured, saved  # noqa: E402
 from helpers.training import RANKS, ranks_of, without_ranks  # noqa: E402
 
 EPISODES_PER_KILL = 10  # more than between two checkpoints, so that the run gets on
-EPISODES_PER_LOSS = 80  # with --fault_tolerant: what a run makes in some seconds
+EPISODES_PER_LOSS = 30  # with --fault_tolerant: what a run makes between two kills, about
 PATIENCE = "0:patience:1 1:patience:1"  # seconds a rank waits for the others when one is lost; 5 s otherwise
 START_LIMIT = 600  # seconds for one start of the run
 ORPHAN_LIMIT = 20  # seconds in which all ranks must be gone after their launcher

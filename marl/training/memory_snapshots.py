@@ -1,7 +1,7 @@
 """Snapshots of a run in memory, for `--fault_tolerant`: what training takes, and what the next start reads.
 
-A snapshot holds what a checkpoint holds, and the weights of the past selves. It is taken between two cycles, when no
-checkpoint is being written: whoever resumes from a snapshot need not save again what was due before it.
+A snapshot holds what a checkpoint holds, and the weights of the past selves. It is taken between two cycles, but not
+while the best checkpoint or a milestone is being written: a run that goes on from the snapshot would lack it for good.
 """
 
 import time
@@ -31,14 +31,14 @@ class Snapshots:
         self._interval = INTERVAL
         if self._memory is not None and state.group.is_main:
             self._memory.begin(state.progress.updates)
-        self._saves = -1  # checkpoints begun when the ranks agreed that none was being written
+        self._saves = -1  # needed checkpoints begun when the ranks agreed that none was being written
 
     def vote(self, unfinished_saves: int) -> tuple[float, float]:
         """What the ranks sum to decide together."""
         return float(unfinished_saves), self._cost
 
     def decide(self, votes: Sequence[float], saves: int) -> None:
-        """votes: sums over all ranks. saves: checkpoints begun up to now."""
+        """votes: sums over all ranks. saves: needed checkpoints begun up to now."""
         unfinished, cost = votes
         self._interval = max(INTERVAL, cost / self._state.group.world / SHARE)
         self._saves = -1 if unfinished else saves
@@ -49,7 +49,7 @@ class Snapshots:
         return {} if self._memory is None else {"time/lost_ranks": self._memory.losses}
 
     def take_if_due(self, saves: int) -> None:
-        """Between two cycles. saves: checkpoints begun up to now; one more than at the decision is still written."""
+        """Between two cycles. saves: needed checkpoints begun up to now; one after the decision is still written."""
         memory, state = self._memory, self._state
         if memory is None:
             return

@@ -90,7 +90,7 @@ class Trainer:
             ended = self._end_reason()
             self._between_cycles(going_on=ended in ("", "signal"))
             if not ended:
-                self._snapshots.take_if_due(self.saver.saved)
+                self._snapshots.take_if_due(self.saver.needed)
         if ended == "signal":
             self._save()
         else:
@@ -190,10 +190,10 @@ class Trainer:
         on it."""
         group, progress = self.state.group, self.state.progress
         group.doing = "agreeing whether to continue"
-        mine = (float(self.stop_signal != 0), progress.seconds, *self._snapshots.vote(self.saver.unfinished))
+        mine = (float(self.stop_signal != 0), progress.seconds, *self._snapshots.vote(self.saver.unfinished_needed))
         stopped, seconds, *votes = group.sum_(torch.tensor(mine, dtype=torch.float64)).tolist()
         progress.seconds = seconds / group.world
-        self._snapshots.decide(votes, self.saver.saved)
+        self._snapshots.decide(votes, self.saver.needed)
         return stopped > 0
 
     @contextmanager
@@ -345,6 +345,8 @@ class Trainer:
                     if closed:
                         begin = time.perf_counter()  # training is over: it has not waited
                 self._start_writing(weights, best, closed)
+                if not skippable:
+                    self.saver.need_last()
         if writing and skippable:
             saver.left_out += 1
             episodes = state.progress.episodes
