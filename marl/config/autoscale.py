@@ -70,7 +70,7 @@ def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: 
     if config.learner_section == "ppo":
         config = replace(config, ppo=_ppo(config, auto, world))
     else:
-        config = replace(config, **{config.learner_section: _with_replay(config, auto, device, sharing)})
+        config = _set(config, config.learner_section, _with_replay(config, auto, device, sharing))
     if config.ddp.exact_ranks:
         check_shard_sizes(config, _split_paths(config), world)
     return config
