@@ -32,7 +32,7 @@ STOPS = {
     "two_term": (2, [], "1:term:14"),
     "two_adaptive_killed": (2, ["--opponent_difficulty_strategy", "adaptive", *ROW], "1:kill:17"),
     "two_rank_0_killed": (2, ["--sync_freq", "2", "--updates", "2", *EVALUATED], "0:kill:14"),
-    "two_vdn_killed": (2, ["--algo", "vdn"], "1:kill:14"),
+    "two_vdn_term": (2, ["--algo", "vdn"], "1:term:14"),
     "two_matd3_late": (2, [*MATD3, "--critic_form", "joined", *EVALUATED], "1:late:13"),
 }
 CODES = {"term": 128 + signal.SIGTERM, "late": 0}  # of the others: -SIGKILL
