@@ -17,10 +17,14 @@ LEARNERS: dict[str, Any] = {
     "ppo": "marl.learners.ppo:Ppo",
     "ppo_lstm": "marl.learners.ppo_lstm:PpoLstm",
     "mappo": "marl.learners.ppo:Ppo",
+    "vdn": "marl.learners.q_learning:QLearning",
+    "qmix": "marl.learners.q_learning:QLearning",
 }
 # Learner -> section of the configuration that it reads. A name that is not here reads the section with its own name; a
 # name x_y without one reads the section x.
-SECTIONS: dict[str, str] = {"maddpg": "ddpg", "matd3": "ddpg", "mappo": "ppo"}
+SECTIONS: dict[str, str] = {
+    "maddpg": "ddpg", "matd3": "ddpg", "mappo": "ppo", "vdn": "qlearning", "qmix": "qlearning",
+}  # fmt: skip
 # --kind -> stem of the networks.
 NETWORKS: dict[str, Any] = {
     "mlp": "marl.networks.stems:DenseStem",

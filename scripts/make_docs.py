@@ -44,6 +44,7 @@ TITLES = {
     "reward": "Reward (`reward`)",
     "ddpg": "DDPG (`ddpg`)",
     "ppo": "PPO and PPO-LSTM (`ppo`)",
+    "qlearning": "VDN and QMIX (`qlearning`)",
     "evaluation": "Evaluation (`evaluation`)",
     "ddp": "Ranks (`ddp`)",
 }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from marl.ranks.nodes import Nodes
 
 SHORT_HELP = """Ranks (or by torchrun -m marl train ..., which needs none of these):
-  --distributed               start one rank per GPU; without a GPU one for ddpg, for ppo one per two cores, up to 8;
+  --distributed               start one rank per GPU; without a GPU one, with ppo and mappo one per two cores, up to 8;
                               NPROC=N fixes the number
   --num_gpus N                start N ranks on N GPUs
 """
@@ -77,8 +77,8 @@ def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nod
     gpus = 0 if plan.config.device == "cpu" else torch.cuda.device_count()
     # A batch of DDPG that is split over ranks does not pay on a CPU: on 16 x86 cores 8 ranks made 18 k env steps/s, one
     # process 58 k. PPO's larger batches do: 88 k on 8 ranks, 39 k in one process.
-    splits_ddpg = plan.config.learner_section == "ddpg" and plan.config.ddp.scaling == "strong"
-    most = 1 if splits_ddpg else MOST_CPU_RANKS
+    splits_small = plan.config.learner_section != "ppo" and plan.config.ddp.scaling == "strong"
+    most = 1 if splits_small else MOST_CPU_RANKS
     ranks = choose_ranks_per_node(variables, processor()["cores"], gpus, num_gpus, most)
     nodes = read_nodes(variables)
     if FAULT_TOLERANT in flags and nodes.most > 1:

@@ -15,7 +15,7 @@ from arena import batch
 from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.config.exact_ranks import check_exact_ranks, check_shard_sizes
-from marl.config.learner_configs import DdpgConfig, PpoConfig
+from marl.config.learner_configs import PpoConfig, ReplayConfig
 from marl.config.network_config import MODEL_SIZES
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
@@ -30,9 +30,13 @@ T = TypeVar("T", bound="DataclassInstance")
 # The values that learn best per second, measured on two Neoverse-N1 cores and on one H200.
 CPU = {"encoder": "canonical", "body": (128, 128), "max_episodes": EPISODES}
 GPU = {"encoder": "planes", "body": (512, 256), "max_episodes": EPISODES}
+CPU_REPLAY = CPU | {"matches": 256, "batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
+GPU_REPLAY = GPU | {"matches": 4096, "batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
 AUTO = {  # (device, section of the learner) -> values by plain name
-    ("cpu", "ddpg"): CPU | {"matches": 256, "batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3},
-    ("cuda", "ddpg"): GPU | {"matches": 4096, "batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10},
+    ("cpu", "ddpg"): CPU_REPLAY,
+    ("cuda", "ddpg"): GPU_REPLAY,
+    ("cpu", "qlearning"): CPU_REPLAY,
+    ("cuda", "qlearning"): GPU_REPLAY,
     ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 3072, "lr": 3e-3, "max_episodes": 100_000},
     ("cuda", "ppo"): GPU | {"matches": 8192, "batch_size": 65536, "lr": 2e-3},
 }
@@ -63,10 +67,10 @@ def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: 
     network = _filled(config.network, auto)
     auto["uniform_kl"] = 0.0 if encoder_named(network.encoder).orientation_at is None else UNIFORM_KL
     config = replace(_filled(config, auto), network=network, schedule=_filled(config.schedule, auto))
-    if config.learner_section == "ddpg":
-        config = replace(config, ddpg=_ddpg(config, auto, device, sharing))
-    else:
+    if config.learner_section == "ppo":
         config = replace(config, ppo=_ppo(config, auto, world))
+    else:
+        config = _set(config, config.learner_section, _with_replay(config, auto, device, sharing))
     if config.ddp.exact_ranks:
         check_shard_sizes(config, _split_paths(config), world)
     return config
@@ -176,25 +180,28 @@ def _check_precision(precision: str | None, device: torch.device) -> None:
         raise UserError(f"precision is {precision}, which this CPU does not support; use --precision fp32 or auto")
 
 
-def _ddpg(config: TrainConfig, auto: dict[str, Any], device: torch.device, sharing: int) -> DdpgConfig:
-    freq, delay = config.ddp.sync_freq, config.ddpg.policy_delay
-    auto["updates"] = _multiple(auto["updates"], freq * delay)
+def _with_replay(config: TrainConfig, auto: dict[str, Any], device: torch.device, sharing: int) -> ReplayConfig:
+    """The section of a learner with a replay buffer."""
+    name, freq = config.learner_section, config.ddp.sync_freq
+    section: ReplayConfig = getattr(config, name)
+    auto["updates"] = _multiple(auto["updates"], freq * section.period)
     teams = 2 * config.matches if config.schedule.self_play else config.matches  # at the most
-    least = (config.ddpg.n_step + 1) * teams * TEAM
-    if config.ddpg.buffer_size is None:
+    least = (section.n_step + 1) * teams * TEAM
+    if section.buffer_size is None:
         row = encoder_named(config.network.encoder).width + 6  # bytes of a transition
         fitting = min(auto["buffer_size"], int(BUFFER_SHARE * free_memory(device) / row / sharing))
         auto["buffer_size"] = max(fitting, least + SMALL_FEWEST_TURNS * teams * TEAM)
-    ddpg = _filled(config.ddpg, auto)
-    if ddpg.updates % (freq * delay):
-        reasons = f"ddp.sync_freq {freq}" + (f" and ddpg.policy_delay {delay}" if delay > 1 else "")
-        raise UserError(f"ddpg.updates is {ddpg.updates}; allowed with {reasons}: a multiple of {freq * delay}")
-    if ddpg.buffer_size < least:
+    section = _filled(section, auto)
+    if section.updates % (freq * section.period):
+        reasons = f"ddp.sync_freq {freq}" + (f" and {name}.policy_delay {section.period}" if section.period > 1 else "")
+        allowed = f"allowed with {reasons}: a multiple of {freq * section.period}"
+        raise UserError(f"{name}.updates is {section.updates}; {allowed}")
+    if section.buffer_size < least:
         raise UserError(
-            f"ddpg.buffer_size is {ddpg.buffer_size}; allowed: from {least}, {ddpg.n_step + 1} turns of "
+            f"{name}.buffer_size is {section.buffer_size}; allowed: from {least}, {section.n_step + 1} turns of "
             f"{config.matches} matches (or fewer matches)"
         )
-    return ddpg
+    return section
 
 
 def _ppo(config: TrainConfig, auto: dict[str, Any], world: int) -> PpoConfig:

@@ -7,8 +7,8 @@ from marl.config.ranges import at_least, between, check_ranges
 
 
 @dataclass(frozen=True)
-class DdpgConfig:
-    """DDPG for discrete moves."""
+class ReplayConfig:
+    """What learners with a replay buffer have in common."""
 
     batch_size: int | None = None
     """Transitions in a minibatch, per rank; one transition is one turn of one snake. Rounded up to whole turns of three
@@ -28,10 +28,6 @@ class DdpgConfig:
     """Rewards in an n-step return, before the value of the target critic."""
     tau: float = 0.01
     """Soft update of the target networks: share of the online weights, at each update."""
-    a_lr: float = 1e-3
-    """Learning rate of the actor."""
-    c_lr: float = 1e-3
-    """Learning rate of the critic."""
     lr_end: float = 1.0
     """Learning rates at the end of the run, as a share of those at the start; they fall linearly."""
     epsilon: float = 0.5
@@ -40,6 +36,43 @@ class DdpgConfig:
     """Factor by which epsilon is multiplied at each episode."""
     epsilon_min: float = 0.02
     """Lower limit of epsilon."""
+    max_grad_norm: float = 10.0
+    """Gradients are clipped to this norm; 0: no clipping."""
+
+    def check(self, section: str) -> None:
+        """Raise a UserError for a value outside its range."""
+        check_ranges(
+            section,
+            self,
+            batch_size=at_least(1),
+            buffer_size=at_least(1),
+            turns=at_least(1),
+            updates=at_least(1),
+            warmup_turns=at_least(1),
+            n_step=at_least(1),
+            gamma=between(0, 1),
+            tau=between(0, 1),
+            lr_end=between(0, 1),
+            epsilon=between(0, 1),
+            epsilon_speed=between(0, 1),
+            epsilon_min=between(0, 1),
+            max_grad_norm=at_least(0),
+        )
+
+    @property
+    def period(self) -> int:
+        """Steps after which all networks have been moved; a round of updates is a multiple of it."""
+        return 1
+
+
+@dataclass(frozen=True)
+class DdpgConfig(ReplayConfig):
+    """DDPG for discrete moves."""
+
+    a_lr: float = 1e-3
+    """Learning rate of the actor."""
+    c_lr: float = 1e-3
+    """Learning rate of the critic."""
     entropy: float = 0.01
     """Coefficient of the actor's entropy bonus; keeps the policy from becoming deterministic too early."""
     uniform_kl: float | None = None
@@ -60,34 +93,43 @@ class DdpgConfig:
     (matd3: 0.2)."""
     target_noise_clip: float = 0.5
     """Limit of that noise in both directions."""
-    max_grad_norm: float = 10.0
-    """Gradients are clipped to this norm; 0: no clipping."""
 
     def __post_init__(self) -> None:
+        self.check("ddpg")
         check_ranges(
             "ddpg",
             self,
-            batch_size=at_least(1),
-            buffer_size=at_least(1),
-            turns=at_least(1),
-            updates=at_least(1),
-            warmup_turns=at_least(1),
-            n_step=at_least(1),
-            gamma=between(0, 1),
-            tau=between(0, 1),
             a_lr=at_least(0),
             c_lr=at_least(0),
-            lr_end=between(0, 1),
-            epsilon=between(0, 1),
-            epsilon_speed=between(0, 1),
-            epsilon_min=between(0, 1),
             entropy=at_least(0),
             uniform_kl=at_least(0),
             policy_delay=at_least(1),
             target_noise=at_least(0),
             target_noise_clip=at_least(0),
-            max_grad_norm=at_least(0),
         )
+
+    @property
+    def period(self) -> int:
+        return self.policy_delay
+
+
+@dataclass(frozen=True)
+class QLearningConfig(ReplayConfig):
+    """Value decomposition: VDN and QMIX."""
+
+    q_lr: float = 1e-3
+    """Learning rate of the Q-network and of the mixer."""
+    epsilon: float = 1.0
+    """Probability of a random move at the start; all other moves are those with the highest Q-value."""
+    mixer: Literal["sum", "monotonic"] = "sum"
+    """How the Q-values of the snakes make that of the team. sum: their sum (vdn). monotonic: a network whose weights
+    are made from the team's observations and are never negative (qmix)."""
+    mixer_width: int = 32
+    """Width of the hidden layer of the monotonic mixer."""
+
+    def __post_init__(self) -> None:
+        self.check("qlearning")
+        check_ranges("qlearning", self, q_lr=at_least(0), mixer_width=at_least(1))
 
 
 @dataclass(frozen=True)

@@ -124,10 +124,16 @@ class Schema:
         """`--tau` if no other option has this name, else `--ddpg.tau`."""
         return f"--{option.name if self.find(option.name) == [option] else option.path}"
 
-    def resolve(self, setting: Setting, preferred: str | None) -> Option:
-        """The one option that the setting means; of several, that of the preferred section."""
+    def resolve(self, setting: Setting, preferred: str | None, rivals: Container[str] = ()) -> Option:
+        """The one option that the setting means; of several, that of the preferred section.
+
+        rivals: the preferred section, and those that could be preferred in its place. If all options that the setting
+        can mean are theirs and none is of the preferred section, it means the first one, which nobody reads.
+        """
         found = self.find(setting.key)
         best = found if len(found) == 1 else [option for option in found if option.section == preferred]
+        if not best and preferred in rivals and all(option.section in rivals for option in found):
+            best = found
         if best:
             return best[0]
         dashes = "--" if setting.source is None else ""

@@ -40,8 +40,9 @@ def read(
     """
     schema = Schema(cls, aliases, old)
     groups = [list(_settings(schema, layer.source, layer.values)) for layer in layers] + [list(_flags(schema, words))]
-    section = None
+    section, rivals = None, {}
     if prefer is not None:
+        rivals = schema.chosen_by(schema.options[prefer])
         choice = _last_choice(schema, schema.options[prefer], groups)
         section = section_of(choice, schema.sections)
         if (layer := defaults_of(choice)) is not None:
@@ -51,7 +52,7 @@ def read(
     for group in groups:
         given: dict[str, Setting] = {}
         for setting in group:
-            option = schema.resolve(setting, section)
+            option = schema.resolve(setting, section, rivals)
             values[option.path], counting[option.path] = _value(schema, option, setting), setting
             twin = given.setdefault(option.path, setting)
             if twin is not setting and setting.source is not None:  # the keys of a mapping have no order
@@ -148,7 +149,8 @@ def _check_is_read(
         if setting.source is not None or other == section or other not in chosen_by:
             continue
         same_name = section + path.removeprefix(other)
-        paths = [same_name] if same_name in schema.options else counterparts.get(path, ())
+        others = (each for each in counterparts.get(path, ()) if each.startswith(f"{section}."))
+        paths = [same_name] if same_name in schema.options else others
         flags = " and ".join(schema.shortest_flag(schema.options[each]) for each in paths)
         advice = f"use {flags}" if flags else f"leave it out or choose --{chooser.path} {chosen_by[other][0]}"
         raise UserError(

@@ -12,7 +12,7 @@ from arena.rules import TURNS
 from marl.config import reader
 from marl.config.distributed_config import DistributedConfig
 from marl.config.evaluation_config import EvalConfig
-from marl.config.learner_configs import DdpgConfig, PpoConfig
+from marl.config.learner_configs import DdpgConfig, PpoConfig, QLearningConfig
 from marl.config.named_configs import config_names, defaults_of, find_config
 from marl.config.network_config import NetworkConfig
 from marl.config.options import OldNames, section_of
@@ -33,13 +33,15 @@ ABOUT_LEARNERS = (
     ("ppo", "PPO: on-policy, faster and stronger"),
     ("ppo_lstm", "PPO with an LSTM in the network"),
     ("mappo", "MAPPO: PPO with a central critic"),
+    ("vdn", "VDN: Q-learning, the Q-values of the snakes add up to that of the team"),
+    ("qmix", "QMIX: Q-learning, a monotonic network mixes the Q-values of the snakes"),
 )
 # The options that matter most, by subject, for the short help text.
 MAIN_OPTIONS: Mapping[str, Sequence[str]] = {
     "Length": ("schedule.max_episodes", "max_minutes"),
     "Opponents": ("schedule.strategy", "schedule.opponents", "schedule.self_play"),
     "Team and reward": ("network.encoder", "network.model_size", "reward.preset"),
-    "Learner": ("algo", "ppo.lr", "ddpg.a_lr", "ddpg.c_lr"),
+    "Learner": ("algo", "ppo.lr", "ddpg.a_lr", "ddpg.c_lr", "qlearning.q_lr"),
     "Machine": ("device", "matches", "threads", "seed"),
     "Run": ("run_name", "runs_dir", "resume", "save_interval"),
     "Evaluation": ("evaluation.eval_opponents", "evaluation.eval_interval"),
@@ -54,16 +56,17 @@ NOT_RESUMED = (
 ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy", "algorithm": "algo"}
 # The option whose value chooses the section of a plain name that several sections have.
 PREFER = "algo"
-# Option -> options of the other learner with the same purpose, for the message about a flag that is not read.
+# Option -> options of other learners with the same purpose, for the message about a flag that is not read.
 COUNTERPARTS: Mapping[str, Sequence[str]] = {
-    "ppo.lr": ("ddpg.a_lr", "ddpg.c_lr"),
-    "ddpg.a_lr": ("ppo.lr",),
-    "ddpg.c_lr": ("ppo.lr",),
-    "ppo.update_interval": ("ddpg.turns",),
+    "ppo.lr": ("ddpg.a_lr", "ddpg.c_lr", "qlearning.q_lr"),
+    "ddpg.a_lr": ("ppo.lr", "qlearning.q_lr"),
+    "ddpg.c_lr": ("ppo.lr", "qlearning.q_lr"),
+    "qlearning.q_lr": ("ppo.lr", "ddpg.a_lr", "ddpg.c_lr"),
+    "ppo.update_interval": ("ddpg.turns", "qlearning.turns"),
     "ddpg.turns": ("ppo.update_interval",),
-    "ppo.epochs": ("ddpg.updates",),
+    "ppo.epochs": ("ddpg.updates", "qlearning.updates"),
     "ddpg.updates": ("ppo.epochs",),
-    "ppo.gae_lambda": ("ddpg.n_step",),
+    "ppo.gae_lambda": ("ddpg.n_step", "qlearning.n_step"),
     "ddpg.n_step": ("ppo.gae_lambda",),
     "ddpg.epsilon": ("ppo.entropy",),
     "ddpg.epsilon_min": ("ppo.entropy_end",),
@@ -145,6 +148,7 @@ class TrainConfig:
     reward: RewardConfig = field(default_factory=RewardConfig)
     ddpg: DdpgConfig = field(default_factory=DdpgConfig)
     ppo: PpoConfig = field(default_factory=PpoConfig)
+    qlearning: QLearningConfig = field(default_factory=QLearningConfig)
     evaluation: EvalConfig = field(default_factory=EvalConfig)
     ddp: DistributedConfig = field(default_factory=DistributedConfig)
 

@@ -12,40 +12,26 @@ the last two lines only in every policy_delay-th update (configs/maddpg.yaml, ma
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from arena.encoders import encoder_named
-from arena.rules import TEAM
-from marl.compute.adam import Adam
 from marl.compute.overlap import Overlap
-from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
-from marl.config.train_config import TrainConfig
-from marl.learners.learner import Learner
-from marl.learners.replay_buffer import Batch, ReplayBuffer
+from marl.learners.replay_buffer import Batch
+from marl.learners.replay_learner import ReplayLearner
 from marl.learners.target_noise import TargetNoise
 from marl.networks.actors import make_actor
 from marl.networks.critics import Critics, expected_q, min_over_critics
-from marl.networks.policy import MASKED_LOGIT, mask_reversal
+from marl.networks.policy import MASKED_LOGIT
 from marl.networks.spec import ACTIONS, spec_from_config
-from marl.ranks.process_group import Ranks, Solo
-from marl.rollout.rollout import Wrap
-
-ALIGNED = 8  # turns: matrix units like multiples of eight rows
 
 
-def batch_turns_of(batch_size: int) -> int:
-    """Whole turns of three snakes for a batch of this many snake transitions, in eights."""
-    return ALIGNED * -(-batch_size // (ALIGNED * TEAM))
-
-
-class Ddpg(Learner):
+class Ddpg(ReplayLearner[DdpgConfig]):
     """Actor, critics, their targets and optimizers."""
 
     LOGGED = (
@@ -53,23 +39,10 @@ class Ddpg(Learner):
         "updates/skipped",
     )  # fmt: skip
     SHOWN: ClassVar = {"critic": "losses/critic", "actor": "losses/actor"}
-    uses_epsilon = True
+    OPTIMIZERS: ClassVar = {"actor": ("actor_optimizer", "a_lr"), "critic": ("critic_optimizer", "c_lr")}
 
-    def __init__(
-        self,
-        config: DdpgConfig,
-        network: NetworkConfig,
-        buffer: ReplayBuffer,
-        group: Solo | Ranks,
-        precision: Precision,
-        sync_freq: int = 1,
-        seed: int = 1,
-        masks_reversal: bool = True,
-        fused: bool = True,
-    ) -> None:
-        super().__init__(buffer, group, precision, sync_freq)
-        self.config, self._masks_reversal, device = config, masks_reversal, buffer.device
-        torch.manual_seed(seed)  # initial weights only: everything else that is random is drawn by number
+    def _make_networks(self, network: NetworkConfig) -> None:
+        config, group, precision, device = self.config, self._group, self._precision, self.buffer.device
         self.spec = spec_from_config(network, ACTIONS)
         critics = Critics(1 + config.twin, self.encoder, self.spec, config.critic_form, config.critic == "team")
         self.actor, self.critics = make_actor(self.encoder, self.spec).to(device), critics.to(device)
@@ -80,54 +53,24 @@ class Ddpg(Learner):
         )
         self.actor_optimizer = precision.optimizer(self.actor.parameters(), config.a_lr)
         self.critic_optimizer = precision.optimizer(self.critics.parameters(), config.c_lr)
-        shards = precision.shards or 1
-        self.batch_turns = shards * batch_turns_of(config.batch_size // shards)
-        self.sampler = buffer.sampler(self.batch_turns, config.n_step, config.gamma, fused)
-        self.turns, self.updates = config.turns, config.updates
-        self.warmup_turns = max(config.warmup_turns, config.n_step + 1)
-        self._online: list[torch.Tensor] = [*self.actor.parameters(), *self.critics.parameters()]
-        self._targets: list[torch.Tensor] = [*self.target_actor.parameters(), *self.target_critics.parameters()]
-        self._accumulated = 0  # batches since the last step
         self._critic_steps = 0  # since the last step of the actor
         smoothing = (self.batch_turns, config.target_noise, config.target_noise_clip)
-        self._target_noise = TargetNoise(buffer, *smoothing) if config.target_noise else None
+        self._target_noise = TargetNoise(self.buffer, *smoothing) if config.target_noise else None
         # Not under DDP, whose collectives must come in the same order on all ranks; and not with a joined critic, which
         # the actor's part reads while its own part changes it.
         alone = group.world == 1 and group.backend is None
         self._overlap = Overlap(device, alone and config.critic_form == "heads")
 
-    @classmethod
-    def from_config(
-        cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, keys: Sequence[int]
-    ) -> "Ddpg":
-        """The learner of a configuration, with a buffer for this many teams. keys: of the draws of batches."""
-        encoder = encoder_named(config.network.encoder)
-        buffer = ReplayBuffer.sized(config.ddpg.buffer_size, teams, encoder, group.device, keys)
-        rest = (group, precision, config.ddp.sync_freq, config.seed, config.mask_reversal, config.fused)
-        return cls(config.ddpg, config.network, buffer, *rest)
+    def _target_pairs(self) -> Iterable[tuple[nn.Module, nn.Module]]:
+        return [(self.actor, self.target_actor), (self.critics, self.target_critics)]
 
-    def act(self, obs: torch.Tensor) -> torch.Tensor:
-        """Logits of the local actions."""
-        parts = self._overlap.parts
-        return self._overlap.split_batch(lambda part: self._precision.act(self.actor, part, None, None, parts)[0], obs)
+    def _wrapped(self) -> Sequence[Any]:
+        return [self.ddp_actor, self.ddp_critics]
 
-    def learn(self) -> None:
-        for _ in range(self.updates):
-            self.update()
-
-    def update(self) -> None:
-        """Learn from one batch; with sync_freq, exchange gradients and step after every sync_freq batches."""
-        self._accumulated = (self._accumulated + 1) % self._sync_freq
-        batch = self.sampler.draw()
-        if self._accumulated == 0:
-            self._learn(batch, step=True)
-            self._critic_steps = (self._critic_steps + 1) % self.config.policy_delay
-            if self._critic_steps == 0:
-                with torch.no_grad():
-                    torch._foreach_lerp_(self._targets, self._online, self.config.tau)
-        else:
-            with self._group.no_sync(self.ddp_actor, self.ddp_critics):
-                self._learn(batch, step=False)
+    def _finish_step(self) -> None:
+        self._critic_steps = (self._critic_steps + 1) % self.config.policy_delay
+        if self._critic_steps == 0:
+            super()._finish_step()
 
     def _learn(self, batch: Batch, step: bool) -> None:
         """Gradients of both networks from a batch, and a step along them. Actors overlap with critics.
@@ -223,59 +166,6 @@ class Ddpg(Learner):
         with self._precision.autocast():
             return self.ddp_actor(obs)
 
-    def _masked(self, logits: torch.Tensor, obs: torch.Tensor) -> torch.Tensor:
-        return mask_reversal(logits, obs, self.encoder) if self._masks_reversal else logits.float()
-
-    def _descend(self, optimizer: Adam, loss: torch.Tensor, step: bool) -> torch.Tensor:
-        """Accumulate the loss's gradients, and step if asked; the norm of the gradients, 0 without a step.
-
-        The norm is multiplied by sync_freq, so that its mean over all batches is the mean norm of a step.
-        """
-        self._precision.backward(optimizer, loss if self._sync_freq == 1 else loss / self._sync_freq)
-        if not step:
-            return torch.zeros_like(loss)
-        return self._precision.optimizer_step(optimizer, self.config.max_grad_norm) * self._sync_freq
-
-    # --- what the trainer asks
-
-    def epsilon(self, episodes: int) -> float:
-        config = self.config
-        return max(config.epsilon_min, config.epsilon * config.epsilon_speed**episodes)
-
-    def anneal(self, lr_factor: float, share_done: float) -> None:
-        factor = lr_factor * (1 - (1 - self.config.lr_end) * share_done)
-        self.lrs = {"lr/actor": self.config.a_lr * factor, "lr/critic": self.config.c_lr * factor}
-        for optimizer, lr in zip((self.actor_optimizer, self.critic_optimizer), self.lrs.values(), strict=True):
-            self._precision.set_lr(optimizer, lr)
-
-    def instrument(self, wrap: Wrap, outputs: torch.Tensor) -> None:
-        """Batches are measured apart from what is learned from them."""
-        super().instrument(wrap, outputs)
-        sampler, draw, update = self.sampler, self.sampler.draw, self.update
-        sampler.draw = lambda: sampler.batch  # drawn before, as a part of its own
-        draw = wrap("batches", draw)
-        # Only so many updates end where they began: accumulating, then a step; of policy_delay steps one of the actor.
-        period = self._sync_freq * self.config.policy_delay
-        learn = wrap("update", lambda: [update() for _ in range(period)])
-
-        def updates() -> None:
-            for _ in range(self.updates // period):
-                for _ in range(period):
-                    draw()
-                learn()
-
-        self.learn = updates
-
-    def last_batch(self) -> dict[str, torch.Tensor]:
-        batch = self.sampler.batch
-        return {**batch.rows._asdict(), "obs": batch.obs, "next_obs": batch.next_obs}
-
-    def lr_text(self) -> str:
-        return f"{self.config.a_lr:g}, {self.config.c_lr:g}"
-
-    def lower_lr_flags(self) -> str:
-        return f"--a_lr {self.config.a_lr / 3:.1g} --c_lr {self.config.c_lr / 3:.1g}"
-
     def networks(self) -> dict[str, nn.Module]:
         return {
             "actor": self.actor,
@@ -283,28 +173,3 @@ class Ddpg(Learner):
             "target_actor": self.target_actor,
             "target_critic": self.target_critics,
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "actor_optimizer": self._precision.state_dict(self.actor_optimizer),
-            "critic_optimizer": self._precision.state_dict(self.critic_optimizer),
-            "in_a_row": self._skipped_in_a_row,
-            "batches": self.buffer.counts[1:],  # they are drawn by number: none is drawn twice
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._precision.load_state_dict(self.actor_optimizer, state["actor_optimizer"])
-        self._precision.load_state_dict(self.critic_optimizer, state["critic_optimizer"])
-        self._skipped_in_a_row.copy_(state["in_a_row"])
-        self.buffer.counts[1:] = state["batches"]
-
-    @property
-    def rank_state_bytes(self) -> int:
-        return self.buffer.bytes
-
-    def rank_state(self) -> dict[str, Any]:
-        return {"buffer": self.buffer.written(), "sums": self.sums}
-
-    def load_rank_state(self, state: dict[str, Any]) -> None:
-        self.buffer.load_state_dict(state["buffer"])
-        self.sums.copy_(state["sums"])

@@ -29,6 +29,7 @@ class Learner(ABC):
     MEASURED: ClassVar[tuple[str, ...]] = ()  # names in the logs of what `measure` returns
     SHOWN: ClassVar[dict[str, str]]  # label on the console -> name of a statistic
     uses_epsilon: ClassVar[bool] = False  # whether `epsilon` means anything
+    greedy: ClassVar[bool] = False  # whether past selves and the team's own other side take the likeliest actions
     outputs: ClassVar[int] = ACTIONS  # numbers that `act` gives per snake: logits, and maybe a value
     record_step: Callable[[], None] | None = None  # called between the choice of the actions and the turn
 

@@ -22,8 +22,10 @@ class FrozenSeats:
         seats: torch.Tensor,
         precision: Precision,
         encoder: Encoder | None = None,
+        greedy: bool = False,
     ) -> None:
-        """Without `encoder`, the actor has the shape and the encoder of the team, and its actions are drawn.
+        """Without `encoder`, the actor has the shape and the encoder of the team. Its actions are drawn; with `greedy`
+        they are the likeliest ones.
 
         With the encoder of its own the actor is another player: it takes its likeliest actions, as `eval` lets it play.
         """
@@ -36,7 +38,7 @@ class FrozenSeats:
         self._obs = torch.zeros(len(seats), self._encoder.width, dtype=dtype, device=device)
         self._outputs = torch.zeros(len(seats), actor.spec.outputs, device=device)
         orientations = self._encoder.orientations(self._obs)
-        if encoder is None:
+        if encoder is None and not greedy:
             self._draw = rollout.bind_drawing(seats, orientations, self._outputs, torch.zeros(1, device=device))
         else:
             self._draw = rollout.bind_likeliest(seats, orientations, self._outputs)

@@ -95,8 +95,11 @@ def training_step(config: TrainConfig, rows: int) -> Callable[[], None]:
 
 def _overlaps(config: TrainConfig, group: Solo | Ranks) -> bool:
     """Whether the learner splits its work into two halves that run at once, each with half of the threads."""
-    is_ddpg = config.learner_section == "ddpg"
-    return group.backend is None and (config.ddpg.critic_form == "heads" if is_ddpg else config.ddp.sync_freq == 1)
+    if config.learner_section == "ddpg":
+        splits = config.ddpg.critic_form == "heads"
+    else:
+        splits = config.learner_section != "ppo" or config.ddp.sync_freq == 1
+    return group.backend is None and splits
 
 
 def _threads_of_exact_ranks(config: TrainConfig, needed: int) -> int:

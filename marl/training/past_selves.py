@@ -49,7 +49,7 @@ class PastSelves:
         self._chosen_at: tuple[int, int] | None = None  # turn and episode of the last draw of players
         frozen = (copy.deepcopy(learner.actor).requires_grad_(False) for _ in rollout.past_self_seats)
         self.frozen = [
-            FrozenSeats(actor, rollout, seats, precision)
+            FrozenSeats(actor, rollout, seats, precision, None, learner.greedy)
             for actor, seats in zip(frozen, rollout.past_self_seats, strict=True)
         ]
         self.names = [""] * len(self.frozen)  # of the players; empty before the first draw

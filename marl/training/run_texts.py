@@ -8,16 +8,21 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from marl.config.options import section_of
+from marl.registry import LEARNERS
+
 # Tag, or the part up to and including its last separator -> description; the longest match counts.
 DESCRIPTIONS = {
     "losses/policy": "PPO: mean clipped policy loss.",
     "losses/value": "PPO: mean squared error of the values, halved.",
     "losses/actor": "DDPG: mean loss of the actor: minus Q of its probabilities, minus the entropy bonus.",
     "losses/critic": "DDPG: mean squared TD error, summed over twin critics.",
+    "losses/td": "VDN, QMIX: mean squared TD error of the team's Q.",
     "policy/entropy": "Mean entropy of the policy, in nats; at most log 3 = 1.10 without reversals, else log 4.",
     "policy/kl": "PPO: mean approximate KL divergence from the policy that played.",
     "policy/clip_fraction": "PPO: share of the probability ratios that were clipped.",
     "value/mean_q": "DDPG: mean Q of the actor's probabilities.",
+    "value/team_q": "VDN, QMIX: mean Q of the team for the moves played.",
     "value/explained_variance": "PPO: share of the returns' variance that the values explain, in the last rollout of "
     "the window. 1 is perfect, 0 is as good as a constant.",
     "grad_norm/": "Mean norm of this network's gradients before clipping.",
@@ -36,7 +41,7 @@ DESCRIPTIONS = {
     "The checkpoint with the most is `best`.",
     "eval_low/": "Lower end of the 95 % interval (Wilson) of the win rate in the evaluation.",
     "eval_high/": "Upper end of the 95 % interval (Wilson) of the win rate in the evaluation.",
-    "train/epsilon": "DDPG: share of uniformly random actions.",
+    "train/epsilon": "DDPG, VDN, QMIX: share of uniformly random actions.",
     "train/opponent_level": "Number of the hardest opponent in the schedule at this point.",
     "train/env_steps": "Match-turns played by all ranks. One episode is one match: 200 env steps.",
     "train/updates": "Minibatches learned from, per rank.",
@@ -84,9 +89,10 @@ def main_curves(values: Mapping[str, float]) -> dict[str, float]:
 def flat_config(config: Mapping[str, Any], learner: str) -> dict[str, Any]:
     """Options of a configuration by path, `ppo.lr`; of the learners only the section of the one in use."""
     flat: dict[str, Any] = {}
+    unread = {section_of(name, config) for name in LEARNERS} - {learner}
     for name, value in config.items():
         if isinstance(value, Mapping):
-            if name == learner or name not in ("ddpg", "ppo"):
+            if name not in unread:
                 flat |= {f"{name}.{key}": each for key, each in value.items()}
         elif name not in NOT_HPARAMS:
             flat[name] = value

@@ -58,7 +58,9 @@ class TrainingState:
         self.learner.attach(self.rollout)
         self.past_selves = PastSelves(self.rollout, self.learner, precision, self.scheduler, config.seed)
         seats = self.rollout.self_play_seats
-        self_play = [FrozenSeats(self.learner.actor, self.rollout, seats, precision)] if len(seats) else []
+        self_play = []
+        if len(seats):
+            self_play = [FrozenSeats(self.learner.actor, self.rollout, seats, precision, None, self.learner.greedy)]
         self.named = NamedOpponents(config, self.rollout, precision, group, run)
         self.frozen_seats = [*self.past_selves.frozen, *self_play, *self.named.seats]
         self.rollout.frozen_players = [frozen.play for frozen in self.frozen_seats]

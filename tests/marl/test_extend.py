@@ -122,7 +122,7 @@ def test_a_reward_preset(monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--algo", "ppo_mine"], ("--algo", "'ppo_mine'", "ddpg, maddpg, matd3, ppo, ppo_lstm, mappo")),
+        (["--algo", "ppo_mine"], ("--algo", "'ppo_mine'", "ddpg, maddpg, matd3, ppo, ppo_lstm, mappo, vdn, qmix")),
         (["--kind", "narrow"], ("--kind", "'narrow'", "mlp, cnn")),
         (["--preset", "survivor"], ("--preset", "'survivor'", "score, team, win, shaped")),
     ],

@@ -11,6 +11,7 @@ from marl.config.train_config import TrainConfig
 from marl.learners.ddpg import Ddpg
 from marl.learners.ppo import Ppo
 from marl.learners.ppo_lstm import PpoLstm
+from marl.learners.q_learning import QLearning
 from marl.registry import LEARNERS, NETWORKS, SECTIONS, load
 
 # What is imported -> slow packages that it must not load. Compiled rewards need Numba, and so numpy and yaml.
@@ -21,6 +22,7 @@ LIGHT = {
 
 
 CLASSES = {"ddpg": Ddpg, "maddpg": Ddpg, "matd3": Ddpg, "ppo": Ppo, "ppo_lstm": PpoLstm, "mappo": Ppo}
+CLASSES |= {"vdn": QLearning, "qmix": QLearning}
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -38,10 +38,12 @@ def memory(monkeypatch):
 
 
 def chosen(config: TrainConfig) -> dict:
-    network, of_ppo = config.network, config.algo != "ddpg"
-    names = ("update_interval", "batch_size", "lr") if of_ppo else ("batch_size", "buffer_size", "turns", "updates")
+    network, section = config.network, config.learner_section
+    names = ("batch_size", "buffer_size", "turns", "updates")
+    if section == "ppo":
+        names = ("update_interval", "batch_size", "lr")
     found = {"encoder": network.encoder, "body": network.body, "matches": config.matches, "precision": config.precision}
-    return found | {name: getattr(config.ppo if of_ppo else config.ddpg, name) for name in names}
+    return found | {name: getattr(getattr(config, section), name) for name in names}
 
 
 SMALL = {"encoder": "canonical", "body": (128, 128), "matches": 256, "precision": "fp32"}

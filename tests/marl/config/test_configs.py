@@ -24,6 +24,7 @@ MOMENT = [
 MOMENT_OF = {
     "ddpg": ["--buffer_size", "4800", "--warmup_turns", "4", "--turns", "20", "--updates", "2"],
     "ppo": ["--update_interval", "80"],
+    "qlearning": ["--buffer_size", "4800", "--warmup_turns", "4", "--turns", "20", "--updates", "2"],
 }
 
 

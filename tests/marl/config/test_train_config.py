@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -152,7 +152,7 @@ def test_a_wrong_file_is_told_by_name(tmp_path, text, parts) -> None:
         (["--body", "64,64", "--model_size", "huge"], "network.body and network.model_size both say"),
         (["--kind", "cnn", "--encoder", "features"], "network.kind is cnn, which reads a board; allowed with it"),
         (["--preset", "fame"], "--preset is 'fame'; allowed: one of score, team, win, shaped"),
-        (["--algo", "sac"], "--algo is 'sac'; allowed: one of ddpg, maddpg, matd3, ppo, ppo_lstm, mappo"),
+        (["--algo", "sac"], "--algo is 'sac'; allowed: one of ddpg, maddpg, matd3, ppo, ppo_lstm, mappo, vdn, qmix"),
         (["--algo", "ppo", "--gamma", "2"], "ppo.gamma is 2.0; allowed: from 0 to 1"),
         (["--algo", "ppo", "--clip", "-1"], "ppo.clip is -1.0; allowed: from 0"),
         (["--algo", "ppo", "--epochs", "0"], "ppo.epochs is 0; allowed: from 1"),
@@ -224,6 +224,12 @@ def test_a_run_that_goes_on_takes_over_all_but_where_it_was_from(tmp_path) -> No
         (["--algo", "ppo_lstm", "--c_lr", "1"], "--algo is ppo_lstm, which reads section ppo; use --lr$"),
         (["--algo", "ppo", "--turns", "9"], "use --update_interval$"),
         (["--algo", "ppo", "--epsilon", "0.8"], "use --ppo.entropy$"),
+        (["--update_interval", "9"], "use --ddpg.turns$"),
+        (["--algo", "qmix", "--lr", "1"], "--algo is qmix, which reads section qlearning; use --q_lr$"),
+        (["--algo", "qmix", "--a_lr", "1"], "use --q_lr$"),
+        (["--q_lr", "1"], "--q_lr is an option of section qlearning, but --algo is ddpg, .* use --a_lr and --c_lr$"),
+        (["--algo", "vdn", "--epochs", "1"], "use --qlearning.updates$"),
+        (["--algo", "vdn", "--clip", "1"], "leave it out or choose --algo ppo$"),
         (["--algo", "ppo", "--twin"], "--twin is .*; leave it out or choose --algo ddpg$"),
         (["--clip", "0.1"], "--clip is .*; leave it out or choose --algo ppo$"),
     ],
@@ -281,6 +287,8 @@ def test_every_encoder_learner_and_network_can_be_chosen() -> None:
         ("ppo", "ppo", {"critic": "snake"}),
         ("ppo_lstm", "ppo", {"critic": "snake"}),
         ("mappo", "ppo", {"critic": "team"}),
+        ("vdn", "qlearning", {"mixer": "sum"}),
+        ("qmix", "qlearning", {"mixer": "monotonic"}),
     ],
 )
 def test_the_section_and_the_defaults_of_a_learner(algo, section, own, tmp_path) -> None:
@@ -288,17 +296,16 @@ def test_the_section_and_the_defaults_of_a_learner(algo, section, own, tmp_path)
     assert config.learner_section == section
     assert {name: getattr(getattr(config, section), name) for name in own} == own
     assert read_config(["--algorithm", algo]) == config
-    usual = read_config(["--algo", section])
-    assert replace(getattr(config, section), **own) == getattr(config, section)
-    others = {field.name for field in fields(getattr(config, section))} - {*own}
-    assert all(getattr(getattr(config, section), name) == getattr(getattr(usual, section), name) for name in others)
+    usual = getattr(TrainConfig(), section)
+    assert replace(usual, **own) == getattr(config, section), "nothing else differs"
     if algo in config_names():
         assert read_config(["--config", algo]) == config, "the name of the configuration means the same"
     # A file and a flag override what the name brings.
+    name, first, second = ("mixer", "sum", "monotonic") if section == "qlearning" else ("critic", "snake", "team")
     file = tmp_path / "mine.yaml"
-    file.write_text(f"algo: {algo}\n{section}: {{critic: snake}}\n")
-    assert getattr(read_config(["--config", str(file)]), section).critic == "snake"
-    assert getattr(read_config(["--config", str(file), "--critic", "team"]), section).critic == "team"
+    file.write_text(f"algo: {algo}\n{section}: {{{name}: {first}}}\n")
+    assert getattr(getattr(read_config(["--config", str(file)]), section), name) == first
+    assert getattr(getattr(read_config(["--config", str(file), f"--{name}", second]), section), name) == second
 
 
 def test_reading_a_configuration_does_not_load_torch() -> None:

@@ -15,8 +15,9 @@ from marl.compute import overlap
 from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
-from marl.learners.ddpg import Ddpg, batch_turns_of
+from marl.learners.ddpg import Ddpg
 from marl.learners.replay_buffer import Batch, BatchRows, ReplayBuffer
+from marl.learners.replay_learner import batch_turns_of
 from marl.ranks.process_group import Solo
 
 SEED = 31

@@ -1,8 +1,8 @@
-"""DDPG, MADDPG and MATD3 learn the real game from its rewards, and nothing from rewards that belong to others.
+"""Learners with a replay buffer learn the real game from its rewards; from shuffled rewards they learn nothing.
 
 Measured with seeds 1, 2, 3: a new team scores 0.6 to 0.9 against level0, one that learnt 7.4 to 8.2 and takes 94 % of
 the points, one with shuffled rewards 0.6 to 1.0. With seed 1, MADDPG scores 5.0 and takes 94 % of the points, MATD3 5.6
-and 97 %. The bounds below are far from most of them.
+and 97 %, VDN 7.2 and 97 %, QMIX 5.5 and 97 %. The bounds below are far from most of them.
 """
 
 import pytest
@@ -13,8 +13,8 @@ from marl.compute.precision import Precision
 from marl.config.evaluation_config import EvalConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.train_config import read_config
-from marl.learners.ddpg import Ddpg
 from marl.ranks.process_group import Solo
+from marl.registry import LEARNERS, load
 from marl.training.evaluation import evaluate
 from opponents.match import Results
 
@@ -31,13 +31,14 @@ def train(cycles: int, algo: str = "ddpg", shuffled: bool = False) -> Results:
     print(f"seed {SEED}")
     rollout = a_rollout(MATCHES, turns=400, opponents=("level0",), seed=SEED)
     buffer = rollout.buffer
-    config = read_config(["--algo", algo, "--batch_size", "512"]).ddpg
-    learner = Ddpg(config, NetworkConfig(body=(64, 64)), buffer, Solo(CPU), Precision("fp32", CPU), seed=SEED)
+    config = read_config(["--algo", algo, "--batch_size", "512"])
+    options, cls = getattr(config, config.learner_section), load(LEARNERS, algo)
+    learner = cls(options, NetworkConfig(body=(64, 64)), buffer, Solo(CPU), Precision("fp32", CPU), seed=SEED)
     rollout.start()
     rollout.set_mix({"level0": 1.0})
     generator = torch.Generator().manual_seed(SEED)
     for cycle in range(cycles):
-        rollout.epsilon.fill_(max(0.05, 0.5 * 0.99**cycle))
+        rollout.epsilon.fill_(max(0.05, options.epsilon * 0.99**cycle))
         for _ in range(4):
             at = int(buffer.counts[0]) % buffer.turns
             rollout.play_turn(learner.act)
@@ -58,7 +59,9 @@ def untrained() -> Results:
 
 
 # Learners, and the share of the untrained team's deaths that is left at most.
-@pytest.mark.parametrize(("algo", "deaths"), [("ddpg", 0.7), ("maddpg", 0.9), ("matd3", 0.9)])
+@pytest.mark.parametrize(
+    ("algo", "deaths"), [("ddpg", 0.7), ("maddpg", 0.9), ("matd3", 0.9), ("vdn", 0.9), ("qmix", 0.9)]
+)
 def test_a_team_learns_from_its_rewards(untrained, algo, deaths) -> None:
     learnt = train(CYCLES, algo)
     assert untrained.home_score < 2

@@ -18,6 +18,7 @@ from marl.training.regroup import sources_of
 SIZES = {"--matches": 16, "--batch_size": 192}  # of the whole run
 FLAGS = {
     "ddpg": ["--self_play", "0.5", "--turns", "4", "--updates", "5"],
+    "qmix": ["--turns", "4", "--updates", "5"],
     "ppo": ["--messages", "true", "--epochs", "5", "--target_kl", "0.5"],
     "ppo_lstm": ["--epochs", "5", "--lstm_size", "10", "--update_interval", "64"],  # short sequences: less time
 }
@@ -30,7 +31,7 @@ HASTY = [f"@{rank}:patience:1" for rank in range(4)]
 
 def training(algo: str, world: int, runs: Path) -> list[str]:
     """The words of a training with the same sizes of the whole run on any number of ranks."""
-    sizes = SIZES | ({"--buffer_size": 24_000} if algo == "matd3" else {})
+    sizes = SIZES | ({"--buffer_size": 24_000} if algo in ("matd3", "qmix") else {})
     per_rank = [word for name, size in sizes.items() for word in (name, str(size // world))]
     words = [*TINY_ANY, "--algo", algo, "--exact_ranks", "4", "--max_episodes", str(EPISODES), "--keep_last", "0"]
     return [f"@{world}", *words, *per_rank, *FLAGS[algo], "--run_name", "team", "--runs_dir", str(runs)]

@@ -23,6 +23,7 @@ STOPS = {
     "adaptive_killed": (1, ["--opponent_difficulty_strategy", "adaptive", *ROW], "0:kill:17"),
     "sync_freq_late": (1, ["--updates", "4", "--sync_freq", "2", *EVALUATED], "0:late:13"),
     "matd3_killed_before_the_first_save": (1, [*MATD3, "--critic_form", "joined"], "0:kill:6"),
+    "qmix_term": (1, ["--algo", "qmix"], "0:term:14"),
     "league_late": (1, ["--opponent_difficulty_strategy", "league", *ROW], "0:late:12"),
     **{f"killed_at_the_{stage}_of_a_save": (1, [], f"0:{stage}:2") for stage in STAGES},
     **{f"killed_at_the_{stage}_of_the_first_save": (1, [], f"0:{stage}:1") for stage in STAGES},
@@ -31,6 +32,7 @@ STOPS = {
     "two_term": (2, [], "1:term:14"),
     "two_adaptive_killed": (2, ["--opponent_difficulty_strategy", "adaptive", *ROW], "1:kill:17"),
     "two_rank_0_killed": (2, ["--sync_freq", "2", "--updates", "2", *EVALUATED], "0:kill:14"),
+    "two_vdn_term": (2, ["--algo", "vdn"], "1:term:14"),
     "two_matd3_late": (2, [*MATD3, "--critic_form", "joined", *EVALUATED], "1:late:13"),
 }
 CODES = {"term": 128 + signal.SIGTERM, "late": 0}  # of the others: -SIGKILL

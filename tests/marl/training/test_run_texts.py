@@ -8,6 +8,7 @@ from tensorboard.plugins.hparams.metadata import SESSION_START_INFO_TAG, parse_s
 
 from marl.learners.ddpg import Ddpg
 from marl.learners.ppo import Ppo
+from marl.learners.q_learning import QLearning
 from marl.training.run_texts import describe_tag, flat_config
 
 EVERY_CYCLE = ["--log_interval", "1", "--eval_interval", "auto"]
@@ -52,6 +53,9 @@ def test_what_the_learners_log(trained) -> None:
 def test_a_tag_has_one_meaning() -> None:
     shared = {*Ddpg.LOGGED, *Ddpg.MEASURED} & {*Ppo.LOGGED, *Ppo.MEASURED}
     assert shared == {"policy/entropy", "grad_norm/actor", "updates/skipped"}
+    of_q = {*QLearning.LOGGED, *QLearning.MEASURED}
+    assert of_q & {*Ddpg.LOGGED, *Ppo.LOGGED} == {"updates/skipped"}
+    assert all(describe_tag(tag) for tag in of_q)
 
 
 def test_evaluations_begin_before_the_first_update_and_have_intervals(trained) -> None:

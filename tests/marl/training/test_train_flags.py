@@ -122,8 +122,8 @@ def test_help_names_every_flag() -> None:
     for name in ("batch_size", "gamma", "lr_end", "entropy", "uniform_kl"):
         assert f"--ddpg.{name}, --{name} " in done.stdout
         assert f"--ppo.{name}, --{name} " in done.stdout
-    rule = "such a flag means the section of --algo: ddpg for ddpg; ppo for ppo, ppo_lstm."
-    assert rule in done.stdout.replace("\n", " ")
+    rule = "such a flag means the section of --algo: ddpg for ddpg, maddpg, matd3; ppo for ppo, ppo_lstm, mappo; "
+    assert f"{rule}qlearning for vdn, qmix." in done.stdout.replace("\n", " ")
     assert not any(old in done.stdout for old in ("--even", "--memory", "--episode_length"))
 
 
