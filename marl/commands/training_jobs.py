@@ -52,7 +52,7 @@ class Job:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {VARIABLE: program()} | variables,
+                env={**os.environ, VARIABLE: program(), **variables},
                 # Ctrl-C in the terminal goes to this process alone, which passes it on once.
                 start_new_session=True,
                 preexec_fn=_end_with_parent(),
