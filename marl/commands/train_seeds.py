@@ -101,14 +101,15 @@ def train_seeds(seed_flags: SeedFlags, words: Sequence[str]) -> int:
     again = command("train", *words, *([] if config.run_name else ["--run-name", name]), *_own_words(seed_flags))
     flags, _ = launch_flags.split_launch_flags(words)
     plans = {seed: _plan(words, name, seed) for seed in seed_flags.seeds}
-    room = find_room(flags, plans[seed_flags.seeds[0]], seed_flags.side_by_side)
     training = _Seeds(plans, Path(config.runs_dir), name)
     jobs = training.jobs(words)
-    print(f"seeds {_listed(plans)}: runs {training.folder(name)}_seed*; {_describe(room, len(jobs))}", flush=True)
     stopped: list[int] = []
-    with stop_on_signals(stopped.append), ProgressBar("seeds") as bar:
-        training.bar = bar
-        run_jobs(jobs, room, training.tell_start, training.tell_end, lambda: bool(stopped), training.watch)
+    if jobs:
+        room = find_room(flags, plans[seed_flags.seeds[0]], seed_flags.side_by_side)
+        print(f"seeds {_listed(plans)}: runs {training.folder(name)}_seed*; {_describe(room, len(jobs))}", flush=True)
+        with stop_on_signals(stopped.append), ProgressBar("seeds") as bar:
+            training.bar = bar
+            run_jobs(jobs, room, training.tell_start, training.tell_end, lambda: bool(stopped), training.watch)
     left = [seed for seed in plans if seed not in training.done]
     if not left:
         place = [] if config.runs_dir == RUNS_DIR else ["--runs-dir", config.runs_dir]

@@ -31,7 +31,7 @@ HASTY = [f"@{rank}:patience:1" for rank in range(4)]
 
 def training(algo: str, world: int, runs: Path) -> list[str]:
     """The words of a training with the same sizes of the whole run on any number of ranks."""
-    sizes = SIZES | ({"--buffer_size": 24_000} if algo in ("matd3", "qmix") else {})
+    sizes = SIZES | ({"--buffer_size": 24_000} if algo in ("ddpg", "qmix") else {})
     per_rank = [word for name, size in sizes.items() for word in (name, str(size // world))]
     words = [*TINY_ANY, "--algo", algo, "--exact_ranks", "4", "--max_episodes", str(EPISODES), "--keep_last", "0"]
     return [f"@{world}", *words, *per_rank, *FLAGS[algo], "--run_name", "team", "--runs_dir", str(runs)]
@@ -51,7 +51,7 @@ def runs(tmp_path_factory) -> Path:
     }
     stopped, starts = folder / "stopped", {}
     for i, (world, faults) in enumerate(STARTS):
-        words = training("matd3", world, stopped)
+        words = training("ddpg", world, stopped)
         if i:
             words = [words[0], "train", "--resume", str(stopped / "snakes_3v3" / "team")]
         starts[f"start {i}"] = [words[0], *HASTY, *faults, *words[1:]]
@@ -76,7 +76,7 @@ def test_weights_do_not_depend_on_the_number_of_ranks(runs, algo) -> None:
 
 
 def test_a_run_that_changes_its_ranks_is_still_the_same_run(runs) -> None:
-    whole, stopped = the_run(runs / "matd3 4"), the_run(runs / "stopped")
+    whole, stopped = the_run(runs / "ddpg 4"), the_run(runs / "stopped")
     assert sha256(stopped) == sha256(whole)
     mine, other = saved(stopped, EPISODES), saved(whole, EPISODES)
     for parts in (mine, other):
