@@ -52,11 +52,11 @@ def test_help_as_a_command(capsys):
 
 
 def test_no_command():
-    assert_one_line(snakes(), "missing", "train, distill, runs")
+    assert_one_line(snakes(), "missing", "train, distill, sweep, runs, report")
 
 
 def test_unknown_command_lists_the_known_ones_and_guesses():
-    assert_one_line(snakes("docter"), "'docter'", "did you mean doctor?", "train, distill, runs")
+    assert_one_line(snakes("docter"), "'docter'", "did you mean doctor?", "train, distill, sweep, runs, report")
 
 
 def test_unknown_flag_in_place_of_a_command():

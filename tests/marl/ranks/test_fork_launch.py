@@ -20,7 +20,7 @@ WORDS = [*TINY, "--exact_ranks", "4", "--max_episodes", str(EPISODES), "--eval_i
 SIZES = {"--matches": 16, "--batch_size": 192, "--buffer_size": 24_000}
 # Ranks -> kills.
 KILLS = {
-    2: "1:kill:14 0:restore:1 0:middle:1 1:evaluation:1 1:part:2 0:kill:9",
+    2: "1:kill:6 0:restore:1 0:middle:1 1:evaluation:1 1:part:2 0:kill:9",
     4: "2:kill:9 3:restore:1 0:kill:5",
 }
 
