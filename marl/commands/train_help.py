@@ -10,6 +10,7 @@ from marl.config.options import Schema
 from marl.config.train_config import ALIASES, MAIN_OPTIONS, PREFER, TrainConfig
 from marl.errors import UserError
 from marl.invocation import command
+from marl.registry import LEARNERS
 
 USAGE = """usage: {train} [--config NAME] [flags]
 
@@ -63,7 +64,7 @@ def _topic(words: Sequence[str]) -> str:
 
 
 def _configs() -> str:
-    about = about_configs()
+    about = {name: text for name, text in about_configs().items() if name not in LEARNERS}  # those are told by --algo
     width = max(map(len, about), default=0)
     rows = ["  --config NAME               read a configuration: a YAML file, or one of these by name:"]
     for name, text in about.items():

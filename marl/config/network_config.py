@@ -17,7 +17,7 @@ ABOUT_ENCODERS = (
     ("features", "a vector of 80 numbers about the snake's surroundings"),
     ("canonical", "the same, rotated and mirrored: the snake looks up, its nearest bean is not on the left"),
     ("planes", "the whole board, centred on the snake's head"),
-    ("egocentric", "13 x 13 cells of the board around the head, rotated and mirrored like canonical, and canonical"),
+    ("egocentric", "13 x 13 cells around the head, turned like canonical, and canonical"),
 )
 ABOUT_NETWORKS = (
     ("mlp", "a dense layer"),

@@ -29,12 +29,12 @@ CONFIG_VERSION = 1
 ABOUT_LEARNERS = (
     ("ddpg", "DDPG for discrete moves: off-policy, with a replay buffer"),
     ("maddpg", "MADDPG: DDPG with a team critic"),
-    ("matd3", "MATD3: two team critics, smoothed targets, delayed updates of the actor"),
+    ("matd3", "MATD3: two team critics, smoothed targets, delayed actor"),
     ("ppo", "PPO: on-policy, faster and stronger"),
     ("ppo_lstm", "PPO with an LSTM in the network"),
     ("mappo", "MAPPO: PPO with a central critic"),
-    ("vdn", "VDN: Q-learning, the Q-values of the snakes add up to that of the team"),
-    ("qmix", "QMIX: Q-learning, a monotonic network mixes the Q-values of the snakes"),
+    ("vdn", "VDN: Q-learning, the snakes' Q-values add up to the team's"),
+    ("qmix", "QMIX: Q-learning, a monotonic network mixes Q-values"),
 )
 # The options that matter most, by subject, for the short help text.
 MAIN_OPTIONS: Mapping[str, Sequence[str]] = {
