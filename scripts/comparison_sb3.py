@@ -28,7 +28,6 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from stable_baselines3 import PPO  # noqa: E402
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor  # noqa: E402
-from stable_baselines3.common.vec_env import VecEnv  # noqa: E402
 from torch import nn  # noqa: E402
 
 from marl import team_env, train  # noqa: E402
@@ -49,40 +48,6 @@ class Rate(NamedTuple):
 
     clock: float
     cpu: float
-
-
-class Sb3Env(VecEnv):
-    """A TeamVectorEnv as SB3 wants it; every snake of the team is an environment."""
-
-    def __init__(self, env) -> None:
-        self.env = env
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
-
-    def reset(self):
-        return self.env.reset()[0]
-
-    def step_async(self, actions) -> None:
-        self.actions = actions
-
-    def step_wait(self):
-        obs, rewards, ended, _, infos = self.env.step(self.actions)
-        each = [{"terminal_observation": infos["final_obs"][i]} if end else {} for i, end in enumerate(ended)]
-        return obs, rewards.astype(np.float32), ended, each
-
-    def close(self) -> None:
-        self.env.close()
-
-    def get_attr(self, name, indices=None):
-        return [getattr(self.env, name, None)] * self.num_envs
-
-    def set_attr(self, name, value, indices=None) -> None:
-        setattr(self.env, name, value)
-
-    def env_method(self, name, *arguments, indices=None, **options):
-        return [getattr(self.env, name)(*arguments, **options)]
-
-    def env_is_wrapped(self, wrapper, indices=None):
-        return [False] * self.num_envs
 
 
 class Trunk(BaseFeaturesExtractor):
@@ -124,12 +89,12 @@ def _train(episodes: int, threads: int) -> tuple[float, float, float]:
 def measure_sb3(threads: int) -> Rate:
     """From the second rollout on: the first one compiles."""
     torch.set_num_threads(threads)
-    env = team_env(OPPONENT, matches=MATCHES, encoder=ENCODER, reward="score", seed=1)
+    env = team_env(OPPONENT, matches=MATCHES, encoder=ENCODER, reward="score", seed=1, api="sb3")
     model = PPO(
-        "MlpPolicy", Sb3Env(env), n_steps=TURNS, batch_size=BATCH, n_epochs=1, gamma=GAMMA, gae_lambda=LAMBDA,
+        "MlpPolicy", env, n_steps=TURNS, batch_size=BATCH, n_epochs=1, gamma=GAMMA, gae_lambda=LAMBDA,
         clip_range=CLIP, ent_coef=ENTROPY, vf_coef=VALUE_WEIGHT, learning_rate=LR, max_grad_norm=GRAD_NORM, seed=1,
         device="cpu", policy_kwargs={
-            "features_extractor_class": Trunk, "features_extractor_kwargs": {"scale": env.encoder.scale},
+            "features_extractor_class": Trunk, "features_extractor_kwargs": {"scale": env.batch.encoder.scale},
             "net_arch": [], "share_features_extractor": True,
         },
     )  # fmt: skip
