@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,20 @@ def new_file(text: str) -> Path:
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {str(path.parent)!r}")
     return path
+
+
+def split_words(words: Sequence[str], with_value: Collection[str]) -> tuple[list[str], list[str]]:
+    """The flags, with the values of those in `with_value`; and the words that belong to no flag."""
+    flags: list[str] = []
+    others: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        (flags if word.startswith("-") else others).append(word)
+        if word in with_value:
+            flags += rest[:1]
+            del rest[:1]
+    return flags, others
 
 
 def add_device_flag(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from opponents.match import Results
 
 TEMPLATE = Path(__file__).with_name("league_page.html")
+ELEMENTS = TEMPLATE.with_name("page_elements.js")
 CHECKPOINT = re.compile(r"(.+)/checkpoints/episode_(\d+)")
 
 
@@ -40,7 +41,9 @@ def league_page(table: "Table", pairs: Sequence["Results"]) -> str:
         "players": [_player(table, i) for i in order],
         "cells": [[cell(i, j) for j in order] for i in order],
     }
-    return page(matches, extra=filled(TEMPLATE, {"data": embedded(data)}))
+    return page(
+        matches, extra=filled(TEMPLATE, {"data": embedded(data), "elements": ELEMENTS.read_text(encoding="utf-8")})
+    )
 
 
 def _player(table: "Table", i: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marl.arguments import count, new_file
+from marl.arguments import count, new_file, split_words
 from marl.commands.runs_text import amount, duration, print_rows
 from marl.config.values import as_written
 from marl.progress_bar import ProgressBar
@@ -55,16 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
     """The flags with their values, and the names of the runs."""
-    flags: list[str] = []
-    runs: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        (flags if word.startswith("-") else runs).append(word)
-        if word in WITH_VALUE:
-            flags += rest[:1]
-            del rest[:1]
-    return flags, runs
+    return split_words(words, WITH_VALUE)
 
 
 def run(args: argparse.Namespace) -> int:

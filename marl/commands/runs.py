@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from marl.arguments import count, new_file
+from marl.arguments import count, new_file, split_words
 from marl.commands.runs_text import amount, document, duration, print_rows, rate_text, shortened, size_text
 from marl.errors import UserError
 from marl.invocation import command
@@ -73,16 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
     """The flags with their values, and the words that belong to no flag: the action and the runs."""
-    flags: list[str] = []
-    others: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        (flags if word.startswith("-") else others).append(word)
-        if word in WITH_VALUE:
-            flags += rest[:1]
-            del rest[:1]
-    return flags, others
+    return split_words(words, WITH_VALUE)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -20,6 +20,14 @@ def a_buffer(turns: int, teams: int, encoder: str = "features", **options) -> Re
     return ReplayBuffer(turns, teams, encoder_named(encoder), CPU, **({"keys": [99]} | options))
 
 
+def a_copy(filled: ReplayBuffer) -> ReplayBuffer:
+    """The same turns in a buffer that counts its batches from 0."""
+    fresh = a_buffer(filled.turns, filled.teams)
+    for name in ("obs", "actions", "rewards", "terminated", "counts"):
+        getattr(fresh, name).copy_(getattr(filled, name))
+    return fresh
+
+
 def a_rollout(
     matches: int | MatchAssignment,
     turns: int = 8,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers.collecting import CPU, WholeNumbers, a_buffer, a_rollout
+from helpers.collecting import CPU, WholeNumbers, a_buffer, a_copy, a_rollout
 
 from arena.encoders import encoder_named
 from arena.rules import TEAM
@@ -63,10 +63,7 @@ def filled() -> ReplayBuffer:
 @pytest.fixture
 def buffer(filled) -> ReplayBuffer:
     """A copy, so that batches are counted from 0."""
-    fresh = a_buffer(filled.turns, filled.teams)
-    for name in ("obs", "actions", "rewards", "terminated", "counts"):
-        getattr(fresh, name).copy_(getattr(filled, name))
-    return fresh
+    return a_copy(filled)
 
 
 class Watched(Precision):

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from helpers.collecting import CPU, WholeNumbers, a_buffer, a_rollout
+from helpers.collecting import CPU, WholeNumbers, a_copy, a_rollout
 from helpers.training_states import LEAGUE, small_state
 
 from arena.rules import TEAM
@@ -39,10 +39,7 @@ def filled() -> ReplayBuffer:
 
 @pytest.fixture
 def buffer(filled) -> ReplayBuffer:
-    fresh = a_buffer(filled.turns, filled.teams)
-    for name in ("obs", "actions", "rewards", "terminated", "counts"):
-        getattr(fresh, name).copy_(getattr(filled, name))
-    return fresh
+    return a_copy(filled)
 
 
 def learner(buffer: ReplayBuffer, sync_freq: int = 1, **options) -> QLearning:
