@@ -7,6 +7,8 @@ knows it by its name. The four directions are imported for new opponents; docs/e
 None asks for a reversal: the rules would replace it by a random move.
 """
 
+from arena.bitboard import EMPTY, either, is_empty, of_cell
+from arena.dangers import tail_may_stay
 from arena.jit import njit
 from arena.rng import SLOT_POLICY, draw_below
 from arena.rules import (
@@ -26,8 +28,7 @@ from arena.rules import (
     first_mate,
     turns_until_free,
 )
-from opponents.bitboard import EMPTY, either, is_empty, of_cell
-from opponents.search import beans, bodies, contest, explore
+from arena.search import beans, bodies, contest, explore
 from opponents.tactics import (
     any_nearer,
     candidate,
@@ -39,7 +40,6 @@ from opponents.tactics import (
     moves_towards,
     nearest_bean,
     of_move,
-    tail_may_stay,
 )
 
 NEVER = -1 << 30  # below any score
@@ -167,7 +167,7 @@ def evasive(match, key, snake):
         move, cell = candidate(head, direction, number)
         if turns_until_free(match, cell) > 1:
             continue
-        room, goal = explore(match, taken, cell, goals, EVASIVE_MOVES)
+        room, goal, _ = explore(match, taken, cell, goals, EVASIVE_MOVES)
         score = int(move == direction) - 20 * (enough - min(room, enough))
         score -= 100 * (of_move(counts, move) + int(tail_may_stay(match, snake, cell)))
         score -= 2 * goal if goal > 0 else 2 * EVASIVE_MOVES + 10

@@ -14,18 +14,14 @@ import numpy as np
 
 from arena.jit import njit
 from arena.rules import (
-    BEAN,
     BEAN_COUNT,
     BEANS,
-    BOARD,
     CELLS,
     COLUMNS,
     DIRECTION,
     HEAD,
     LEFT,
     ROWS,
-    SNAKE,
-    SNAKES,
     TEAM,
     first_foe,
     first_mate,
@@ -178,16 +174,3 @@ def free_ways_on(match, cell, move):
         _, beyond = candidate(cell, move, number)
         free += int(turns_until_free(match, beyond) <= 2)
     return free
-
-
-@njit
-def tail_may_stay(match, snake, cell):
-    """Whether another snake that may eat on this turn is on this cell: if the cell is its tail, the tail stays."""
-    owner = int(match[BOARD + cell]) - SNAKE
-    if owner < 0 or owner >= SNAKES or owner == snake:
-        return False
-    head = head_of(match, owner)
-    bean_beside = False
-    for move in range(4):
-        bean_beside |= match[BOARD + int(NEIGHBOURS[head, move])] == BEAN
-    return bean_beside

@@ -36,6 +36,8 @@ ORDER = (
     ("arena.jit",),
     ("arena.rng",),
     ("arena.rules",),
+    ("arena.bitboard", "arena.dangers"),
+    ("arena.search",),
     ("arena.encoders",),
     ("arena.backends",),
     ("arena",),  # batches, PettingZoo, replays

@@ -10,6 +10,7 @@ from arena.encoders.egocentric import EGOCENTRIC
 from arena.encoders.encoder import Encoder
 from arena.encoders.features import CANONICAL, FEATURES
 from arena.encoders.planes import PLANES_ENCODER
+from arena.encoders.tactical import TACTICAL, TACTICAL_BOARD
 from arena.errors import ArenaError
 
 __all__ = ["BUILT_IN", "ENCODERS", "FORMER_NAMES", "Encoder", "board_encoder", "encoder_named"]
@@ -19,6 +20,8 @@ BUILT_IN = (
     CANONICAL,
     PLANES_ENCODER,
     EGOCENTRIC,
+    TACTICAL,
+    TACTICAL_BOARD,
 )  # all others are run on a few matches before their first use
 ENCODERS = {encoder.name: encoder for encoder in BUILT_IN}
 FORMER_NAMES = {"turned": "canonical"}  # snapshots and configurations may still hold them

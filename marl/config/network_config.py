@@ -18,6 +18,8 @@ ABOUT_ENCODERS = (
     ("canonical", "the same, rotated and mirrored: the snake looks up, its nearest bean is not on the left"),
     ("planes", "the whole board, centred on the snake's head"),
     ("egocentric", "13 x 13 cells around the head, turned like canonical, and canonical"),
+    ("tactical", "canonical, and what searches find behind each action: room, cells and beans reached first"),
+    ("tactical_board", "egocentric, and the same numbers of each action"),
 )
 ABOUT_NETWORKS = (
     ("mlp", "a dense layer"),

@@ -39,7 +39,7 @@ PLAN_MS = 50
 
 HORIZON = 4  # turns of a rollout
 DISCOUNT, FOES, PRIOR, LEAF = 0.97, 0.6, 0.1, 1 / 1.6  # see marl/planning/planner.py
-DEAD_END, DEPTH, MOST_STEPS = 1.0, 8, 256  # see marl/planning/dead_ends.py
+DEAD_END, DEPTH, MOST_STEPS = 1.0, 8, 256  # see arena/dangers.py
 CANDIDATES = 2**TEAM  # of each stage
 COMBINATIONS = np.stack(np.meshgrid(*[[0, 1]] * TEAM, indexing="ij"), -1).reshape(-1, TEAM)
 NEIGHBOUR_CELLS = NEIGHBOURS.tolist()

@@ -6,6 +6,7 @@ from helpers.drawn_boards import Positions, decisions, positions_in_play
 from helpers.plain_levels import PLAIN
 from test_bitboard import unpack
 
+from arena.dangers import tail_may_stay
 from arena.encoders.distances import bean_distances, measure
 from arena.rules import (
     BEAN_COUNT,
@@ -29,7 +30,6 @@ from opponents.tactics import (
     heads_beside,
     moves_towards,
     of_move,
-    tail_may_stay,
 )
 
 SEED = 23

@@ -164,7 +164,7 @@ def test_tensors_that_cannot_take_the_observation_are_refused(arena, what) -> No
 
 @pytest.mark.parametrize("name", ["Features", "", "pixels", None, 3, ["features"]])
 def test_unknown_encoders_are_refused_with_the_known_ones_named(arena, name) -> None:
-    refuses(arena, "known: canonical, egocentric, features, planes", arena.observe, name)
+    refuses(arena, "known: canonical, egocentric, features, planes, tactical, tactical_board", arena.observe, name)
 
 
 # --- making an arena ------------------------------------------------------------------------------------------------

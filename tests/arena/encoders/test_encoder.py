@@ -97,4 +97,6 @@ def test_planes_share_nothing_and_are_sparse() -> None:
         "canonical": (True, False),
         "planes": (False, True),
         "egocentric": (False, True),
+        "tactical": (False, True),
+        "tactical_board": (False, True),
     }

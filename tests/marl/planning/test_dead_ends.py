@@ -1,24 +1,18 @@
-"""marl.planning.dead_ends: the search is the plain recursion, and a pocket costs the length of a snake."""
+"""The search for dead ends is the plain recursion, and a pocket costs the length of a snake."""
 
 import pytest
 import torch
 from helpers.drawn_boards import CIRCLE, arena_of, draw
 from helpers.exporting import recorded_states
+from helpers.plain_search import goes_on
 
+from arena.dangers import is_dead_end
 from arena.match_dict import to_dict
 from arena.rules import DOWN, RIGHT, START_LENGTH, TEAM, UP, neighbour
-from marl.planning.dead_ends import ACTIONS, DEPTH, is_dead_end, write_losses
+from marl.planning.dead_ends import ACTIONS, write_losses
 
 SEED = 0  # nothing is drawn here
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def goes_on(waits: dict[int, int], length: int, path: list[int], cell: int) -> bool:
-    """Plain recursion: whether a snake can enter the cell after its path and go on until DEPTH turns are over."""
-    turn = len(path)
-    if waits.get(cell, 0) > turn + 1 or cell in path[max(0, turn + 1 - length) :]:
-        return False
-    return turn + 1 == DEPTH or any(goes_on(waits, length, [*path, cell], neighbour(cell, a)) for a in range(ACTIONS))
 
 
 def test_it_is_the_plain_recursion() -> None:

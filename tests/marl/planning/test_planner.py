@@ -6,11 +6,11 @@ from helpers.drawn_boards import arena_of, draw
 from helpers.exporting import actor
 
 from arena import BatchArena
+from arena.dangers import is_dead_end
 from arena.encoders import encoder_named
 from arena.rules import DIRECTION, DOWN, LENGTH, RIGHT, SNAKES, START_LENGTH, TEAM, UP
 from marl.networks.policy import mask_reversal, to_board_logits
 from marl.planning import planner as module
-from marl.planning.dead_ends import is_dead_end
 from marl.planning.planner import CANDIDATES, DEAD_END, DISCOUNT, FOES, LEAF, PRIOR, Budget, Planner
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 

@@ -189,7 +189,10 @@ def test_a_header_that_is_no_json(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"encoder": "smells"}, "unknown encoder 'smells'; known: canonical, egocentric, features, planes"),
+        (
+            {"encoder": "smells"},
+            "unknown encoder 'smells'; known: canonical, egocentric, features",
+        ),
         ({"encoder": None}, "unknown encoder None"),
         ({"encoder_version": 0}, "was trained on version 0 of encoder features"),
         ({"body": [16, 9]}, "its weights are not those of the network that it names"),

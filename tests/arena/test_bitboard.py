@@ -4,8 +4,8 @@ import random
 
 from helpers.drawn_boards import STEPS, beside
 
+from arena.bitboard import EMPTY, WORD, both, count, either, is_empty, neighbours, of_cell, without
 from arena.rules import CELLS, COLUMNS
-from opponents.bitboard import EMPTY, WORD, both, count, either, is_empty, neighbours, of_cell, without
 
 SEED = 3
 WORDS = CELLS // WORD

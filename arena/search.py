@@ -4,6 +4,7 @@ The k-th cell of a body, counted from the tail, can be entered on the k-th move 
 dies. Sets of cells are bitboards.
 """
 
+from arena.bitboard import EMPTY, both, count, either, is_empty, neighbours, of_cell, without
 from arena.jit import njit
 from arena.rules import (
     BEAN_COUNT,
@@ -17,7 +18,6 @@ from arena.rules import (
     first_foe,
     first_mate,
 )
-from opponents.bitboard import EMPTY, both, count, either, is_empty, neighbours, of_cell, without
 
 
 @njit
@@ -81,13 +81,15 @@ def further(match, ends):
 def explore(match, taken, first, goals, moves):
     """Search from the cell `first`, entered on the first move, up to `moves` moves deep.
 
-    Returns the number of cells that can be reached, and the move on which the first of `goals` is reached (0: none).
+    Returns the number of cells that can be reached, the move on which the first of `goals` is reached (0: none), and
+    the last move on which a new cell is reached.
     """
     ends = further(match, tails(match))
     taken = without(taken, leaving(match, tails(match), 1))
     front = of_cell(first)
     reached = front
     goal = 0 if is_empty(both(front, goals)) else 1
+    last = 1
     for move in range(2, moves + 1):
         taken = without(taken, leaving(match, ends, move))
         ends = further(match, ends)
@@ -95,9 +97,10 @@ def explore(match, taken, first, goals, moves):
         if is_empty(front):
             break
         reached = either(reached, front)
+        last = move
         if goal == 0 and not is_empty(both(front, goals)):
             goal = move
-    return count(reached), goal
+    return count(reached), goal, last
 
 
 @njit

@@ -1,0 +1,107 @@
+"""The encoder `tactical`: `egocentric`, and what searches find behind each action.
+
+A network of two layers cannot follow a corridor. For each action these numbers tell it how much room there is, which
+cells and beans this snake reaches before the others, and whether the way ends within eight turns.
+"""
+
+import numpy as np
+
+from arena.dangers import DEPTH, is_dead_end, tail_may_stay
+from arena.encoders.distances import measure
+from arena.encoders.egocentric import E_VECTOR, E_WIDTH, EGOCENTRIC, encode_egocentric
+from arena.encoders.encoder import Encoder
+from arena.encoders.features import (
+    CANONICAL,
+    F_DIRECTION,
+    F_ORIENTATION,
+    F_WIDTH,
+    canonical_orientation,
+    vector_words,
+)
+from arena.encoders.orientation import local_action
+from arena.encoders.packed_bytes import byte_at
+from arena.jit import njit
+from arena.rules import DIRECTION, HEAD, neighbour, turns_until_free
+from arena.search import beans, bodies, contest, explore
+
+ACTIONS = 4
+# Eight numbers for each action in local order; all 0 for the reversal and for a cell that is occupied on this turn.
+T_OPEN = 0  # 1: the cell can be entered
+T_ROOM = 1  # cells that can be reached in ROOM_MOVES moves
+T_BEAN = 2  # ROOM_MOVES + 1 minus the moves to the first bean on the way; 0: none
+T_OWN = 3  # cells that the snake reaches before all others in CONTEST_MOVES moves
+T_FOES = 4  # cells that its foes reach first
+T_BEANS = 5  # beans that its side reaches first, weighted by how soon, minus those of its foes
+T_TAIL = 6  # 1: the cell is a tail that stays if its snake eats on this turn
+T_DEAD_END = 7  # 1: no way on for eight turns, if the others stand still
+T_NUMBERS = 8
+ROOM_MOVES = 14
+CONTEST_MOVES = 10
+WORTH_UNIT = 10
+
+
+@njit
+def write_actions(match, snake, orientation, out, start):
+    """Write the numbers of each action from `start` on."""
+    back = int(match[DIRECTION + snake]) ^ 1
+    taken, goals = bodies(match), beans(match)
+    for action in range(ACTIONS):
+        cell = neighbour(int(match[HEAD + snake]), action)
+        if action == back or turns_until_free(match, cell) > 1:
+            continue
+        at = start + T_NUMBERS * local_action(orientation, action)
+        room, bean, last = explore(match, taken, cell, goals, ROOM_MOVES)
+        own, foes, worth = contest(match, taken, snake, cell, goals, CONTEST_MOVES)
+        # A shortest way of DEPTH moves is a way on, so that most searches for dead ends need not begin.
+        dead_end = last < DEPTH and is_dead_end(match, snake, action)
+        out[at + T_OPEN] = 1
+        out[at + T_ROOM] = min(127, room)
+        out[at + T_BEAN] = ROOM_MOVES + 1 - bean if bean > 0 else 0
+        out[at + T_OWN] = min(127, own)
+        out[at + T_FOES] = min(127, foes)
+        out[at + T_BEANS] = max(-127, min(127, worth // WORTH_UNIT))
+        out[at + T_TAIL] = int(tail_may_stay(match, snake, cell))
+        out[at + T_DEAD_END] = int(dead_end)
+
+
+@njit
+def encode_tactical(match, snake, shared, out):
+    """Write the vector of `canonical`, and the numbers of each action; out is a row of zeros."""
+    orientation = canonical_orientation(match, snake, shared)
+    words = vector_words(match, snake, shared, orientation)
+    for i in range(F_WIDTH):
+        out[i] = byte_at(words[i // 8], i % 8)
+    write_actions(match, snake, orientation, out, F_WIDTH)
+
+
+@njit
+def encode_tactical_board(match, snake, shared, out):
+    """Write the numbers of `egocentric`, and those of each action; out is a row of zeros."""
+    encode_egocentric(match, snake, shared, out)
+    write_actions(match, snake, canonical_orientation(match, snake, shared), out, E_WIDTH)
+
+
+def _bounds(before: Encoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lowest and highest values, and scale."""
+    low, high = np.zeros((2, ACTIONS, T_NUMBERS), np.int8)
+    scale = np.ones((ACTIONS, T_NUMBERS), np.float32)
+    high[:] = 1
+    for number, unit in ((T_ROOM, 50), (T_OWN, 25), (T_FOES, 50), (T_BEANS, 25)):
+        high[:, number], scale[:, number] = 127, 1 / unit
+    high[:, T_BEAN], scale[:, T_BEAN] = ROOM_MOVES, 1 / ROOM_MOVES
+    low[:, T_BEANS] = -127
+    return (
+        np.concatenate((before.low, low.reshape(-1))),
+        np.concatenate((before.high, high.reshape(-1))),
+        np.concatenate((before.scale, scale.reshape(-1))),
+    )
+
+
+TACTICAL = Encoder(
+    "tactical", 1, np.int8, *_bounds(CANONICAL), encode_tactical, F_DIRECTION, measure, sparse=True,
+    orientation_at=F_ORIENTATION,
+)  # fmt: skip
+TACTICAL_BOARD = Encoder(
+    "tactical_board", 1, np.int8, *_bounds(EGOCENTRIC), encode_tactical_board, E_VECTOR + F_DIRECTION, measure,
+    sparse=True, orientation_at=E_VECTOR + F_ORIENTATION,
+)  # fmt: skip
