@@ -1,6 +1,7 @@
 """Policies: an actor with its encoder and the choice of an action. As a player it takes the likeliest legal action."""
 
 from dataclasses import asdict
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -24,11 +25,17 @@ def mask_reversal(logits: torch.Tensor, obs: torch.Tensor, encoder: Encoder) -> 
     return logits.float().masked_fill(torch.stack((down, up, right, left), -1), MASKED_LOGIT)
 
 
+@cache
+def local_actions(device: torch.device) -> torch.Tensor:
+    """LOCAL_ACTIONS on a device, copied once: a CUDA graph cannot record a copy from the host."""
+    return torch.from_numpy(LOCAL_ACTIONS).to(device)
+
+
 def to_board_logits(logits: torch.Tensor, obs: torch.Tensor, encoder: Encoder) -> torch.Tensor:
     """Logits [N, 4] of local actions as those of actions on the board."""
     if encoder.orientation_at is None:
         return logits
-    return logits.gather(-1, torch.from_numpy(LOCAL_ACTIONS).to(obs.device)[encoder.orientations(obs).long()])
+    return logits.gather(-1, local_actions(obs.device)[encoder.orientations(obs).long()])
 
 
 class PolicyPlayer:

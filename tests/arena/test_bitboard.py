@@ -3,22 +3,12 @@
 import random
 
 from helpers.drawn_boards import STEPS, beside
+from helpers.plain_search import pack, unpack
 
-from arena.bitboard import EMPTY, WORD, both, count, either, is_empty, neighbours, of_cell, without
+from arena.bitboard import EMPTY, both, count, either, is_empty, neighbours, of_cell, without
 from arena.rules import CELLS, COLUMNS
 
 SEED = 3
-WORDS = CELLS // WORD
-
-
-def pack(cells: set[int]) -> tuple[int, ...]:
-    """By the description of the words, not by the functions under test."""
-    return tuple(sum(1 << c % WORD for c in cells if c // WORD == word) for word in range(WORDS))
-
-
-def unpack(words: tuple[int, ...]) -> set[int]:
-    assert all(0 <= word < 1 << WORD for word in words), f"bits outside the board: {words}"
-    return {word * WORD + bit for word in range(WORDS) for bit in range(WORD) if words[word] >> bit & 1}
 
 
 def around(cells: set[int]) -> set[int]:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from helpers.drawn_boards import Cell, arena_of, beside, draw, positions_in_play
-from helpers.plain_search import Board, number, numbers, share_out, walk
-from test_bitboard import pack, unpack
+from helpers.plain_search import Board, number, numbers, pack, share_out, unpack, walk
 
 from arena import search
 from arena.dangers import tail_may_stay

@@ -1,10 +1,23 @@
-"""The searches of arena/search.py, slowly and plainly, with sets and dictionaries."""
+"""The searches of arena/search.py and their sets of cells, slowly and plainly, with sets and dictionaries."""
 
 from typing import Any
 
+from arena.bitboard import WORD
 from arena.dangers import DEPTH
-from arena.rules import COLUMNS, TEAM, neighbour
+from arena.rules import CELLS, COLUMNS, TEAM, neighbour
 from helpers.drawn_boards import STEPS, Cell, beside
+
+WORDS = CELLS // WORD
+
+
+def pack(cells: set[int]) -> tuple[int, ...]:
+    """By the description of the words, not by the functions under test."""
+    return tuple(sum(1 << c % WORD for c in cells if c // WORD == word) for word in range(WORDS))
+
+
+def unpack(words: tuple[int, ...]) -> set[int]:
+    assert all(0 <= word < 1 << WORD for word in words), f"bits outside the board: {words}"
+    return {word * WORD + bit for word in range(WORDS) for bit in range(WORD) if words[word] >> bit & 1}
 
 
 def number(cell: Cell) -> int:

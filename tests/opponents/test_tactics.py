@@ -4,7 +4,7 @@ import pytest
 from helpers import plain_levels
 from helpers.drawn_boards import Positions, decisions, positions_in_play
 from helpers.plain_levels import PLAIN
-from test_bitboard import unpack
+from helpers.plain_search import unpack
 
 from arena.dangers import tail_may_stay
 from arena.encoders.distances import bean_distances, measure

@@ -51,6 +51,23 @@ def test_actions_are_legal_and_the_same_again(encoder, side) -> None:
     assert torch.equal(values.isinf(), torch.nn.functional.one_hot((directions ^ 1).long(), 4).bool())
 
 
+@pytest.mark.needs_cuda
+@pytest.mark.parametrize("encoder", ["planes", "tactical"])
+def test_a_gpu_plans_what_a_cpu_plans(encoder) -> None:
+    """Four plans: the last ones are replays of a CUDA graph. bf16 may choose otherwise between nearly equal actions."""
+    arena = in_play(64)
+    twin = BatchArena(64, "cuda", seed=SEED)
+    twin.start()
+    for name in ("state", "keys", "numbers"):
+        getattr(twin, name).copy_(getattr(arena, name))
+    expected = a_planner(arena, encoder=encoder).plan()[0]
+    policy, seats = actor(encoder, value=True).to("cuda"), seats_of(64, 0).to("cuda")
+    planner = Planner(policy, encoder_named(encoder), twin, seats, Budget(2, 3))
+    plans = [planner.plan()[0].cpu() for _ in range(4)]
+    assert all(torch.equal(plan, plans[0]) for plan in plans)
+    assert (plans[0] == expected).float().mean() > 0.9, f"seed {SEED}"
+
+
 def test_a_plan_does_not_know_the_beans_to_come() -> None:
     arena = in_play(8)
     actions, values = a_planner(arena).plan()
