@@ -127,10 +127,20 @@ def _parts(flat: torch.Tensor, parameters: Sequence[torch.Tensor]) -> list[torch
     return [part.view_as(each) for part, each in zip(flat.split(sizes), parameters, strict=True)]
 
 
-def _run_kernel(group: dict[str, Any], steps: list[torch.Tensor], *lists: Sequence[torch.Tensor]) -> None:
-    """torch's kernel. lists: parameters, gradients and both averages."""
+def _run_kernel(
+    group: dict[str, Any],
+    steps: list[torch.Tensor],
+    parameters: list[torch.Tensor],
+    gradients: list[torch.Tensor],
+    exp_avgs: list[torch.Tensor],
+    exp_avg_sqs: list[torch.Tensor],
+) -> None:
+    """torch's kernel."""
     torch._fused_adam_(
-        *lists,
+        parameters,
+        gradients,
+        exp_avgs,
+        exp_avg_sqs,
         [],
         steps,
         amsgrad=False,

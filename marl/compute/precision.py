@@ -135,9 +135,8 @@ class Precision:
         else:
             # The fused Adam skips the step where found_inf is 1. x - x is 0 unless x is infinite or NaN.
             not_finite = (norm - norm).ne(0).float()
-            optimizer.found_inf = (  # read by Adam, declared nowhere
-                not_finite if skip is None else torch.maximum(not_finite, skip)
-            )
+            found_inf = not_finite if skip is None else torch.maximum(not_finite, skip)
+            optimizer.found_inf = found_inf  # type: ignore[attr-defined]  # read by Adam, declared nowhere
             optimizer.step()
         optimizer.clear_gradients()
         return norm

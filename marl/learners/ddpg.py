@@ -78,8 +78,9 @@ class Ddpg(ReplayLearner[DdpgConfig]):
             return False
         return all(getattr(type(self), name) is getattr(Ddpg, name) for name in LOSSES)
 
-    def _dense_networks(self) -> list[nn.Module]:
-        return [self.actor, self.critics.each[0], self.target_actor, self.target_critics.each[0]]
+    def _dense_networks(self) -> list[Any]:
+        critics: list[Any] = [self.critics, self.target_critics]
+        return [self.actor, critics[0].each[0], self.target_actor, critics[1].each[0]]
 
     def _lay_out_flat(self) -> None:
         """Lay weights and gradients into one tensor each."""
@@ -166,8 +167,8 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         actor_step = overlap.run(step, self.actor_optimizer, max_norm)
         critic_norm = step(self.critic_optimizer, max_norm)
         actor_norm = actor_step()
-        stats = (critic_loss, actor_loss, entropy, value, actor_norm.item(), critic_norm.item())
-        self._add_stats(torch.tensor(stats), actor_norm + critic_norm, True)
+        norms = actor_norm.item(), critic_norm.item()
+        self._add_numbers((critic_loss, actor_loss, entropy, value, *norms), sum(norms), stepped=True)
 
     # --- the losses
 

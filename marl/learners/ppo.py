@@ -209,22 +209,25 @@ class Ppo(Learner):
         """The gradient of one minibatch, and a step along it."""
         first, *rest = self._parts
         running = [self._overlap.run(part.backward, self, items[first.items :]) for part in rest]
-        stats = first.weight * first.backward(self, items[: first.items])
+        stats = first.backward(self, items[: first.items])
+        stats = stats if first.weight == 1 else first.weight * stats
         for part, wait in zip(rest, running, strict=True):
             stats = stats + part.weight * wait()
         if first.gradients is not None:
             for part in rest:
                 first.gradients.flat.add_(part.gradients.flat)
             self._average(first.gradients)
-        norm = torch.zeros_like(self._skipped_in_a_row)
-        self._kl += stats[KL]
+        if self.config.target_kl:
+            self._kl += stats[KL]
         if step:
             if self.config.target_kl:
                 kl = self._group.mean_(self._kl / self._sync_freq)
                 torch.maximum(self._stopped, (kl > self.config.target_kl).float(), out=self._stopped)
-            self._kl.zero_()
+                self._kl.zero_()
             norm = self._precision.optimizer_step(self.optimizer, self.config.max_grad_norm, self._stopped)
-            norm = norm * self._sync_freq
+            norm = norm if self._sync_freq == 1 else norm * self._sync_freq
+        else:
+            norm = torch.zeros_like(self._skipped_in_a_row)
         self._add_stats(torch.cat((stats, norm[None])), norm, step)
 
     def outputs_for(self, items: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
@@ -310,6 +313,7 @@ class _Part:
         self.gradients: Gradients | None = None
         if layers is not None:
             self._obs = torch.zeros(rows * TEAM, buffer.encoder.width, dtype=buffer.dtype)
+            self._words = self._obs.view(rows, -1).view(torch.int64)
             self._x = torch.zeros(self._obs.shape)
             self._pass, self.gradients = DensePass(layers, self._x), Gradients(learner.network)
             outputs = self._pass.outputs.view(outputs.shape)
@@ -326,7 +330,7 @@ class _Part:
         batch = self.batch
         if self.gradients is not None:
             batch.idx.copy_(items)
-            torch.index_select(learner.buffer.words, 0, batch.idx, out=self._obs.view(len(items), -1).view(torch.int64))
+            torch.index_select(learner.buffer.words, 0, batch.idx, out=self._words)
             self._x.copy_(self._obs)
             self._pass.forward()
             self._loss_gradient()

@@ -94,8 +94,11 @@ class ReplayLearner(Learner, Generic[Config]):
 
     def _weights_and_targets(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """All weights, and those of the targets in the same order."""
-        pairs = list(self._target_pairs())
-        online, targets = ([p for pair in pairs for p in pair[i].parameters()] for i in range(2))
+        online: list[torch.Tensor] = []
+        targets: list[torch.Tensor] = []
+        for network, target in self._target_pairs():
+            online += network.parameters()
+            targets += target.parameters()
         return online, targets
 
     @abstractmethod

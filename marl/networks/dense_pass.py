@@ -103,7 +103,7 @@ class DenseInference:
 
     def __call__(self, obs: torch.Tensor) -> torch.Tensor:
         """The outputs [N, n] for an encoder's integers [N, W]. Two parts of one tensor may be asked for at once."""
-        part = (obs.storage_offset(), len(obs))
+        part = (int(obs.storage_offset()), len(obs))
         if part not in self._passes:
             x = torch.empty(obs.shape)
             self._passes[part] = x, DensePass(self._layers, x)
