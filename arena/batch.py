@@ -159,7 +159,8 @@ class BatchArena:
         if _kind(seats) != (torch.int32, self.device) or seats.ndim != 1:
             raise ArenaError(f"seats are {_described(seats)}; need int32 [N] of match * 6 + snake on {self.device}")
         if self.device.type == "cpu" and len(seats):  # on a GPU looking at them would stop the device
-            least, most = int(seats.min()), int(seats.max())
+            numbers = seats.numpy()  # whose methods take half of the time of a tensor's
+            least, most = int(numbers.min()), int(numbers.max())
             if least < 0 or most >= self.matches * SNAKES:
                 raise ArenaError(f"seats run from {least} to {most}; allowed: 0 to {self.matches * SNAKES - 1}")
         return seats

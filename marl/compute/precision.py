@@ -1,5 +1,6 @@
 """Number formats of training: weights and optimizers in fp32, matrix products in the configured precision."""
 
+import math
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from marl.compute.adam import Adam, clip_directly
+from marl.compute.adam import Adam
 from marl.compute.shards import rows_of_shards
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -119,21 +120,23 @@ class Precision:
         scaler = self._scalers.get(id(optimizer))
         if scaler is not None:
             scaler.unscale_(optimizer)
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
         on_cpu = self.device.type == "cpu"
-        clip = clip_directly if on_cpu else nn.utils.clip_grad_norm_
-        norm = clip(parameters, max_norm if max_norm > 0 else float("inf"))
-        if scaler is None:
+        max_norm = max_norm if max_norm > 0 else float("inf")
+        if on_cpu:
+            norm = optimizer.clip_directly(max_norm)
+        else:
+            norm = nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], max_norm)
+        if scaler is not None:
+            scaler.step(optimizer)
+            scaler.update()
+        elif on_cpu:
+            if math.isfinite(norm.item()) and not (skip is not None and skip.item()):
+                optimizer.step_directly()
+        else:
             # The fused Adam skips the step where found_inf is 1. x - x is 0 unless x is infinite or NaN.
             not_finite = (norm - norm).ne(0).float()
             found_inf = not_finite if skip is None else torch.maximum(not_finite, skip)
-            if on_cpu:
-                optimizer.step_directly(found_inf)
-            else:
-                optimizer.found_inf = found_inf  # read by Adam, declared nowhere
-                optimizer.step()
-        else:
-            scaler.step(optimizer)
-            scaler.update()
-        optimizer.zero_grad(set_to_none=True)
+            optimizer.found_inf = found_inf  # type: ignore[attr-defined]  # read by Adam, declared nowhere
+            optimizer.step()
+        optimizer.clear_gradients()
         return norm

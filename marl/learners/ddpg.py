@@ -19,16 +19,23 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from marl.compute.adam import flatten
 from marl.compute.overlap import Overlap
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
+from marl.learners.ddpg_passes import DdpgPasses
 from marl.learners.replay_buffer import Batch
 from marl.learners.replay_learner import ReplayLearner
 from marl.learners.target_noise import TargetNoise
 from marl.networks.actors import make_actor
 from marl.networks.critics import Critics, expected_q, min_over_critics
+from marl.networks.dense_pass import DenseInference, Gradients, dense_layers
 from marl.networks.policy import MASKED_LOGIT
 from marl.networks.spec import ACTIONS, spec_from_config
+
+# Methods that make the losses: passes without autograd take the place of all of them.
+LOSSES = ("_learn", "_next_probs", "_target", "_critic_loss", "_actor_loss", "_learn_actor", "_q_for_actor", "_logits",
+          "_masked", "_descend")  # fmt: skip
 
 
 class Ddpg(ReplayLearner[DdpgConfig]):
@@ -60,6 +67,46 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         # the actor's part reads while its own part changes it.
         alone = group.world == 1 and group.backend is None
         self._overlap = Overlap(device, alone and config.critic_form == "heads")
+        self._passes: DdpgPasses | None = None
+        if self._fused and self._has_plain_losses() and self._may_pass_directly(*self._dense_networks()):
+            self._lay_out_flat()
+
+    def _has_plain_losses(self) -> bool:
+        """Whether the losses are those that passes without autograd are written for (ddpg_passes.py)."""
+        config = self.config
+        if config.twin or config.policy_delay > 1 or config.target_noise:
+            return False
+        return all(getattr(type(self), name) is getattr(Ddpg, name) for name in LOSSES)
+
+    def _dense_networks(self) -> list[Any]:
+        critics: list[Any] = [self.critics, self.target_critics]
+        return [self.actor, critics[0].each[0], self.target_actor, critics[1].each[0]]
+
+    def _lay_out_flat(self) -> None:
+        """Lay weights and gradients into one tensor each."""
+        self._gradients = Gradients(self.actor, self.critics)
+        pairs = ((self.actor, self.critics), (self.target_actor, self.target_critics))
+        self._flat_weights = weights, _ = [flatten([*a.parameters(), *b.parameters()]) for a, b in pairs]
+        by_network = self._gradients.by_network
+        for optimizer, flat, gradients in zip(
+            (self.actor_optimizer, self.critic_optimizer),
+            weights.split([len(each) for each in by_network]),
+            by_network,
+            strict=True,
+        ):
+            optimizer.use_flat(flat, gradients)
+        self._layers = [dense_layers(network) for network in self._dense_networks()]
+        self._infer = DenseInference(self._layers[0])
+        self._passes = self._passes_of(self.sampler.batch)
+
+    def _passes_of(self, batch: Batch) -> DdpgPasses:
+        return DdpgPasses(self.config, batch, self.encoder, self._layers, self._gradients, self._masks_reversal)
+
+    def _weights_and_targets(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        if self._passes is None:
+            return super()._weights_and_targets()
+        weights, targets = self._flat_weights
+        return [weights], [targets]
 
     def _target_pairs(self) -> Iterable[tuple[nn.Module, nn.Module]]:
         return [(self.actor, self.target_actor), (self.critics, self.target_critics)]
@@ -77,6 +124,11 @@ class Ddpg(ReplayLearner[DdpgConfig]):
 
         Only the last of every policy_delay steps moves the actor.
         """
+        if self._passes is not None:
+            if self._passes.batch is not batch:
+                self._passes = self._passes_of(batch)
+            self._learn_directly(self._passes)
+            return
         precision, overlap, actions = self._precision, self._overlap, batch.rows.actions
         delay = self.config.policy_delay
         moves_actor = self._critic_steps == delay - 1
@@ -96,6 +148,27 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         actor_loss, entropy, value, actor_norm = of_actor
         stats = (critic_loss, actor_loss, entropy, value, actor_norm, critic_norm)
         self._add_stats(torch.stack([each.detach() for each in stats]), actor_norm + critic_norm, step)
+
+    def _learn_directly(self, passes: DdpgPasses) -> None:
+        """The same without autograd: gradients of both networks, their mean over the ranks, and both steps."""
+        overlap = self._overlap
+        passes.read_batch()
+        next_probs = overlap.run(passes.compute_next_probs)
+        probs = overlap.run(passes.compute_probs)
+        passes.compute_q_values()
+        actor_part = overlap.run(passes.learn_actor)  # after compute_probs: overlapping work runs in order
+        next_probs()
+        passes.compute_targets()
+        critic_loss = passes.learn_critic()
+        probs()
+        actor_loss, entropy, value = actor_part()
+        self._average(self._gradients)
+        step, max_norm = self._precision.optimizer_step, self.config.max_grad_norm
+        actor_step = overlap.run(step, self.actor_optimizer, max_norm)
+        critic_norm = step(self.critic_optimizer, max_norm)
+        actor_norm = actor_step()
+        norms = actor_norm.item(), critic_norm.item()
+        self._add_numbers((critic_loss, actor_loss, entropy, value, *norms), sum(norms), stepped=True)
 
     # --- the losses
 

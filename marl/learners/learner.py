@@ -5,16 +5,19 @@ makes `updates` updates. Nothing in `act`, `record_step` and `learn` may wait fo
 recorded as a CUDA graph.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 
 from arena.encoders import Encoder
 from marl.compute.precision import Precision
 from marl.networks.actors import AnyActor
+from marl.networks.dense_pass import Gradients, dense_layers
 from marl.networks.spec import ACTIONS, NetworkSpec
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
@@ -71,6 +74,24 @@ class Learner(ABC):
     def anneal(self, lr_factor: float, share_done: float) -> None:
         """Set learning rates and coefficients for this point of the run."""
 
+    # --- dense networks on a CPU, without autograd
+
+    def _may_pass_directly(self, *networks: nn.Module) -> bool:
+        """Whether the gradients of networks can be computed without autograd (dense_pass.py).
+
+        Ranks then exchange gradients in one tensor, and not in DistributedDataParallel's backward pass.
+        """
+        precision = self._precision
+        if self._sync_freq > 1 or precision.device.type != "cpu" or precision.name != "fp32" or precision.shards:
+            return False
+        return all(dense_layers(network) is not None for network in networks)
+
+    def _average(self, gradients: Gradients) -> None:
+        """Replace gradients by their mean over the ranks. A collective."""
+        averaged = self._group.average_gradients(gradients.flat)
+        if averaged is not gradients.flat:
+            gradients.flat.copy_(averaged)
+
     def instrument(self, wrap: Wrap, outputs: torch.Tensor) -> None:
         """Measure the parts of a cycle: functions are replaced by wrap(part, function). outputs: where `act` writes."""
         act = self.act
@@ -83,11 +104,24 @@ class Learner(ABC):
 
     def _add_stats(self, stats: torch.Tensor, norm: torch.Tensor, stepped: bool) -> None:
         """Add a minibatch's statistics; the last one, skipped, is 1 if the norm of its gradients is not finite."""
+        if norm.device.type == "cpu":
+            self._add_numbers(stats.tolist(), norm.item(), stepped)
+            return
         skipped = (norm - norm).ne(0).float()
         if stepped:
             self._skipped_in_a_row.add_(1).mul_(skipped)
         one = torch.ones_like(skipped)[None]
         self.sums += torch.cat((one, stats, skipped[None])).nan_to_num(0.0, 0.0, 0.0)
+
+    def _add_numbers(self, stats: Sequence[float], norm: float, stepped: bool) -> None:
+        """The same on a CPU, without a tensor's methods: each of them takes microseconds."""
+        skipped = not math.isfinite(norm)
+        if stepped:
+            in_a_row = self._skipped_in_a_row.numpy()
+            in_a_row[()] = in_a_row + 1 if skipped else 0
+        finite = [number if math.isfinite(number) else 0.0 for number in stats]
+        sums = self.sums.numpy()
+        sums += np.array([1.0, *finite, skipped], np.float32)
 
     def pop_stats(self) -> torch.Tensor:
         """Minibatches, sums of LOGGED since the last call, and the steps just skipped in a row; on the device."""

@@ -19,6 +19,7 @@ from torch import nn
 
 from arena.encoders import encoder_named
 from arena.rules import TEAM
+from marl.compute.adam import flatten
 from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
 from marl.compute.shards import mean_by_shard, tree_sum
@@ -32,6 +33,7 @@ from marl.learners.ppo_loss import PpoBatch, ppo_loss
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import make_actor
 from marl.networks.central_critic import ActorCritic, CentralCritic
+from marl.networks.dense_pass import DenseInference, DenseLayers, DensePass, Gradients, dense_layers
 from marl.networks.spec import ACTIONS, spec_from_config
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout
@@ -120,8 +122,16 @@ class Ppo(Learner):
         each = shards * self.minibatches.each
         self._overlap = Overlap(device, alone and sync_freq == 1 and each > 1)
         sizes = [each - each // 2, each // 2] if self._overlap.splits else [each]
-        fused = fused and type(self).loss is Ppo.loss  # the compiled gradient belongs to this loss alone
-        self._parts = [_Part(self, size, size / each, fused) for size in sizes]
+        # Compiled gradients belong to this loss alone, passes without autograd to these outputs alone.
+        fused = fused and type(self).loss is Ppo.loss
+        has_own_passes = type(self).outputs_for is not Ppo.outputs_for or type(self)._forward is not Ppo._forward
+        has_passes = fused and not has_own_passes and self._may_pass_directly(self.network)
+        weights = flatten(self.network.parameters()) if has_passes else None
+        layers = dense_layers(self.network) if has_passes else None
+        self._parts = [_Part(self, size, size / each, fused, layers) for size in sizes]
+        self._infer = None if layers is None else DenseInference(layers)
+        if weights is not None:
+            self.optimizer.use_flat(weights, self._parts[0].gradients.flat)
 
     @classmethod
     def from_config(
@@ -149,6 +159,8 @@ class Ppo(Learner):
 
     def _forward(self, obs: torch.Tensor, parts: int = 1) -> torch.Tensor:
         """Outputs without gradients; hidden states stay as they are. parts: as in Precision.act."""
+        if self._infer:
+            return self._infer(obs)
         return self._precision.act(self.network, obs, None, None, parts)[0]
 
     def record_step(self) -> None:
@@ -197,18 +209,25 @@ class Ppo(Learner):
         """The gradient of one minibatch, and a step along it."""
         first, *rest = self._parts
         running = [self._overlap.run(part.backward, self, items[first.items :]) for part in rest]
-        stats = first.weight * first.backward(self, items[: first.items])
+        stats = first.backward(self, items[: first.items])
+        stats = stats if first.weight == 1 else first.weight * stats
         for part, wait in zip(rest, running, strict=True):
             stats = stats + part.weight * wait()
-        norm = torch.zeros_like(self._skipped_in_a_row)
-        self._kl += stats[KL]
+        if first.gradients is not None:
+            for part in rest:
+                first.gradients.flat.add_(part.gradients.flat)
+            self._average(first.gradients)
+        if self.config.target_kl:
+            self._kl += stats[KL]
         if step:
             if self.config.target_kl:
                 kl = self._group.mean_(self._kl / self._sync_freq)
                 torch.maximum(self._stopped, (kl > self.config.target_kl).float(), out=self._stopped)
-            self._kl.zero_()
+                self._kl.zero_()
             norm = self._precision.optimizer_step(self.optimizer, self.config.max_grad_norm, self._stopped)
-            norm = norm * self._sync_freq
+            norm = norm if self._sync_freq == 1 else norm * self._sync_freq
+        else:
+            norm = torch.zeros_like(self._skipped_in_a_row)
         self._add_stats(torch.cat((stats, norm[None])), norm, step)
 
     def outputs_for(self, items: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
@@ -283,13 +302,21 @@ class Ppo(Learner):
 class _Part:
     """A part of every minibatch, with tensors of its own: on a CPU there are two, which run at once."""
 
-    def __init__(self, learner: Ppo, items: int, weight: float, fused: bool) -> None:
+    def __init__(self, learner: Ppo, items: int, weight: float, fused: bool, layers: DenseLayers | None) -> None:
+        """layers: of a dense network, whose gradients are computed without autograd."""
         buffer = learner.buffer
         device, rows = buffer.device, items * learner.minibatches.turns_per_item
         self.items, self.weight, self._fused = items, weight, fused
         shards = learner._precision.shards
         self._shards = None if shards is None else shards // learner._overlap.parts
         outputs = torch.zeros(rows, TEAM, OUTPUTS, device=device)
+        self.gradients: Gradients | None = None
+        if layers is not None:
+            self._obs = torch.zeros(rows * TEAM, buffer.encoder.width, dtype=buffer.dtype)
+            self._words = self._obs.view(rows, -1).view(torch.int64)
+            self._x = torch.zeros(self._obs.shape)
+            self._pass, self.gradients = DensePass(layers, self._x), Gradients(learner.network)
+            outputs = self._pass.outputs.view(outputs.shape)
         self.batch = Minibatch(
             torch.zeros(rows, dtype=torch.int64, device=device),
             outputs,
@@ -301,6 +328,16 @@ class _Part:
     def backward(self, learner: Ppo, items: torch.Tensor) -> torch.Tensor:
         """Accumulate the gradients of these items; returns the means of the statistics."""
         batch = self.batch
+        if self.gradients is not None:
+            batch.idx.copy_(items)
+            torch.index_select(learner.buffer.words, 0, batch.idx, out=self._words)
+            self._x.copy_(self._obs)
+            self._pass.forward()
+            self._loss_gradient()
+            if self.weight != 1:
+                batch.gradients.mul_(self.weight)
+            self._pass.backward(batch.gradients.view(-1, OUTPUTS), self.gradients.of[0])
+            return mean_by_shard(batch.stats, self._shards)
         outputs = learner.outputs_for(items, batch.idx)
         batch.outputs.copy_(outputs.detach().view(batch.outputs.shape))
         if not self._fused:

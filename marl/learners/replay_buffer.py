@@ -120,6 +120,11 @@ class Sampler:
         self._draw: Callable[[], None] = sample_transitions.bind(
             rows, buffer.device, buffer.keys, buffer.turn_rows, n_step, gamma, self.batch.rows
         )
+        drawn, batch = self.batch.rows, self.batch
+        self._gathered = [
+            (obs.view(rows, -1).view(torch.int64), idx)
+            for obs, idx in ((batch.obs, drawn.idx), (batch.next_obs, drawn.next_idx))
+        ]
 
     def draw(self) -> Batch:
         """The next batch: uniform over all turns whose n successors are in the buffer."""
@@ -127,9 +132,8 @@ class Sampler:
         self._draw()
         if not self._fused:
             self._compute_returns(buffer.turn_rows, batch.rows)
-        buffer.counts[1:] += 1
-        for obs, idx in ((batch.obs, batch.rows.idx), (batch.next_obs, batch.rows.next_idx)):
-            words = obs.view(len(idx), -1).view(torch.int64)
+        buffer.count(1)
+        for words, idx in self._gathered:
             if buffer.storage == buffer.device:
                 torch.index_select(buffer.words, 0, idx, out=words)
             else:

@@ -20,6 +20,7 @@ from marl.config.network_config import NetworkConfig
 from marl.config.train_config import TrainConfig
 from marl.learners.learner import Learner
 from marl.learners.replay_buffer import Batch, ReplayBuffer
+from marl.networks.dense_pass import DenseInference
 from marl.networks.policy import mask_reversal
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Wrap
@@ -63,14 +64,12 @@ class ReplayLearner(Learner, Generic[Config]):
         self.sampler = buffer.sampler(self.batch_turns, config.n_step, config.gamma, fused)
         self.turns, self.updates = config.turns, config.updates
         self.warmup_turns = max(config.warmup_turns, config.n_step + 1)
+        self._fused = fused
+        self._infer: DenseInference | None = None  # for `act`, if the actor is dense
         self._accumulated = 0  # batches since the last step
         torch.manual_seed(seed)  # initial weights only: everything else that is random is drawn by number
         self._make_networks(network)
-        self._online: list[torch.Tensor] = []
-        self._targets: list[torch.Tensor] = []
-        for online, target in self._target_pairs():
-            self._online += online.parameters()
-            self._targets += target.parameters()
+        self._online, self._targets = self._weights_and_targets()
 
     @classmethod
     def from_config(
@@ -93,6 +92,15 @@ class ReplayLearner(Learner, Generic[Config]):
     def _target_pairs(self) -> Iterable[tuple[nn.Module, nn.Module]]:
         """Each network with its target."""
 
+    def _weights_and_targets(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """All weights, and those of the targets in the same order."""
+        online: list[torch.Tensor] = []
+        targets: list[torch.Tensor] = []
+        for network, target in self._target_pairs():
+            online += network.parameters()
+            targets += target.parameters()
+        return online, targets
+
     @abstractmethod
     def _wrapped(self) -> Sequence[Any]:
         """The networks as their gradients are exchanged between ranks."""
@@ -105,6 +113,8 @@ class ReplayLearner(Learner, Generic[Config]):
 
     def act(self, obs: torch.Tensor) -> torch.Tensor:
         """Logits of the local actions."""
+        if self._infer:
+            return self._overlap.split_batch(self._infer, obs)
         parts = self._overlap.parts
         return self._overlap.split_batch(lambda part: self._precision.act(self.actor, part, None, None, parts)[0], obs)
 

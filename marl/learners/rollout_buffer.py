@@ -68,12 +68,12 @@ class Shuffler:
     def __init__(self, buffer: RolloutBuffer, items: int) -> None:
         shards = len(buffer.keys)
         self.order = torch.zeros(shards, items // shards, dtype=torch.int64, device=buffer.device)
-        self._counts = buffer.counts
+        self._count = buffer.count
         arguments = (buffer.keys, buffer.counts, buffer.teams // shards, self.order)
         self._shuffle = shuffle_items.bind(items, buffer.device, *arguments)
 
     def shuffle(self) -> torch.Tensor:
         """The next order of the items, [shards, items of a shard]."""
         self._shuffle()
-        self._counts[1:] += 1
+        self._count(1)
         return self.order

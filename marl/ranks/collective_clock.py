@@ -32,15 +32,14 @@ class CollectiveClock:
         self._meeting = torch.zeros(2 * group.world)
         self.reductions: list[Reduction] = []
         group.sum_ = self._timed_sum
-        if group.averages_gradients:
-            self._average_gradients, group.average_gradients = group.average_gradients, self._timed_average
-            return
-        for module in wrapped:
-            module.register_comm_hook(None, self._average)
+        self._average_gradients, group.average_gradients = group.average_gradients, self._timed_average
+        if not group.averages_gradients:
+            for module in wrapped:
+                module.register_comm_hook(None, self._average)
 
     def remove(self) -> None:
-        """Give the group its own `sum_` back; the modules are not to be used any more."""
-        self._group.sum_ = self._sum
+        """Give the group its own methods back; the modules are not to be used any more."""
+        self._group.sum_, self._group.average_gradients = self._sum, self._average_gradients
 
     def _timed_sum(self, tensor: torch.Tensor) -> torch.Tensor:
         begin, met = self._meet()
@@ -48,10 +47,10 @@ class CollectiveClock:
         self._record(begin, met, tensor)
         return result
 
-    def _timed_average(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def _timed_average(self, gradients: torch.Tensor) -> torch.Tensor:
         begin, met = self._meet()
-        averaged = self._average_gradients(bucket)
-        self._record(begin, met, bucket.buffer())
+        averaged = self._average_gradients(gradients)
+        self._record(begin, met, gradients)
         return averaged
 
     def _average(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

@@ -64,6 +64,9 @@ class Solo:
     def mean_(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
 
+    def average_gradients(self, gradients: torch.Tensor) -> torch.Tensor:
+        return gradients
+
     def any(self, flag: bool) -> bool:
         return bool(flag)
 
@@ -144,7 +147,7 @@ class Ranks:
                 gradient_as_bucket_view=True,
             )
             if self.averages_gradients:
-                wrapped.register_comm_hook(None, lambda _, bucket: self.average_gradients(bucket))
+                wrapped.register_comm_hook(None, lambda _, bucket: _done(self.average_gradients(bucket.buffer())))
             # Without broadcast_buffers, torch does not broadcast buffers at the start either.
             for buffer in module.buffers():
                 dist.broadcast(buffer, src=0)
@@ -173,11 +176,9 @@ class Ranks:
         """Whether wrapped modules ask `average_gradients`; otherwise torch averages them over the backend."""
         return self.sums_in_order or self._memory is not None
 
-    def average_gradients(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """DistributedDataParallel calls it with the gradients of this rank, to get their mean over the ranks."""
-        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        done.set_result(self._sum(bucket.buffer()).div_(self.world))
-        return done
+    def average_gradients(self, gradients: torch.Tensor) -> torch.Tensor:
+        """The mean over ranks of a contiguous tensor of gradients, in place or as a new tensor."""
+        return self._sum(gradients).div_(self.world)
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum over ranks, in place."""
@@ -282,6 +283,13 @@ class Ranks:
             raise lost from error
         finally:
             self.doing = before
+
+
+def _done(tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
+    """The answer to DistributedDataParallel, which asks for a future."""
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(tensor)
+    return done
 
 
 def on_main(group: Solo | Ranks, act: Callable[[], T]) -> T:

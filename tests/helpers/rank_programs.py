@@ -66,7 +66,7 @@ def together() -> None:
     exchanges = []
     if group.averages_gradients:
         average = group.average_gradients
-        group.average_gradients = lambda bucket: exchanges.append(bucket.index()) or average(bucket)
+        group.average_gradients = lambda gradients: exchanges.append(len(gradients)) or average(gradients)
     else:
         wrapped_critic.register_comm_hook(exchanges, counted)
     optimizer.zero_grad(set_to_none=True)

@@ -21,7 +21,7 @@ SIDE_BY_SIDE = 3  # trainings
 
 
 def train(words: list[str]) -> int:
-    """One rank: `snakes train`; the last line of its output says how often gradients were exchanged."""
+    """One rank: `snakes train`; the last line of its output says how many gradients were exchanged."""
     from marl import cli
     from marl.ranks.process_group import Ranks
 
@@ -29,16 +29,16 @@ def train(words: list[str]) -> int:
 
     average = Ranks.average_gradients
 
-    def counted(self, bucket):
-        exchanges.append(bucket.index())
-        return average(self, bucket)
+    def counted(self, gradients):
+        exchanges.append(len(gradients))
+        return average(self, gradients)
 
     for word in words:
         if word.startswith("@"):
             plant(word[1:])
     with mock.patch.object(Ranks, "average_gradients", counted):
         code = cli.main([word for word in words if not word.startswith("@")])
-    print(f"exchanges {len(exchanges)}", flush=True)
+    print(f"exchanges {sum(exchanges)}", flush=True)
     return code
 
 

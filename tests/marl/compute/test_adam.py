@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from marl.compute.adam import Adam, clip_directly
+from marl.compute.adam import Adam, flatten
 
 SEED = 3
 
@@ -61,16 +61,46 @@ def test_direct_steps_and_clipping_are_torchs_to_the_bit(max_norm: float) -> Non
         obs = torch.randn(7, 5)
         for network in (ours, theirs):
             network[:3](obs).square().sum().backward()
-        norms = clip_directly(our_parameters, max_norm), torch.nn.utils.clip_grad_norm_(their_parameters, max_norm)
+        norms = our_optimizer.clip_directly(max_norm), torch.nn.utils.clip_grad_norm_(their_parameters, max_norm)
         assert torch.equal(*norms), f"seed {SEED}"
         skip = torch.tensor(float(step == 3))
-        our_optimizer.step_directly(skip)
+        if not skip:
+            our_optimizer.step_directly()
         their_optimizer.found_inf = skip
         their_optimizer.step()
-        for optimizer in (our_optimizer, their_optimizer):
-            optimizer.zero_grad(set_to_none=True)
+        our_optimizer.clear_gradients()
+        their_optimizer.zero_grad(set_to_none=True)
         assert all(map(torch.equal, our_parameters, their_parameters)), f"seed {SEED}, step {step}"
     our_states, their_states = (optimizer.state_dict()["state"] for optimizer in (our_optimizer, their_optimizer))
     assert our_states.keys() == their_states.keys()
     for number, tensors in their_states.items():
         assert all(torch.equal(our_states[number][name], tensor) for name, tensor in tensors.items())
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 1e3, float("inf")])
+def test_flat_steps_are_torchs_to_the_bit_and_saved_alike(max_norm: float) -> None:
+    def layers(cls: type[torch.optim.Adam]) -> tuple[torch.nn.Module, torch.optim.Adam]:
+        torch.manual_seed(SEED)
+        made = torch.nn.Sequential(torch.nn.Linear(16, 24), torch.nn.ReLU(), torch.nn.Linear(24, 5))
+        return made, cls(list(made.parameters()), 0.01, fused=True)
+
+    (theirs, their_optimizer), (ours, our_optimizer) = layers(torch.optim.Adam), layers(Adam)
+    weights = flatten(ours.parameters())
+    gradients = torch.zeros_like(weights)
+    our_optimizer.use_flat(weights, gradients)
+    for step in range(6):
+        theirs(torch.randn(7, 16)).square().sum().backward()
+        gradients.copy_(torch.cat([parameter.grad.flatten() for parameter in theirs.parameters()]))
+        norms = our_optimizer.clip_directly(max_norm), torch.nn.utils.clip_grad_norm_(theirs.parameters(), max_norm)
+        torch.testing.assert_close(*norms)
+        our_optimizer.step_directly()
+        their_optimizer.step()
+        their_optimizer.zero_grad()
+        assert all(map(torch.equal, ours.parameters(), theirs.parameters())), f"seed {SEED}, step {step}"
+        states = [optimizer.state_dict()["state"] for optimizer in (our_optimizer, their_optimizer)]
+        for our_state, their_state in zip(states[0].values(), states[1].values(), strict=True):
+            assert all(torch.equal(our_state[name], tensor) for name, tensor in their_state.items())
+        if step == 3:  # each goes on from the other's state
+            saved = [copy.deepcopy(optimizer.state_dict()) for optimizer in (our_optimizer, their_optimizer)]
+            their_optimizer.load_state_dict(saved[0])
+            our_optimizer.load_state_dict(saved[1])

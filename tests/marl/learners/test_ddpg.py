@@ -81,7 +81,10 @@ class Watched(Precision):
 
     def optimizer_step(self, optimizer, max_norm, skip=None):
         self.before.append(gradients(optimizer))
-        return super().optimizer_step(optimizer, max_norm, skip)
+        norm = super().optimizer_step(optimizer, max_norm, skip)
+        if optimizer.is_flat:  # its steps call no hooks, and its gradients stay
+            self.clipped.append([p.grad.clone() for group in optimizer.param_groups for p in group["params"]])
+        return norm
 
 
 def gradients(optimizer) -> list[torch.Tensor]:
@@ -251,10 +254,11 @@ def test_each_network_is_moved_by_its_own_loss_only(form, buffer) -> None:
 
 @every_form
 def test_nothing_is_left_behind_by_an_update(form, buffer) -> None:
-    """No gradient that the next one would add to, and critics that can learn again."""
+    """No gradient that the next one would add to (flat ones are overwritten), and critics that can learn again."""
     made = learner(buffer, **form)
     made.update()
-    assert all(p.grad is None and p.requires_grad for p in (*made.actor.parameters(), *made.critics.parameters()))
+    for optimizer, net in ((made.actor_optimizer, made.actor), (made.critic_optimizer, made.critics)):
+        assert all((p.grad is None or optimizer.is_flat) and p.requires_grad for p in net.parameters())
     assert not any(p.requires_grad for p in (*made.target_actor.parameters(), *made.target_critics.parameters()))
 
 
@@ -443,15 +447,15 @@ SKIPPED = 1 + Ddpg.LOGGED.index("updates/skipped")  # the first is the number of
 
 def spoilt(made: Ddpg, number: float) -> pytest.MonkeyPatch:
     """A patch to be undone: batches whose targets have one such number."""
-    target = made._target
+    draw = made.sampler.draw
     patch = pytest.MonkeyPatch()
 
-    def spoil(*arguments) -> torch.Tensor:
-        targets = target(*arguments)
-        targets[0, 0] = number
-        return targets
+    def spoil():
+        batch = draw()
+        batch.rows.returns[0, 0] = number
+        return batch
 
-    patch.setattr(made, "_target", spoil)
+    patch.setattr(made.sampler, "draw", spoil)
     return patch
 
 

@@ -1,0 +1,112 @@
+"""Forward and backward passes of dense networks on a CPU, without autograd.
+
+Autograd, modules and fresh tensors cost a small network more than its products: an update of DDPG with 72 rows took
+4.9 ms, of which the products were 1.1 ms. Here the same products write into tensors that are made once. Results are
+equal to the bit to those of the modules and autograd.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from marl.networks.actors import Actor
+from marl.networks.critics import Critic
+from marl.networks.layers import MLP, Dense
+from marl.networks.stems import DenseStem
+
+
+class DenseLayers(NamedTuple):
+    """The weights of a network: dense layers with ReLU between them. They share memory with the parameters."""
+
+    scale: torch.Tensor  # of the observations, by which the first layer's weights are multiplied
+    weights: list[torch.Tensor]
+    biases: list[torch.Tensor]
+
+
+def dense_layers(network: nn.Module) -> DenseLayers | None:
+    """The layers of an actor or a critic; None if it has anything else than dense layers."""
+    if type(network) not in (Actor, Critic) or network.mates is not None or getattr(network, "joined", False):
+        return None
+    stem, tail = network.first, network.tail
+    if type(stem) is not DenseStem or type(tail) is not MLP:
+        return None
+    layers = [stem, *tail.layers, tail.head]
+    if any(type(layer) is not Dense for layer in layers[1:]):
+        return None
+    return DenseLayers(
+        stem.scale, [layer.weight.detach() for layer in layers], [layer.bias.detach() for layer in layers]
+    )
+
+
+class Gradients:
+    """The gradients of several networks in one tensor: one sum over the ranks is enough for all of them."""
+
+    def __init__(self, *networks: nn.Module) -> None:
+        parameters = [list(network.parameters()) for network in networks]
+        sizes = [[parameter.numel() for parameter in each] for each in parameters]
+        self.flat = torch.zeros(sum(map(sum, sizes)))
+        self.by_network = self.flat.split([sum(each) for each in sizes])
+        # By network, in the order of its parameters: weight and bias of each layer in turn.
+        self.of = [
+            [part.view_as(parameter) for part, parameter in zip(flat.split(each), shapes, strict=True)]
+            for flat, each, shapes in zip(self.by_network, sizes, parameters, strict=True)
+        ]
+
+
+class DensePass:
+    """Passes of one network with a fixed number of rows, always through the same tensors; for one thread at a time."""
+
+    def __init__(self, layers: DenseLayers, x: torch.Tensor) -> None:
+        """x [N, W]: the observations as floats, which `forward` reads."""
+        self._layers, rows = layers, len(x)
+        self._scaled = torch.empty_like(layers.weights[0])
+        weights = [self._scaled, *layers.weights[1:]]
+        hidden = [torch.empty(rows, len(bias)) for bias in layers.biases]
+        self._hidden, self.outputs = hidden[:-1], hidden[-1]
+        self._inputs = [x, *self._hidden]
+        self._forward = list(zip(layers.biases, self._inputs, [weight.t() for weight in weights], hidden, strict=True))
+        self._by_hidden: list[torch.Tensor] = []  # gradients, made by the first backward pass
+
+    def forward(self) -> torch.Tensor:
+        """The outputs [N, n] for the rows of x; always the same tensor."""
+        torch.mul(self._layers.weights[0], self._layers.scale, out=self._scaled)
+        for bias, x, weight, out in self._forward:
+            torch.addmm(bias, x, weight, out=out)
+            if out is not self.outputs:
+                out.relu_()
+        return self.outputs
+
+    def backward(self, by_outputs: torch.Tensor, gradients: Sequence[torch.Tensor]) -> None:
+        """Write the gradients of the parameters, given those of the outputs [N, n] of the last forward pass."""
+        if not self._by_hidden:
+            self._by_hidden = [torch.empty_like(each) for each in self._hidden]
+        by_output = by_outputs
+        for i in reversed(range(len(self._inputs))):
+            torch.mm(by_output.t(), self._inputs[i], out=gradients[2 * i])
+            torch.sum(by_output, 0, out=gradients[2 * i + 1])
+            if i > 0:
+                by_input = self._by_hidden[i - 1]
+                torch.mm(by_output, self._layers.weights[i], out=by_input)
+                torch.ops.aten.threshold_backward.grad_input(by_input, self._inputs[i], 0, grad_input=by_input)
+                by_output = by_input
+        gradients[0].mul_(self._layers.scale)
+
+
+class DenseInference:
+    """Outputs of a network for observations, without gradients."""
+
+    def __init__(self, layers: DenseLayers) -> None:
+        self._layers = layers
+        self._passes: dict[tuple[int, int], tuple[torch.Tensor, DensePass]] = {}
+
+    def __call__(self, obs: torch.Tensor) -> torch.Tensor:
+        """The outputs [N, n] for an encoder's integers [N, W]. Two parts of one tensor may be asked for at once."""
+        part = (int(obs.storage_offset()), len(obs))
+        if part not in self._passes:
+            x = torch.empty(obs.shape)
+            self._passes[part] = x, DensePass(self._layers, x)
+        x, dense_pass = self._passes[part]
+        x.copy_(obs)
+        return dense_pass.forward().clone()

@@ -1,0 +1,70 @@
+"""Passes without autograd give the outputs and gradients of the modules and autograd, to the bit."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from arena.encoders import encoder_named
+from marl.networks.actors import make_actor
+from marl.networks.central_critic import CentralCritic
+from marl.networks.critics import Critic
+from marl.networks.dense_pass import DenseInference, DensePass, Gradients, dense_layers
+from marl.networks.spec import NetworkSpec
+
+SEED = 11
+FEATURES, SPEC = encoder_named("features"), NetworkSpec((24, 16), 5)
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.mark.parametrize("body", [(16,), (24, 16), (40, 24, 8)], ids=str)
+@pytest.mark.parametrize("rows", [3, 72, 300])
+def test_outputs_and_gradients_are_those_of_autograd(body, rows) -> None:
+    print(f"seed {SEED}")
+    torch.manual_seed(SEED)
+    actor = make_actor(FEATURES, replace(SPEC, body=body))
+    critic = Critic(FEATURES, replace(SPEC, body=body), "heads", False)
+    gradients = Gradients(actor, critic)
+    obs = torch.randint(0, 3, (rows // 3, 3, FEATURES.width), dtype=torch.uint8)
+    probs = torch.rand(rows // 3, 3, 4)
+    for network, outputs, found in (
+        (actor, actor(obs), gradients.of[0]),
+        (critic, critic(obs, probs), gradients.of[1]),
+    ):
+        dense = DensePass(dense_layers(network), obs.flatten(0, 1).float())
+        for _ in range(2):  # the second time over what the first one left
+            by_outputs = torch.randn(outputs.shape)
+            network.zero_grad()
+            outputs.backward(by_outputs, retain_graph=True)
+            assert torch.equal(dense.forward(), outputs.flatten(0, 1)), f"seed {SEED}"
+            dense.backward(by_outputs.flatten(0, 1), found)
+            for gradient, (name, parameter) in zip(found, network.named_parameters(), strict=True):
+                assert torch.equal(gradient, parameter.grad), f"{name}, seed {SEED}"
+    assert torch.equal(gradients.flat, torch.cat([g.flatten() for of in gradients.of for g in of]))
+
+
+def test_inference_sees_new_weights_and_keeps_old_outputs() -> None:
+    torch.manual_seed(SEED)
+    actor = make_actor(FEATURES, SPEC)
+    infer, obs = DenseInference(dense_layers(actor)), torch.randint(0, 3, (12, FEATURES.width), dtype=torch.uint8)
+    before = infer(obs)
+    kept = before.clone()
+    actor.load_state_dict({name: 1.5 * tensor for name, tensor in actor.state_dict().items()})
+    for part in (obs, obs[:6], obs[6:], obs):
+        with torch.no_grad():
+            assert torch.equal(infer(part), actor(part)), f"seed {SEED}"
+    assert torch.equal(before, kept)
+
+
+def test_other_networks_are_left_to_autograd() -> None:
+    planes = encoder_named("planes")
+    others = [
+        make_actor(FEATURES, replace(SPEC, messages=True)),
+        make_actor(FEATURES, replace(SPEC, lstm_size=8)),
+        make_actor(planes, replace(SPEC, channels=(2, 2), kind="cnn")),
+        Critic(FEATURES, SPEC, "joined", False),
+        Critic(FEATURES, SPEC, "heads", True),
+        CentralCritic(FEATURES, SPEC),
+    ]
+    assert [dense_layers(network) for network in others] == [None] * len(others)
+    assert dense_layers(make_actor(planes, SPEC)) is not None
