@@ -52,7 +52,7 @@ class ScheduleConfig:
     strategy: Annotated[str, STRATEGIES, ABOUT_STRATEGIES] = "curriculum"
     """How the opponents get harder."""
     max_episodes: int | None = None
-    """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000; PPO on a CPU 100,000)."""
+    """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000)."""
     enable_opponent_evasion: bool = False
     """From opponent_evasion_start_episode on, play at least the evasive opponent, with any strategy (strategy evasive
     always does)."""

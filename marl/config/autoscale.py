@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="DataclassInstance")
 
 # The values that learn best per second, measured on two Neoverse-N1 cores and on one H200.
-CPU = {"encoder": "canonical", "body": (128, 128), "max_episodes": EPISODES}
+CPU = {"encoder": "tactical", "body": (128, 128), "max_episodes": EPISODES}
 GPU = {"encoder": "planes", "body": (512, 256), "max_episodes": EPISODES}
 CPU_REPLAY = CPU | {"matches": 256, "batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 GPU_REPLAY = GPU | {"matches": 4096, "batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
 AUTO = {  # (device, section of the learner) -> values by plain name
-    ("cpu", "ddpg"): CPU_REPLAY,
+    ("cpu", "ddpg"): CPU_REPLAY | {"updates": 1},
     ("cuda", "ddpg"): GPU_REPLAY,
     ("cpu", "qlearning"): CPU_REPLAY,
     ("cuda", "qlearning"): GPU_REPLAY,
-    ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 3072, "lr": 3e-3, "max_episodes": 100_000},
+    ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 3072, "lr": 3e-3},
     ("cuda", "ppo"): GPU | {"matches": 8192, "batch_size": 65536, "lr": 2e-3},
 }
 # Device -> the values with --max_utilization: as large as memory and cores allow.
