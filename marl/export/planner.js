@@ -1,12 +1,13 @@
-// The planner of marl/planning/planner.py in a browser, for one match and with a clock. Needs rules.js and policy.js.
+// The planner of marl/planning/planner.py in a browser, for one match and with a clock. Needs rules.js, searches.js and
+// policy.js.
 // Stage 1 gives a value to every action of every own snake; stage 2 compares all combinations of their two best actions.
 // With the same seed, rollouts and turns it chooses the actions of plan=ROLLOUTSxTURNS:NAME; tests compare them.
 "use strict";
 
 function makePlanner(policy) {
-  const { CELLS, SNAKES, START_LENGTH, TEAM, TURNS, neighbour } = rules;
+  const { SNAKES, START_LENGTH, TEAM, TURNS } = rules;
   const DISCOUNT = 0.97, FOES = 0.6, PRIOR = 0.1, LEAF = 1 / 1.6; // see marl/planning/planner.py
-  const DEAD_END = 1, DEPTH = 8, MOST_STEPS = 256; // see marl/planning/dead_ends.py
+  const DEAD_END = 1; // see marl/planning/dead_ends.py
   const HORIZON = 4; // turns of a rollout
   const MOST_ROLLOUTS = 64; // of a stage
   const CANDIDATES = 2 ** TEAM, MOVES = 4, PLAN_SEED = 0x706c616en << 31n;
@@ -48,38 +49,10 @@ function makePlanner(policy) {
   }
 
   // The length [snakes][4] that each of these snakes loses by each move into a dead end; 0 if it is none.
-  function deadEndLosses({ snakes }, own) {
-    const waits = new Uint8Array(CELLS); // turns until the segment on a cell has moved on; 0 without a segment
-    for (const body of snakes) body.forEach((cell, age) => { waits[cell] = body.length - age; });
-    return own.map((snake) => [0, 1, 2, 3].map((move) => {
-      const [head] = snakes[snake], { length } = snakes[snake];
-      return isDeadEnd(waits, head, length, move) ? length - START_LENGTH : 0;
-    }));
-  }
-
-  // Whether a snake that makes this move cannot go on for DEPTH turns while the others stand still. Depth first; without a
-  // verdict after MOST_STEPS steps the move counts as no dead end.
-  function isDeadEnd(waits, head, length, move) {
-    const path = [head], moves = [move]; // cells from the head on; the move to try on each turn
-    for (let step = 0; step < MOST_STEPS; step++) {
-      const turn = path.length - 1, tried = moves[turn];
-      if (turn === 0 && tried !== move) return true;
-      if (tried >= MOVES) { // back to the turn before, and to its next move
-        path.pop();
-        moves.pop();
-        moves[turn - 1]++;
-        continue;
-      }
-      const cell = neighbour(path[turn], tried);
-      if (waits[cell] > turn + 1 || path.indexOf(cell, Math.max(1, turn + 2 - length)) >= 0) {
-        moves[turn]++;
-        continue;
-      }
-      if (turn === DEPTH - 1) return false;
-      path.push(cell);
-      moves.push(0);
-    }
-    return false;
+  function deadEndLosses(match, own) {
+    searches.read(match);
+    return own.map((snake) => [0, 1, 2, 3].map((move) =>
+      (searches.isDeadEnd(snake, move) ? match.snakes[snake].length - START_LENGTH : 0)));
   }
 
   // Actions [C][3]: the best of all snakes; then each snake's second and third, mates unchanged.
@@ -114,7 +87,7 @@ function makePlanner(policy) {
     const simulated = candidates.map(() => ({ match, evaluations: root }));
     let discount = 1, now = performance.now();
     for (let turn = 0; turn < turns; turn++) {
-      let near = root; // the candidates differ little
+      const near = [root]; // the candidates differ little
       simulated.forEach((sim, c) => {
         if (sim.match.over) return;
         const moves = ALL.map((snake) => drawMove(sim.match, snake, sim.evaluations[snake]));
@@ -124,7 +97,7 @@ function makePlanner(policy) {
         worth[c] += discount * (mine - FOES * (sum(reward) - mine));
         sim.match = next;
         sim.evaluations = next.over ? null : evaluateAll(next, turn + 1 < turns ? ALL : own, near);
-        near = sim.evaluations ?? near;
+        if (sim.evaluations) near.push(sim.evaluations);
       });
       discount *= DISCOUNT;
       const began = now;
@@ -140,7 +113,7 @@ function makePlanner(policy) {
 
   function evaluateAll(match, snakes, near = []) {
     const evaluations = [];
-    for (const snake of snakes) evaluations[snake] = policy.evaluate(match, snake, near[snake]);
+    for (const snake of snakes) evaluations[snake] = policy.evaluate(match, snake, near.map((each) => each[snake]));
     return evaluations;
   }
 

@@ -19,7 +19,7 @@ function makeThinker(policy, changed) {
 
   function start() {
     try {
-      const scripts = ["rules", "policy", "planner"].map((name) => document.getElementById(`${name}_script`).textContent);
+      const scripts = ["rules", "searches", "policy", "planner"].map((name) => document.getElementById(`${name}_script`).textContent);
       address = URL.createObjectURL(new Blob([...scripts, `(${servePlans})();`], { type: "text/javascript" }));
       worker = new Worker(address);
       worker.onmessage = ({ data }) => answered(data);

@@ -1,16 +1,20 @@
 """The opponents of the play page in a real browser: their strengths, and planning in a Web Worker."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from helpers import browser, drawn_boards
+from helpers.drawn_boards import beside
 from helpers.exporting import ENCODERS, arena_of, player, recorded_states
 from helpers.pages import called, in_cells, opened, shown, text
 
-from arena.rules import SNAKES, TEAM, TURNS
+from arena import BatchArena
+from arena.rules import BEANS_MAX, CELLS, COLUMNS, ROWS, SNAKES, TEAM, TURNS
 from marl.bench.positions import FILE as POSITIONS
 from marl.export.dense_layers import dense_layers
 from marl.export.play_page import play_page
@@ -112,7 +116,7 @@ PLAN = """(async (positions) => {
 })"""
 
 
-@pytest.mark.parametrize(("encoder", "budget"), [("features", (1, 6)), ("canonical", (3, 4)), ("planes", (2, 4))])
+@pytest.mark.parametrize(("encoder", "budget"), [("tactical", (1, 6)), ("canonical", (3, 4)), ("planes", (2, 4))])
 def test_plans_are_those_of_the_arenas_planner(chrome, files, encoder, budget) -> None:
     """The same draws, a fixed number of rollouts; both teams.
 
@@ -145,20 +149,52 @@ def test_plans_are_those_of_the_arenas_planner(chrome, files, encoder, budget) -
     page.close()
 
 
-def test_dead_ends_are_those_of_the_arena(page) -> None:
-    """All mined positions, recorded ones, and a room in which only a short snake can turn in a circle."""
-    drawn = drawn_boards.arena_of(*map(drawn_boards.draw, drawn_boards.CIRCLE.values())).state
-    states = torch.cat([drawn, load_positions(POSITIONS).states, recorded_states()[::29]])
-    arena = arena_of(states)
-    losses = torch.zeros(2, len(states), TEAM, 4)
-    idx = torch.arange(len(states))
+@pytest.fixture(scope="module")
+def narrow_boards() -> BatchArena:
+    """All mined positions, recorded ones, full boards, and a room in which only a short snake can turn in a circle."""
+    drawn = [drawn_boards.draw(drawing) for drawing in drawn_boards.CIRCLE.values()]
+    full = [full_board(np.random.default_rng([SEED, i])) for i in range(40)]
+    states = drawn_boards.arena_of(*drawn, *full).state
+    return arena_of(torch.cat([states, load_positions(POSITIONS).states, recorded_states()[::29]]))
+
+
+def full_board(generator: np.random.Generator) -> dict[str, Any]:
+    """Six snakes, one behind the other, on a way through all cells; a few cells are free or hold a bean."""
+    way = [(row, column if row % 2 else COLUMNS - 1 - column) for row in range(ROWS) for column in range(COLUMNS)]
+    shift = int(generator.integers(CELLS))
+    way = way[shift:] + way[:shift]
+    ends = sorted(10 * generator.choice(np.arange(1, 19), 5, replace=False))
+    bodies = [way[start : end - generator.integers(2)][::-1] for start, end in pairwise([0, *ends, CELLS - BEANS_MAX])]
+    steps = [[beside(neck, step) == head for step in range(4)] for head, neck, *_ in bodies]
+    free = set(way).difference(*bodies)
+    return {
+        "turn": 100,
+        "snakes": bodies,
+        "directions": [step.index(True) for step in steps],
+        "beans": sorted(free)[: generator.integers(BEANS_MAX + 1)],
+    }
+
+
+def test_dead_ends_are_those_of_the_arena(page, narrow_boards) -> None:
+    arena, count = narrow_boards, narrow_boards.matches
+    losses = torch.zeros(2, count, TEAM, 4)
     for side in range(2):
-        sides = torch.full((len(states),), side)
-        write_losses.bind(losses[side].numel(), arena.device, states, idx, sides, losses[side])()
-    sent = [in_cells(arena.get_match(b)) for b in range(len(states))]
+        sides = torch.full((count,), side)
+        write_losses.bind(losses[side].numel(), arena.device, arena.state, torch.arange(count), sides, losses[side])()
+    sent = [in_cells(arena.get_match(b)) for b in range(count)]
     page.value("window.planner = makePlanner(null)")
     found = called(page, "(all => all.map(match => planner.deadEndLosses(match, [0, 1, 2, 3, 4, 5])))", sent)
     assert torch.equal(torch.tensor(found).float(), losses.transpose(0, 1).flatten(1, 2))
+
+
+def test_searches_find_what_those_of_the_arena_find(page, narrow_boards) -> None:
+    sent = [in_cells(narrow_boards.get_match(b)) for b in range(narrow_boards.matches)]
+    encode = "(all => all.map(match => match.snakes.map((_, snake) => [...encoders.tactical(match, snake)])))"
+    found = called(page, encode, sent)
+    expected = narrow_boards.observe("tactical")
+    assert torch.equal(torch.tensor(found), expected.float()), f"seed {SEED}"
+    *_, tail_may_stay, dead_end = expected[..., -32:].reshape(-1, 8).bool().sum(0).tolist()
+    assert min(tail_may_stay, dead_end) > 50
 
 
 def moves_of_blue(page: browser.Page) -> list[int]:
