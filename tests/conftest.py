@@ -37,16 +37,16 @@ LONGEST = (
     "marl/training/test_exact_ranks.py",
     "marl/training/test_evaluation.py",  # W
     "marl/ranks/test_faults.py",
-    "marl/learners/test_ppo.py",
+    "marl/learners/test_learning.py",
+    "marl/export/test_play_page.py",
     "marl/training/test_resume_plan.py",
+    "marl/learners/test_ppo_ranks.py",
+    "marl/learners/test_ppo.py",
     "marl/ranks/test_process_group.py",  # W
     "marl/doctor/test_doctor.py",
-    "marl/learners/test_learning.py",
     "marl/ranks/test_launch.py",  # W
-    "marl/export/test_play_page.py",
     "marl/training/test_train.py",
     "marl/ranks/test_two_hosts.py",  # W
-    "marl/learners/test_ppo_ranks.py",
     "marl/training/test_console.py",
     "marl/training/test_slow_disk.py",  # W
     "marl/learners/test_ddpg.py",

@@ -1,9 +1,11 @@
 """Learners with a replay buffer learn the real game from its rewards; from shuffled rewards they learn nothing.
 
-Measured with seeds 1, 2, 3: a new team scores 0.6 to 0.9 against level0, one that learnt 7.4 to 8.2 and takes 94 % of
-the points, one with shuffled rewards 0.6 to 1.0. With seed 1, MADDPG scores 5.0 and takes 94 % of the points, MATD3 5.6
-and 97 %, VDN 7.2 and 97 %, QMIX 5.5 and 97 %. The bounds below are far from most of them.
+Measured with seeds 1, 2, 3 after 200 cycles: a new team scores 0.6 to 0.9 against level0, one that learnt 7.4 to 8.2
+and takes 94 % of the points, one with shuffled rewards 0.6 to 1.0. With seed 1, MADDPG scores 5.0 and takes 94 % of the
+points, MATD3 5.6 and 97 %, VDN 7.2 and 97 %, QMIX 5.5 and 97 %. The bounds below are far from most of them.
 """
+
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -21,10 +23,11 @@ from opponents.match import Results
 SEED = 1
 pytestmark = pytest.mark.usefixtures("one_thread")
 MATCHES, CYCLES = 64, 200
+TESTED = range(100, CYCLES + 1, 20)  # after these cycles a team is tested, until it reaches its bounds
 
 
-def train(cycles: int, algo: str = "ddpg", shuffled: bool = False) -> Results:
-    """Results against level0 after this many cycles of four turns and four updates against it.
+def train(cycles: range, algo: str = "ddpg", shuffled: bool = False) -> Iterator[Results]:
+    """Results against level0 after each of these numbers of cycles. A cycle is four turns and four updates against it.
 
     Shuffled: each turn's rewards are permuted among the matches: the same numbers, for another team's actions.
     """
@@ -34,10 +37,15 @@ def train(cycles: int, algo: str = "ddpg", shuffled: bool = False) -> Results:
     config = read_config(["--algo", algo, "--batch_size", "512"])
     options, cls = getattr(config, config.learner_section), load(LEARNERS, algo)
     learner = cls(options, NetworkConfig(body=(64, 64)), buffer, Solo(CPU), Precision("fp32", CPU), seed=SEED)
+    matches = EvalConfig(eval_matches=100, eval_opponents=("level0",))
     rollout.start()
     rollout.set_mix({"level0": 1.0})
     generator = torch.Generator().manual_seed(SEED)
-    for cycle in range(cycles):
+    for cycle in range(cycles[-1] + 1):
+        if cycle in cycles:
+            results = evaluate(learner.actor, rollout.encoder, matches, Solo(CPU), SEED).results["level0"]
+            print(f"cycle {cycle}: score {results.home_score}, points {results.points}, deaths {results.home_deaths}")
+            yield results
         rollout.epsilon.fill_(max(0.05, options.epsilon * 0.99**cycle))
         for _ in range(4):
             at = int(buffer.counts[0]) % buffer.turns
@@ -47,15 +55,11 @@ def train(cycles: int, algo: str = "ddpg", shuffled: bool = False) -> Results:
         if cycle >= 10:
             for _ in range(4):
                 learner.update()
-    matches = EvalConfig(eval_matches=100, eval_opponents=("level0",))
-    results = evaluate(learner.actor, rollout.encoder, matches, Solo(CPU), SEED).results["level0"]
-    print(f"score {results.home_score}, points {results.points}, deaths {results.home_deaths}")
-    return results
 
 
 @pytest.fixture(scope="module")
 def untrained() -> Results:
-    return train(0)
+    return next(train(range(1)))
 
 
 # Learners, and the share of the untrained team's deaths that is left at most.
@@ -63,15 +67,20 @@ def untrained() -> Results:
     ("algo", "deaths"), [("ddpg", 0.7), ("maddpg", 0.9), ("matd3", 0.9), ("vdn", 0.9), ("qmix", 0.9)]
 )
 def test_a_team_learns_from_its_rewards(untrained, algo, deaths) -> None:
-    learnt = train(CYCLES, algo)
     assert untrained.home_score < 2
-    assert learnt.home_score > 4
-    assert learnt.points > max(0.8, untrained.points + 0.2)
-    assert learnt.home_deaths < deaths * untrained.home_deaths
+    for learnt in train(TESTED, algo):
+        reached = {
+            "score": learnt.home_score > 4,
+            "points": learnt.points > max(0.8, untrained.points + 0.2),
+            "deaths": learnt.home_deaths < deaths * untrained.home_deaths,
+        }
+        if all(reached.values()):
+            break
+    assert all(reached.values()), reached
 
 
 def test_a_team_learns_nothing_from_shuffled_rewards(untrained) -> None:
-    confused = train(CYCLES, shuffled=True)
+    (confused,) = train(range(CYCLES, CYCLES + 1), shuffled=True)
     assert confused.home_score < 2.5
     assert confused.points < 0.75
     assert confused.home_deaths > 0.5 * untrained.home_deaths

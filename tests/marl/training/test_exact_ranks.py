@@ -15,17 +15,17 @@ from marl.errors import UserError
 from marl.ranks.exits import EXIT_LOST_RANK
 from marl.training.regroup import sources_of
 
-SIZES = {"--matches": 16, "--batch_size": 192}  # of the whole run
+SIZES = {"--matches": 32, "--batch_size": 192}  # of the whole run
 FLAGS = {
-    "ddpg": ["--self_play", "0.5", "--turns", "4", "--updates", "5"],
-    "qmix": ["--turns", "4", "--updates", "5"],
-    "ppo": ["--messages", "true", "--epochs", "5", "--target_kl", "0.5"],
+    "ddpg": ["--self_play", "0.5", "--turns", "4", "--updates", "10"],
+    "qmix": ["--turns", "4", "--updates", "3"],
+    "ppo": ["--messages", "true", "--epochs", "5", "--target_kl", "0.5", "--update_interval", "256"],
     "ppo_lstm": ["--epochs", "5", "--lstm_size", "10", "--update_interval", "64"],  # short sequences: less time
 }
-EPISODES = 16  # 200 turns
-UPDATES = 200
+EPISODES = 16  # 100 turns
+UPDATES = {"ddpg": 200, "qmix": 60, "ppo": 200, "ppo_lstm": 200}  # at least; QMIX shares its updates with DDPG
 # Ranks and how each start of a run ends that is stopped and resumed; the last one ends by itself.
-STARTS = ((4, ["@2:kill:45"]), (2, ["@1:term:6"]), (1, ["@0:term:6"]), (4, []))
+STARTS = ((4, ["@2:kill:20"]), (2, ["@1:term:4"]), (1, ["@0:term:4"]), (4, []))
 HASTY = [f"@{rank}:patience:1" for rank in range(4)]
 
 
@@ -70,7 +70,7 @@ def runs(tmp_path_factory) -> Path:
 def test_weights_do_not_depend_on_the_number_of_ranks(runs, algo) -> None:
     found = {world: the_run(runs / f"{algo} {world}") for world in (1, 2, 4)}
     assert {manifest(run, EPISODES)["world_size"] for run in found.values()} == {1, 2, 4}
-    assert saved(found[1], EPISODES)["state"]["progress"]["updates"] >= UPDATES
+    assert saved(found[1], EPISODES)["state"]["progress"]["updates"] >= UPDATES[algo]
     assert len({sha256(run) for run in found.values()}) == 1
     assert sha256(found[1]) != sha256(found[1], 8)
 

@@ -8,21 +8,25 @@ from pathlib import Path
 import pytest
 from helpers.planted import STAGES, STAGES_OF_A_PART
 from helpers.resumed import assert_equal, in_order, measured, resuming, saved
-from helpers.training import RANKS, TINY, as_ranks, assert_goes_on, here, the_run
+from helpers.training import TINY as FEW_MATCHES
+from helpers.training import as_ranks, assert_goes_on, here, the_run
 
 from marl.invocation import command
 from opponents.scheduler import STRATEGIES
 
-EVALUATED = ["--eval_interval", "4", "--eval_matches", "4"]
-# Name -> one process (1) or two ranks (2), flags, and the fault that stops the run: see planted.py. A cycle is 0.8
-# episodes; log lines come every 4, checkpoints every 8.
+# A cycle is 0.8 episodes, of many matches: 20 cycles of few turns.
+TINY = [*FEW_MATCHES, "--matches", "32", "--turns", "5"]
+RANKS = [*TINY, "--matches", "16", "--check_sync", "1"]  # two ranks x 16 are the matches of TINY
+EVALUATED = ["--eval_interval", "8", "--eval_matches", "4"]
+# Name -> one process (1) or two ranks (2), flags, and the fault that stops the run: see planted.py. Two cycles fill the
+# buffer; log lines come every 4 episodes, checkpoints every 8.
 ROW = ["--window", "3", "--up", "0.01", "--down", "0"]  # results move the rung at every log line
-MATD3 = ["--algo", "matd3", "--updates", "2"]
+MATD3 = ["--algo", "matd3", "--updates", "2", "--critic_form", "joined"]
 STOPS = {
     "term": (1, EVALUATED, "0:term:14"),
     "adaptive_killed": (1, ["--opponent_difficulty_strategy", "adaptive", *ROW], "0:kill:17"),
     "sync_freq_late": (1, ["--updates", "4", "--sync_freq", "2", *EVALUATED], "0:late:13"),
-    "matd3_killed_before_the_first_save": (1, [*MATD3, "--critic_form", "joined"], "0:kill:6"),
+    "matd3_killed_before_the_first_save": (1, MATD3, "0:kill:6"),
     "qmix_term": (1, ["--algo", "qmix"], "0:term:14"),
     "league_late": (1, ["--opponent_difficulty_strategy", "league", *ROW], "0:late:12"),
     **{f"killed_at_the_{stage}_of_a_save": (1, [], f"0:{stage}:2") for stage in STAGES},
@@ -33,7 +37,7 @@ STOPS = {
     "two_adaptive_killed": (2, ["--opponent_difficulty_strategy", "adaptive", *ROW], "1:kill:17"),
     "two_rank_0_killed": (2, ["--sync_freq", "2", "--updates", "2", *EVALUATED], "0:kill:14"),
     "two_vdn_term": (2, ["--algo", "vdn"], "1:term:14"),
-    "two_matd3_late": (2, [*MATD3, "--critic_form", "joined", *EVALUATED], "1:late:13"),
+    "two_matd3_late": (2, [*MATD3, *EVALUATED], "1:late:13"),
 }
 CODES = {"term": 128 + signal.SIGTERM, "late": 0}  # of the others: -SIGKILL
 
