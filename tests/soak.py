@@ -56,6 +56,7 @@ OFTEN, SELDOM = ("12", "4"), ("1000", "100")
 # With --pace, at about 25 episodes/s: an evaluation every 10 s, a checkpoint every 1.6 s.
 PACED = ("240", "40")
 PROBE = 400  # episodes that measure the speed
+STRETCH = 100  # log lines over which a speed is taken, about 20 s
 LIKELY_GOODPUT = 0.75  # with --pace; sets the length of the run
 WENT_ON = re.compile(r"go on from update .* \(([\d,]+) updates? repeated\), ([\d.]+) s")
 
@@ -261,11 +262,17 @@ def train_with_kills(folder: Path, plan: Plan, rng: random.Random, twin: list[tu
 
 
 def goodput(folder: Path, run: Disturbed, twin: list[tuple[float, float]]) -> str:
-    """Useful updates per second up to the last kill, beside those of the twin up to the same update."""
+    """Useful updates per second up to the last kill, beside those of the twin."""
     done = max((updates for at, updates in log_lines(folder / "killed") if at <= run.last_kill), default=0)
-    seconds, undisturbed = run.last_kill - run.began, next(at for at, updates in twin if updates >= done)
-    share = f"{undisturbed / seconds:.0%} of the undisturbed {done / undisturbed:.2f} updates/s"
+    seconds, undisturbed = run.last_kill - run.began, speed_of(twin)
+    share = f"{done / seconds / undisturbed:.0%} of the undisturbed {undisturbed:.2f} updates/s"
     return f"{done:,.0f} of {twin[-1][1]:,.0f} updates in {seconds:.0f} s, {done / seconds:.2f} updates/s, {share}"
+
+
+def speed_of(lines: list[tuple[float, float]]) -> float:
+    """Updates per second without the start. The median over stretches of the run: another program may disturb a few."""
+    stretches = zip(lines, lines[STRETCH:], strict=False) if len(lines) > 2 * STRETCH else [(lines[0], lines[-1])]
+    return statistics.median((last[1] - first[1]) / (last[0] - first[0]) for first, last in stretches)
 
 
 def check_equal(folder: Path) -> None:
