@@ -4,10 +4,14 @@
     python tests/soak.py --kills 1000 --seed 7
     python tests/soak.py --kills 100 --fault_tolerant       # ranks go on from a snapshot in memory
     python tests/soak.py --every 15 --episodes 4000 [--fault_tolerant]      # a rank every 15 s: goodput of both ways
+    python tests/soak.py --kills 1000 --pace 4 --fault_tolerant [--minutes 60]      # all kinds, every 4 s on average
     python tests/soak.py --fuzz 5000                 # random command lines and damaged files, without any kill
 
 Killed by kill -9: a rank, the launcher, or the whole run; at a random moment, in a stage of a save, in an evaluation.
 After each kill the same command starts again; with --fault_tolerant only after those of the launcher or of the run.
+With --pace the length of the run follows from the number of kills and the measured speed. TERM or --minutes ends the
+kills early, not the run.
+
 The end: the weights and all counters of every kept checkpoint are those of the twin, no process is left, no file is
 left, no metric is there twice. Prints goodput: useful updates per second beside those of the twin. Exit code 1 if
 anything differs. No part of ./test.sh: it takes as long as you let it.
@@ -16,18 +20,21 @@ anything differs. No part of ./test.sh: it takes as long as you let it.
 import argparse
 import contextlib
 import itertools
+import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -35,7 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from helpers.forking import Forked, snakes  # noqa: E402
-from helpers.planted import STAGES, STAGES_OF_A_PART  # noqa: E402
+from helpers.kills import KILLERS, choose_kill, choose_kills, choose_paced_kills, planted_kills  # noqa: E402
 from helpers.resumed import assert_equal, measured, saved  # noqa: E402
 from helpers.training import RANKS, ranks_of, without_ranks  # noqa: E402
 
@@ -44,9 +51,14 @@ EPISODES_PER_LOSS = 30  # with --fault_tolerant: what a run makes between two ki
 PATIENCE = "0:patience:1 1:patience:1"  # seconds a rank waits for the others when one is lost; 5 s otherwise
 START_LIMIT = 600  # seconds for one start of the run
 ORPHAN_LIMIT = 20  # seconds in which all ranks must be gone after their launcher
-KILLERS = ("rank", "launcher", "run")
 # Intervals of evaluations and checkpoints in episodes, so short that kills hit them; and as in a run of some minutes.
 OFTEN, SELDOM = ("12", "4"), ("1000", "100")
+# With --pace, at about 25 episodes/s: an evaluation every 10 s, a checkpoint every 1.6 s.
+PACED = ("240", "40")
+PROBE = 400  # episodes that measure the speed
+STRETCH = 100  # log lines over which a speed is taken, about 20 s
+LIKELY_GOODPUT = 0.75  # with --pace; sets the length of the run
+WENT_ON = re.compile(r"go on from update .* \(([\d,]+) updates? repeated\), ([\d.]+) s")
 
 
 class Plan(NamedTuple):
@@ -56,26 +68,15 @@ class Plan(NamedTuple):
     kills: int
     every: float | None  # seconds between two kills of a rank; None: random kills of all kinds
     fault_tolerant: bool
+    pace: float | None = None  # mean seconds between two kills of all kinds
+    ended: Callable[[], bool] = lambda: False  # whether no more kills are wanted
 
     def words(self, runs: Path) -> list[str]:
-        evaluations, saves = OFTEN if self.every is None else SELDOM
+        evaluations, saves = PACED if self.pace else OFTEN if self.every is None else SELDOM
         often = ["--eval_interval", evaluations, "--eval_matches", "2", "--save_interval", saves, "--keep_last", "3"]
         name = ["--run_name", "team", "--runs_dir", str(runs), "--timeout", "60"]
         ranks = ["--fault_tolerant", "--max_restarts", "20"] if self.fault_tolerant else ["--distributed"]
         return [*RANKS, *often, "--max_episodes", str(self.episodes), *name, *ranks]
-
-
-def choose_kill(rng: random.Random) -> tuple[str, str, float]:
-    """(who is killed, planted fault or empty, seconds after the ranks have started)."""
-    who = rng.choice(KILLERS)
-    rank, number = rng.randrange(2), rng.randint(1, 2)
-    where = rng.choice(("anywhere", "save", "save", "evaluation", "cycle"))
-    if where == "anywhere" or who == "run":
-        return who, "", rng.uniform(0.0, 8.0)
-    stages = STAGES if rank == 0 else STAGES_OF_A_PART
-    what = {"save": rng.choice(list(stages)), "evaluation": "evaluation", "cycle": "kill"}[where]
-    number = rng.randint(1, 12) if where == "cycle" else number if where == "save" else 1
-    return who, f"{rank}:{what}:{number}{':launcher' if who == 'launcher' else ''}", 0.0
 
 
 class Start:
@@ -88,6 +89,7 @@ class Start:
         self.process = Forked(snakes, *words, environment=variables)
         self.ranks: dict[int, int] = {}
         self.began = time.monotonic()
+        self.last_kill: float | None = None  # from outside
         self._output: list[str] = []
         # Read at once: a pipe that is full would stop the run.
         streams = (self.process.stdout, self.process.stderr)
@@ -111,14 +113,20 @@ class Start:
         with contextlib.suppress(OSError, ValueError):  # it ends at this moment
             self.ranks = ranks_of(self.process.pid) or self.ranks
 
-    def kill(self, who: str, rng: random.Random) -> None:
+    def kill(self, who: str, rng: random.Random) -> bool:
+        """Whether anything was there to be killed."""
         pids = {"rank": rng.sample(list(self.ranks.values()), 1) if self.ranks else [], "launcher": [self.process.pid]}
         pids["run"] = [*pids["launcher"], *self.ranks.values()]
+        found = False
         for pid in pids[who]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+                found = True
+        return found
 
-    def wait(self, kills: Iterator[tuple[float, str]], rng: random.Random, killed: list[str]) -> int:
+    def wait(
+        self, kills: Iterator[tuple[float, str]], rng: random.Random, killed: list[str], plan: Plan | None = None
+    ) -> int:
         """Its exit code. kills: (seconds after the ranks have started or after the last kill, who is killed); those
         that were killed are added to `killed`."""
         since, next_kill = None, next(kills, None)
@@ -126,9 +134,12 @@ class Start:
             self.look()
             if len(self.ranks) == 2 and since is None:
                 since = time.monotonic()
-            if next_kill is not None and since is not None and time.monotonic() - since > next_kill[0]:
-                self.kill(next_kill[1], rng)
+            if plan is not None and plan.ended():
+                next_kill = None
+            is_due = next_kill is not None and since is not None and time.monotonic() - since > next_kill[0]
+            if is_due and self.kill(next_kill[1], rng):
                 killed.append(next_kill[1])
+                self.last_kill = time.time()
                 since, next_kill = time.monotonic(), next(kills, None)
             if time.monotonic() - self.began > self.limit:
                 self.kill("run", rng)
@@ -158,56 +169,110 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def train_undisturbed(folder: Path, plan: Plan) -> float:
-    """Seconds of the twin."""
-    start = Start(plan.words(folder / "twin"), "", folder / "tmp", math.inf)
+def train_undisturbed(folder: Path, plan: Plan, name: str = "twin") -> list[tuple[float, float]]:
+    """(seconds since its start, updates) at every log line of an undisturbed run; kept beside the run."""
+    words, kept = plan.words(folder / name), folder / f"{name}.json"
+    if kept.exists():
+        before = json.loads(kept.read_text())
+        assert before["words"] == words, f"{kept} is of another run: {' '.join(before['words'])}"
+        return before["lines"]
+    began = time.time()
+    start = Start(words, "", folder / "tmp", math.inf)
     with contextlib.closing(start):
         code = start.wait(iter(()), random.Random(), [])
+    shutil.rmtree(start.marks)
     assert code == 0, start.errors()
-    return time.monotonic() - start.began
+    lines = [(seconds - began, updates) for seconds, updates in log_lines(folder / name)]
+    kept.write_text(json.dumps({"words": words, "lines": lines}))
+    return lines
+
+
+def log_lines(runs: Path) -> list[tuple[float, float]]:
+    """(time of the clock, updates) of the log lines of a run."""
+    file = runs / "snakes_3v3" / "team" / "metrics.jsonl"
+    lines = map(json.loads, file.read_text().splitlines() if file.exists() else [])
+    return [(line["time"], line["train/updates"]) for line in lines if "train/updates" in line]
+
+
+def episodes_for(folder: Path, plan: Plan) -> int:
+    """How long the run must be, for all its kills at their pace: by the speed of a short one."""
+    lines = train_undisturbed(folder, plan._replace(episodes=PROBE), "probe")
+    shutil.rmtree(folder / "probe")
+    (folder / "probe.json").unlink()
+    (begin, _), (end, _) = lines[len(lines) // 4], lines[-1]
+    speed = PROBE * 3 / 4 / (end - begin)
+    print(f"{speed:.1f} episodes/s", flush=True)
+    return round(plan.kills * plan.pace * speed * LIKELY_GOODPUT)
 
 
 def kills_of_one_start(plan: Plan, left: int, rng: random.Random) -> tuple[str, Iterable[tuple[float, str]]]:
-    """A planted fault or none, and kills from outside; the last one ends the start, except with `every`."""
+    """Planted faults, and kills from outside; the last one ends the start, except with `every`."""
     if plan.every is not None:
         return "", itertools.repeat((plan.every, "rank"), left if plan.fault_tolerant else 1)
-    if left <= 0:
+    if left <= 0 or plan.ended():
         return "", []
+    if plan.pace is not None:
+        return choose_paced_kills(plan.pace, left, rng)
     if not plan.fault_tolerant:
         who, fault, seconds = choose_kill(rng)
         return fault, [] if fault else [(seconds, who)]
-    kills = [(rng.uniform(0.0, 4.0), "rank") for _ in range(min(left - 1, rng.randint(0, 8)))]
-    _, fault, _ = choose_kill(rng)
-    fault = f"{fault}:once" if fault and not fault.endswith(":launcher") else ""
-    return fault, [*kills, (rng.uniform(0.0, 4.0), rng.choice(KILLERS[1:]))]
+    return choose_kills(left, rng)
 
 
-def train_with_kills(folder: Path, plan: Plan, rng: random.Random) -> tuple[float, Counter[str]]:
-    """Seconds of the disturbed run, and how often who was killed where."""
-    began, done, slowest = time.monotonic(), Counter[str](), 0.0
+class Disturbed(NamedTuple):
+    """A run with kills."""
+
+    began: float  # by the clock
+    last_kill: float
+    kills: Counter[str]  # how often who was killed where
+    repeated: list[int]  # updates, after each lost rank with --fault_tolerant
+    waits: list[float]  # seconds until the ranks went on, after each lost rank with --fault_tolerant
+
+
+def train_with_kills(folder: Path, plan: Plan, rng: random.Random, twin: list[tuple[float, float]]) -> Disturbed:
+    began, slowest = time.time(), 0.0
+    run = Disturbed(began, began, Counter(), [], [])
     words = plan.words(folder / "killed")
     while True:
-        left = plan.kills - done.total()
+        left = plan.kills - run.kills.total()
         fault, kills = kills_of_one_start(plan, left, rng)
         killed: list[str] = []
-        start = Start(words, fault, folder / "tmp", START_LIMIT)
+        start = Start(words, fault, folder / "tmp", max(START_LIMIT, 2 * twin[-1][0]))
         with contextlib.closing(start):
-            code = start.wait(iter(kills), rng, killed)
+            code = start.wait(iter(kills), rng, killed, plan)
         slowest = max(slowest, start.check_no_orphans())
         err = start.errors()
         assert "Traceback" not in err, err
-        done.update(f"{who} anywhere" for who in killed)
-        if fault and (not plan.fault_tolerant or os.listdir(start.marks)):
-            done[f"{'launcher' if fault.endswith(':launcher') else 'rank'} {fault.split(':')[1]}"] += 1
+        was_launcher = code == -signal.SIGKILL and not {*killed} & {*KILLERS[1:]}
+        killed = [f"{who} anywhere" for who in killed]
+        killed += planted_kills(fault, os.listdir(start.marks), plan.fault_tolerant, was_launcher)
         shutil.rmtree(start.marks)
+        run.kills.update(killed)
+        run = run._replace(last_kill=(start.last_kill or time.time()) if killed else run.last_kill)
+        for repeated, seconds in WENT_ON.findall(err):
+            run.repeated.append(int(repeated.replace(",", "")))
+            run.waits.append(float(seconds))
         if code == 0:
-            assert plan.every or done.total() >= plan.kills, f"only {done.total()} kills; the run needs more episodes"
+            is_enough = run.kills.total() >= plan.kills or plan.every or plan.pace
+            assert is_enough, f"only {run.kills.total()} kills; the run needs more episodes"
             print(f"the last rank was gone at most {slowest:.2f} s after its launcher", flush=True)
-            return time.monotonic() - began, done
-        assert left > 0, f"exit code {code} without a kill: {err}"
-        last = folder / "killed" / "snakes_3v3" / "team" / "checkpoints" / "last"
-        at = last.read_text().strip() if last.exists() else "nothing saved"
-        print(f"{done.total()} kills, {time.monotonic() - began:.0f} s, {at} of {plan.episodes}", flush=True)
+            return run
+        assert killed, f"exit code {code} without a kill: {err}"
+        print(f"{run.kills.total()} kills: {goodput(folder, run, twin)}", flush=True)
+
+
+def goodput(folder: Path, run: Disturbed, twin: list[tuple[float, float]]) -> str:
+    """Useful updates per second up to the last kill, beside those of the twin."""
+    done = max((updates for at, updates in log_lines(folder / "killed") if at <= run.last_kill), default=0)
+    seconds, undisturbed = run.last_kill - run.began, speed_of(twin)
+    share = f"{done / seconds / undisturbed:.0%} of the undisturbed {undisturbed:.2f} updates/s"
+    return f"{done:,.0f} of {twin[-1][1]:,.0f} updates in {seconds:.0f} s, {done / seconds:.2f} updates/s, {share}"
+
+
+def speed_of(lines: list[tuple[float, float]]) -> float:
+    """Updates per second without the start. The median over stretches of the run: another program may disturb a few."""
+    stretches = zip(lines, lines[STRETCH:], strict=False) if len(lines) > 2 * STRETCH else [(lines[0], lines[-1])]
+    return statistics.median((last[1] - first[1]) / (last[0] - first[0]) for first, last in stretches)
 
 
 def check_equal(folder: Path) -> None:
@@ -259,40 +324,53 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--folder", type=Path, help="where the runs go, and stay; default: a folder that is removed")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where the runs go, and stay, also a twin for later; default: a folder that is removed",
+    )
     parser.add_argument("--fuzz", type=int, metavar="N", help="instead: N random command lines and damaged files")
     parser.add_argument("--fault_tolerant", action="store_true", help="train with --fault_tolerant")
     parser.add_argument("--every", type=float, metavar="S", help="kill a rank every S seconds, to the end of the run")
+    parser.add_argument("--pace", type=float, metavar="S", help="mean seconds between two kills of all kinds")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no kill after so many minutes of kills")
     parser.add_argument("--episodes", type=int, help="length of the run; default: by the number of kills")
     args = parser.parse_args()
     if args.fuzz is not None:
         return fuzz(args.fuzz, args.seed)
+    if args.pace is not None and (args.every is not None or not args.fault_tolerant):
+        parser.error("--pace needs --fault_tolerant, and goes without --every")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folder = args.folder or Path(tempfile.mkdtemp(prefix="snakes-soak-"))
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     each = EPISODES_PER_LOSS if args.fault_tolerant else EPISODES_PER_KILL
-    rng, episodes = random.Random(args.seed), args.episodes or 16 + args.kills * each
     kills = args.kills if args.every is None else 10**9
-    plan = Plan(episodes, kills, args.every, args.fault_tolerant)
-    how = f"{kills} kills" if args.every is None else f"a kill every {args.every:g} s"
-    print(f"seed {args.seed}, {how}, {episodes} episodes, in {folder}", flush=True)
+    plan = Plan(args.episodes or 16 + args.kills * each, kills, args.every, args.fault_tolerant, args.pace)
     try:
-        undisturbed = train_undisturbed(folder, plan)
-        print(f"undisturbed: {undisturbed:.0f} s", flush=True)
-        disturbed, done = train_with_kills(folder, plan, rng)
+        if args.pace is not None and args.episodes is None:
+            plan = plan._replace(episodes=episodes_for(folder, plan))
+        how = f"{kills} kills" if args.every is None else f"a kill every {args.every:g} s"
+        print(f"seed {args.seed}, {how}, {plan.episodes} episodes, in {folder}", flush=True)
+        twin = train_undisturbed(folder, plan)
+        print(f"undisturbed: {twin[-1][0]:.0f} s", flush=True)
+        stop, limit = threading.Event(), time.monotonic() + 60 * args.minutes
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        plan = plan._replace(ended=lambda: stop.is_set() or time.monotonic() > limit)
+        run = train_with_kills(folder, plan, random.Random(args.seed), twin)
         check_equal(folder)
         check_no_files_left(folder)
     except (AssertionError, subprocess.SubprocessError) as error:
         print(f"FAILED (seed {args.seed}, files in {folder}): {error}", file=sys.stderr)
         return 1
-    print(", ".join(f"{what} {number}" for what, number in sorted(done.items())))
-    updates = list(measured(folder / "killed" / "snakes_3v3" / "team").values())
-    total = max(values.get("train/updates", 0) for values in updates)
-    print(f"equal to the bit after {done.total()} kills, one every {disturbed / max(1, done.total()):.1f} s")
-    print(
-        f"goodput {total / disturbed:.2f} updates/s, {undisturbed / disturbed:.0%} of the undisturbed "
-        f"{total / undisturbed:.2f} updates/s"
-    )
+    print(", ".join(f"{what} {number}" for what, number in sorted(run.kills.items())))
+    if run.waits:
+        print(
+            f"ranks went on after {statistics.median(run.waits):.1f} s (median; at most {max(run.waits):.1f} s), "
+            f"{statistics.mean(run.repeated):.0f} updates repeated (mean; at most {max(run.repeated)})"
+        )
+    total = run.kills.total()
+    print(f"equal to the bit after {total} kills, one every {(run.last_kill - run.began) / max(1, total):.1f} s")
+    print(f"goodput: {goodput(folder, run, twin)}")
     if args.folder is None:
         shutil.rmtree(folder)
     return 0

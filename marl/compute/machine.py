@@ -4,6 +4,7 @@ import math
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -87,6 +88,7 @@ def gpus() -> list[dict[str, Any]]:
     return found
 
 
+@cache  # ranks that a launcher forks need not start lscpu again
 def _model() -> str:
     for line in _text("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):

@@ -37,3 +37,8 @@ def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoR
 def leave_end_to_launcher(seconds: float) -> None:
     """For a rank whose launcher ends it as soon as another rank is lost: it has so long before this rank tells it."""
     _grace[:] = [seconds]
+
+
+def what_follows() -> str:
+    """The last words of a message about a lost rank: what the user does, or what the launcher does."""
+    return "the launcher starts all ranks again" if _grace else GO_ON

@@ -23,7 +23,7 @@ import uuid
 from pathlib import Path
 
 from marl.ranks import snapshot_memory, store
-from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, EXIT_TOGETHER, leave_end_to_launcher
+from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, EXIT_TOGETHER, GO_ON, leave_end_to_launcher
 from marl.ranks.launch import (
     SHUTDOWN_TIMEOUT,
     STOP_SIGNALS,
@@ -93,7 +93,7 @@ class _Launcher:
                     losses = losses + 1 if self._memory.safe_updates <= safe else 1
                     safe = max(safe, self._memory.safe_updates)
                     if code in FINAL or losses > self._most_losses:
-                        return report_failure(failed, code)
+                        return self._give_up(failed, code, losses)
                     self._lose(failed, code)
         except _Stopped:
             self._end(SHUTDOWN_TIMEOUT, signal.SIGTERM)
@@ -111,6 +111,12 @@ class _Launcher:
         self._loss, self._lost_at = f"rank {rank} {how}", time.monotonic()
         self._reached = self._memory.updates
         self._memory.roll_back()
+
+    def _give_up(self, rank: int, code: int, losses: int) -> int:
+        """Print why the run ends; returns its exit code."""
+        if code == EXIT_LOST_RANK:  # its own message says that the launcher goes on
+            print(f"snakes: {count(losses, 'lost rank')} without progress in between; {GO_ON}", file=sys.stderr)
+        return report_failure(rank, code)
 
     def _tell(self, how: str) -> None:
         if self._loss:

@@ -1,5 +1,6 @@
 """Texts for the user of a training run: the banner at the start and the summary at the end."""
 
+import math
 import os
 import shlex
 from collections.abc import Sequence
@@ -143,7 +144,7 @@ def _next_commands(config: "TrainConfig", folder: Path, ended: str) -> list[tupl
     page = Path(BEST_MATCH).with_suffix(".html")  # in the current folder
     more = [] if ended == "max_minutes" else ["--max_episodes", str(2 * config.schedule.max_episodes)]
     if config.max_minutes:
-        more += ["--max_minutes", f"{2 * config.max_minutes:g}"]
+        more += ["--max_minutes", str(max(2, math.ceil(2 * config.max_minutes)))]
     return [
         ("look at it", command("replay", folder / BEST_MATCH, "--html", page)),
         ("measure it", command("eval", "--home", folder, "--away", "level2")),

@@ -69,7 +69,7 @@ class Fuzz:
                 done = here(*words)
             _check(done.returncode, done.stdout, done.stderr)
             code = done.returncode
-        except SystemExit as error:  # argparse, after a help text
+        except SystemExit as error:  # argparse, after a help text; or long work would begin
             code = int(error.code or 0)
         except Exception as error:
             shown = "".join(traceback.format_exception(error))[-2500:]
@@ -311,9 +311,12 @@ def _without_long_work(folder: Path) -> Iterator[None]:
     before = os.getcwd()
     os.chdir(folder)
     with ExitStack() as patches, open(os.devnull) as nothing:
-        for target in ("marl.ranks.launch.launch", "marl.commands.train.dry_run"):
+        returned = ("launch_flags._launch_fault_tolerant", "train.dry_run")
+        for target in ("marl.ranks.launch.launch", *(f"marl.commands.{name}" for name in returned)):
             patches.enter_context(mock.patch(target, return_value=0))
         patches.enter_context(mock.patch("marl.commands.train.train_here", return_value=(0, None)))
+        for name in ("training_jobs.run_jobs", "train_seeds.run_jobs", "exploit._training_words", "distill._teach"):
+            patches.enter_context(mock.patch(f"marl.commands.{name}", side_effect=SystemExit(0)))
         patches.enter_context(mock.patch("marl.commands.replay._watch"))
         patches.enter_context(mock.patch("sys.stdin", nothing))
         for name in STUBBED:

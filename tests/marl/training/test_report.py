@@ -1,7 +1,11 @@
 """The texts of a run: its times add up, and a CPU that is used by mistake is named."""
 
+from pathlib import Path
+
+import pytest
+
 from marl.config.train_config import read_config
-from marl.training.report import _times, device_notes
+from marl.training.report import _next_commands, _times, device_notes
 
 
 def test_the_times_of_a_new_run() -> None:
@@ -21,3 +25,9 @@ def test_a_run_on_the_cpu_that_was_meant_for_a_gpu_says_so(monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     assert device_notes(read_config([]), "cpu") == ["CUDA_VISIBLE_DEVICES is 2,3, but torch sees no GPU here"]
     assert device_notes(read_config(["--device", "cpu"]), "cpu") == []
+
+
+@pytest.mark.parametrize(("minutes", "more"), [("0.5", "2"), ("1.3", "3"), ("30", "60"), ("1000000", "2000000")])
+def test_the_hint_to_resume_gives_a_run_more_whole_minutes_than_it_had(minutes, more) -> None:
+    commands = dict(_next_commands(read_config(["--max_minutes", minutes]), Path("run"), "max_minutes"))
+    assert commands["resume it"].endswith(f" train --resume run --max_minutes {more}")

@@ -1,9 +1,12 @@
 """The filter's program, run here instead of in the kernel: what it refuses on both processors."""
 
 import errno
+import re
+from pathlib import Path
 
 import pytest
 
+from opponents.cage.namespaces import PIVOT_ROOT
 from opponents.cage.syscall_filter import (
     ALLOW,
     ANY_BIT,
@@ -33,6 +36,17 @@ from opponents.cage.syscall_filter import (
 OWN = 77  # process id
 REFUSAL, UNKNOWN = REFUSE | errno.EPERM, REFUSE | errno.ENOSYS
 READ, EXIT_GROUP = (0, 63), (231, 94)
+NUMBERS = REFUSED | OF_OWN_PROCESS | OF_OWN_PROCESS_OR_ZERO | {"clone": CLONE, "clone3": CLONE3, "prctl": PRCTL}
+NUMBERS |= {name: numbers for name, (numbers, _) in REFUSED_COMMANDS.items()} | {"read": READ, "exit_group": EXIT_GROUP}
+# Where packages put the kernel's own tables; Debian's linux-libc-dev-amd64-cross has that of x86_64 for any machine.
+HEADERS = {
+    "x86_64": [
+        "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
+        "/usr/x86_64-linux-gnu/include/asm/unistd_64.h",
+        "/usr/include/asm/unistd_64.h",
+    ],
+    "aarch64": ["/usr/include/asm-generic/unistd.h"],
+}
 
 
 def verdict(machine: int, number: int, argument: int = 0, architecture: int | None = None, second: int = 0) -> int:
@@ -72,6 +86,25 @@ def test_what_the_filter_says(machine) -> None:
         assert {verdict(machine, numbers[machine], 3, second=command) for command in (1, 2, 3)} == {ALLOW}
     assert [verdict(machine, PRCTL[machine], option) for option in (1, 15)] == [REFUSAL, ALLOW]
     assert verdict(machine, READ[machine], architecture=ARCHITECTURE[MACHINES[1 - machine]]) == KILL
+
+
+@pytest.mark.parametrize("machine", range(len(MACHINES)), ids=MACHINES)
+def test_the_numbers_are_those_of_the_kernel(machine) -> None:
+    name = MACHINES[machine]
+    texts = [Path(file).read_text() for file in HEADERS[name] if Path(file).is_file()]
+    found = [dict(re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)", text, re.MULTILINE)) for text in texts]
+    found = [table for table in found if table.get("read") == str(READ[machine])]  # that of i386 has the same name
+    if not found:
+        pytest.skip(f"no table of {name} in {', '.join(HEADERS[name])}: install the kernel's headers")
+    table = {call: int(number) for call, number in found[0].items()}
+    assert PIVOT_ROOT[name] == REFUSED["pivot_root"][machine]
+    newest = max(table.values())  # headers may be older than a call
+    differ = {
+        call: (numbers[machine], table.get(call))
+        for call, numbers in NUMBERS.items()
+        if table.get(call) != numbers[machine] and (numbers[machine] or 0) <= newest
+    }
+    assert not differ, differ
 
 
 def test_calls_with_short_pointers_are_unknown() -> None:
