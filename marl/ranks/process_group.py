@@ -178,6 +178,8 @@ class Ranks:
 
     def average_gradients(self, gradients: torch.Tensor) -> torch.Tensor:
         """The mean over ranks of a contiguous tensor of gradients, in place or as a new tensor."""
+        if self._memory is not None and gradients.device.type == "cpu":
+            return self._memory.mean_(gradients)
         return self._sum(gradients).div_(self.world)
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -84,8 +84,43 @@ def _first_missing(counters, first, stride, world, value, spins):
     return -1
 
 
+@njit
+def _write(numbers, slot):
+    for i in range(numbers.shape[0]):
+        slot[i] = numbers[i]
+
+
+@njit
+def _add_part(slots, begin, end, divisor):
+    """Numbers begin to end of the sum of all slots but the last, divided, into the last one; in the order of _sum_of.
+
+    The same part of the other slots is used up: no other rank reads it.
+    """
+    world = slots.shape[0] - 1
+    if world & (world - 1) == 0:
+        step = 1
+        while step < world:
+            for rank in range(0, world, 2 * step):
+                _add(slots[rank, begin:end], slots[rank + step, begin:end])
+            step *= 2
+    else:
+        for rank in range(1, world):
+            _add(slots[0, begin:end], slots[rank, begin:end])
+    for i in range(begin, end):
+        slots[world, i] = slots[0, i] / divisor
+
+
+@njit
+def _add(numbers, more):
+    for i in range(numbers.shape[0]):
+        numbers[i] += more[i]
+
+
 def load_kernels() -> None:
     """Compile the functions above, or read them from the cache."""
+    slots = np.zeros((2, 1), np.float32)
+    _write(slots[0], slots[1])
+    _add_part(slots, 0, 1, np.float32(1))
     counters = np.zeros(2, np.int64)
     _raise_counter(counters, 0, 1)
     _first_missing(counters, 0, 1, 1, 1, 0)
@@ -105,6 +140,7 @@ class SharedMemory:
         self._counters = np.frombuffer(memory, np.int64, 2 * world * self._stride)
         data = torch.frombuffer(memory, dtype=torch.uint8, offset=2 * world * LINE)
         self._slots = data.view(2, world + 1, SLOT)  # even and odd sums; of every rank, and for the result
+        self._floats = self._slots.view(torch.float32).numpy()
         self._base = self._counters.ctypes.data
         self._count = 0
         self._spins = SPINS if world <= usable_cores() else 0
@@ -120,18 +156,37 @@ class SharedMemory:
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum of a contiguous tensor over the ranks, in place. A collective."""
+        self._sum_pieces(tensor, 1)
+        return tensor
+
+    def mean_(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The mean of a contiguous tensor of floats over the ranks, in place. A collective."""
+        if tensor.dtype != torch.float32:
+            return self.sum_(tensor).div_(self._world)
+        self._sum_pieces(tensor, self._world)  # every rank divides its part
+        return tensor
+
+    def _sum_pieces(self, tensor: torch.Tensor, divisor: int) -> None:
         flat = tensor.view(-1)
         step = SLOT // tensor.element_size()
         for begin in range(0, len(flat), step):
-            self._sum_piece(flat[begin : begin + step])
-        return tensor
+            self._sum_piece(flat[begin : begin + step], np.float32(divisor))
 
-    def _sum_piece(self, piece: torch.Tensor) -> None:
+    def _sum_piece(self, piece: torch.Tensor, divisor: np.float32) -> None:
+        """divisor: of float32; 1 for other types."""
         self._count += 1
+        begin, end = (len(piece) * rank // self._world for rank in (self._rank, self._rank + 1))
+        if piece.dtype == torch.float32:  # gradients: torch's methods would take longer than the work
+            numbers, floats = piece.numpy(), self._floats[self._count % 2]
+            _write(numbers, floats[self._rank])
+            self._meet(0)
+            _add_part(floats, begin, end, divisor)
+            self._meet(self._world * self._stride)
+            _write(floats[-1, : len(numbers)], numbers)
+            return
         slots = self._slots[self._count % 2, :, : piece.numel() * piece.element_size()].view(piece.dtype)
         slots[self._rank] = piece
         self._meet(0)
-        begin, end = (len(piece) * rank // self._world for rank in (self._rank, self._rank + 1))
         if end > begin:
             slots[-1, begin:end] = _sum_of(slots[:-1, begin:end])
         self._meet(self._world * self._stride)
