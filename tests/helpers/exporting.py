@@ -25,7 +25,14 @@ sys.path.append(str(ROOT / "tests" / "arena"))
 from helpers.recorded import steps
 
 SEED = 7
-BODIES = {"features": (48, 32), "canonical": (48, 32), "planes": (64, 32, 16), "egocentric": (48, 32)}
+BODIES = {
+    "features": (48, 32),
+    "canonical": (48, 32),
+    "planes": (64, 32, 16),
+    "egocentric": (48, 32),
+    "tactical": (48, 32),
+    "tactical_board": (48, 32),
+}
 ENCODERS = tuple(BODIES)
 TIE = 1e-4  # logits nearer than this may be ordered either way by another order of additions
 
