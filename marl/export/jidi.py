@@ -7,15 +7,16 @@ from pathlib import Path
 
 from arena.encoders import FORMER_NAMES, Encoder
 from arena.rules import RULES_VERSION
-from marl.export import submission_template
+from marl.export import submission_template, tactical_template
 from marl.export.dense_layers import DenseLayer, packed, widths
 from marl.networks.spec import ACTIONS
 
 TEMPLATE = Path(submission_template.__file__)
-ENCODERS = submission_template.ENCODERS.keys() - FORMER_NAMES.keys()  # those that a submission can compute
-PLANNING_TEMPLATES = [TEMPLATE.with_name(f"{name}_template.py") for name in ("simulation", "planning")]
+ENCODERS = tactical_template.ENCODERS.keys() - FORMER_NAMES.keys()  # those that a submission can compute
+APPENDED = ("tactical",)  # templates
+APPENDED_WITH_PLAN = (*APPENDED, "simulation", "planning")
 _MARK = "# --- the trained policy: "
-_RULE = "\n# --- "  # the text of a planning template begins with its first ruled comment
+_RULE = "\n# --- "  # the text of an appended template begins with its first ruled comment
 # The products of planning are small: threads of BLAS would only wait for each other. Set before numpy is imported.
 _IMPORTS = (
     "import base64\n\nimport numpy as np\n",
@@ -33,8 +34,10 @@ def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str,
     if plan_ms is None:
         last = layers[-1]
         layers = [*layers[:-1], DenseLayer(last.weight[:ACTIONS], last.bias[:ACTIONS])]  # without the value
+        code = _joined(code, APPENDED)
     else:
-        code = _with_planning(code)
+        assert code.count(_IMPORTS[0]) == 1, f"{TEMPLATE} has other imports than expected"
+        code = _joined(code.replace(*_IMPORTS), APPENDED_WITH_PLAN)
     sizes = widths(layers)
     text = packed(layers)
     return "".join(
@@ -58,8 +61,7 @@ def _literal(text: str) -> str:
     return repr(text) if '"' in text else json.dumps(text)
 
 
-def _with_planning(code: str) -> str:
-    """The template's code with the imports and the text of the planning templates."""
-    assert code.count(_IMPORTS[0]) == 1, f"{TEMPLATE} has other imports than expected"
-    parts = [path.read_text().partition(_RULE) for path in PLANNING_TEMPLATES]
-    return code.replace(*_IMPORTS) + "\n\n".join((rule + text).lstrip("\n") for _, rule, text in parts) + "\n\n"
+def _joined(code: str, appended: Sequence[str]) -> str:
+    """The template's code and the text of the appended templates."""
+    parts = [TEMPLATE.with_name(f"{name}_template.py").read_text().partition(_RULE) for name in appended]
+    return code + "\n\n".join((rule + text).lstrip("\n") for _, rule, text in parts) + "\n\n"

@@ -21,9 +21,9 @@ def onnx_model(layers: Sequence[DenseLayer], encoder: Encoder) -> bytes:
     """The model: `observations` [N, W] int8 or uint8 to `logits` [N, 4], and `value` [N, 1] where the policy has one.
 
     The model does not mask the reversal: the user must not choose the opposite of the own direction, whose index in the
-    observation is `direction_at` in the metadata. With the encoders canonical and egocentric the logits belong to moves
-    in the snake's own coordinates: `frame_at` is then the index of the orientation in the observation (else null), and
-    the table `back` [orientation][local move] gives the move on the board.
+    observation is `direction_at` in the metadata. With the encoders canonical, egocentric, tactical and tactical_board
+    the logits belong to moves in the snake's own coordinates: `frame_at` is then the index of the orientation in the
+    observation (else null), and the table `back` [orientation][local move] gives the move on the board.
     """
     sizes = widths(layers)
     nodes = [helper.make_node("Cast", ["observations"], ["row"], to=TensorProto.FLOAT)]

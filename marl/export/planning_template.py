@@ -14,7 +14,6 @@ from marl.export.simulation_template import (
     BATCHED,
     BOARD_ACTIONS,
     LOCAL_ACTIONS,
-    NEIGHBOURS,
     SLOT_ACTION,
     Simulation,
     bits,
@@ -33,16 +32,15 @@ from marl.export.submission_template import (
     Match,
     choose,
 )  # fmt: skip
+from marl.export.tactical_template import is_dead_end
 
 PLAN_MS = 50
 # --- planning: look ahead before moving -------------------------------------------------------------------------------
 
 HORIZON = 4  # turns of a rollout
-DISCOUNT, FOES, PRIOR, LEAF = 0.97, 0.6, 0.1, 1 / 1.6  # see marl/planning/planner.py
-DEAD_END, DEPTH, MOST_STEPS = 1.0, 8, 256  # see arena/dangers.py
+DISCOUNT, FOES, PRIOR, LEAF, DEAD_END = 0.97, 0.6, 0.1, 1 / 1.6, 1.0  # see marl/planning/planner.py
 CANDIDATES = 2**TEAM  # of each stage
 COMBINATIONS = np.stack(np.meshgrid(*[[0, 1]] * TEAM, indexing="ij"), -1).reshape(-1, TEAM)
-NEIGHBOUR_CELLS = NEIGHBOURS.tolist()
 MOST_ROLLOUTS = 64  # of a stage
 MARGIN, LEAST_MARGIN = 0.2, 0.002  # of the time of a call, and in seconds: left unused
 PLAN_SEED = 0x706C616E << 31
@@ -147,32 +145,6 @@ def dead_end_losses(root, own):
     snakes = np.stack([root.head[0, own], root.length[0, own]], 1).tolist()
     dead = [[is_dead_end(waits, head, length, action) for action in range(4)] for head, length in snakes]
     return np.where(dead, root.length[0, own, None] - START_LENGTH, 0)
-
-
-def is_dead_end(waits, head, length, action):
-    """Whether a snake that plays this action cannot go on for DEPTH turns while the others stand still.
-
-    waits [CELLS]: turns until a cell is free. Depth first; ends without a verdict after MOST_STEPS steps.
-    """
-    path, actions = [head], [action]  # cells from the head on; the action to try on each turn
-    for _ in range(MOST_STEPS):
-        turn, tried = len(path) - 1, actions[-1]
-        if turn == 0 and tried != action:
-            return True
-        if tried > 3:
-            path.pop()
-            actions.pop()
-            actions[-1] += 1
-            continue
-        cell = NEIGHBOUR_CELLS[path[-1]][tried]
-        if waits[cell] > turn + 1 or cell in path[max(1, turn + 2 - length) :]:
-            actions[-1] += 1
-            continue
-        if turn == DEPTH - 1:
-            return False
-        path.append(cell)
-        actions.append(0)
-    return False
 
 
 def play_out(root, outputs, candidates, own, keys, clock):

@@ -30,12 +30,15 @@ from helpers.exporting import (
 from helpers.recorded import first_step
 from helpers.training import here
 
+from arena.encoders import encoder_named
 from arena.jidi import jidi_observation
 from arena.rules import SNAKES, TURNS
+from marl.export import jidi
 from marl.storage.saved_player import load_player
 from opponents.match import play
 
 COMPARED = 17  # games
+COMPARED_SEARCHES = 5  # games with the encoders that search
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
@@ -94,13 +97,15 @@ def in_doubt(before: Position, after: Position, snake: int) -> bool:
 def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
     """10,200 positions of the original game, one game after the other in one module; three snakes a turn ask.
 
+    3,000 positions with the encoders that search.
     The recorded snakes do not do what it answers, so it may misread a direction where it is in doubt.
     """
     encoder, run, path = exported
     module, obs = watched(path)
-    logits = legal_logits(load_player(str(run)), rows(encoder)[:COMPARED])
+    compared = COMPARED_SEARCHES if "tactical" in encoder else COMPARED
+    logits = legal_logits(load_player(str(run)), rows(encoder)[:compared])
     chosen, at, doubtful = [], [], []
-    for number, game in enumerate(games()[:COMPARED]):
+    for number, game in enumerate(games()[:compared]):
         for turn, position in enumerate(game):
             observation = position.observation(0)
             doubt = turn > 0 and any(in_doubt(game[turn - 1], position, snake) for snake in range(SNAKES))
@@ -110,12 +115,12 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
                 at.append((number, turn, snake))
                 doubtful.append(doubt)
     at = tuple(np.array(at).T)
-    assert len(chosen) == COMPARED * TURNS * 3
+    assert len(chosen) == compared * TURNS * 3
     different = (np.array(obs) != rows(encoder)[at]).any(-1)
     assert not (different & ~np.array(doubtful)).any()
     assert different.sum() <= 6
     clear = (margins(logits[at]) > TIE) & ~different
-    assert clear.sum() > 10_000
+    assert clear.mean() > 0.98
     assert set(chosen) == {0, 1, 2, 3}
     assert (np.array(chosen) == logits[at].argmax(-1))[clear].all()
 
@@ -132,12 +137,9 @@ def test_missing_beans_are_seen_as_in_training(exported) -> None:
 def test_an_own_snake_is_never_in_doubt(exported) -> None:
     """Also where it has respawned just where it could have moved to, which a foe cannot tell."""
     encoder, _, path = exported
-    direction = {
-        "features": slice(12, 16),
-        "canonical": slice(79, 80),
-        "planes": slice(-8, -4),
-        "egocentric": slice(-1, None),
-    }[encoder]
+    described = encoder_named(encoder)
+    at = described.orientation_at
+    direction = slice(at, at + 1) if at else slice(described.direction_at, described.direction_at + 4)
     module, obs = watched(path)
     moved = respawned = 0
     for number, game in enumerate(games()):
@@ -328,7 +330,7 @@ def test_a_live_observation_is_neither_kept_nor_changed(exported) -> None:
 def test_taken_up_in_the_middle_only_the_turn_is_unknown(exported) -> None:
     encoder, _, path = exported
     game = games()[5]
-    turns_left = {"planes": -1, "egocentric": 25 - 80}.get(encoder, 25) % rows(encoder).shape[-1]
+    turns_left = {"planes": 6 * 200 + 7, "egocentric": 1016 + 25, "tactical_board": 1016 + 25}.get(encoder, 25)
     right = 0
     for turn in range(20, 200, 5):
         module, obs = watched(path)
@@ -353,9 +355,9 @@ def test_nothing_random_and_nothing_global(exported) -> None:
 
 
 def test_every_encoder_is_known_and_the_canonical_one_also_by_its_earlier_name() -> None:
-    from marl.export.submission_template import ENCODERS as known
+    from marl.export.tactical_template import ENCODERS as known
 
-    assert set(ENCODERS) <= set(known)
+    assert set(ENCODERS) == set(jidi.ENCODERS) == set(known) - {"turned"}
     assert known["turned"] is known["canonical"]
 
 

@@ -56,7 +56,7 @@ def planned(folder: Path, encoder: str, milliseconds: float = 50) -> ModuleType:
     return loaded(path)
 
 
-@pytest.fixture(scope="module", params=ENCODERS)
+@pytest.fixture(scope="module", params=ENCODERS[:4])
 def submission(request, tmp_path_factory) -> tuple[str, ModuleType]:
     return request.param, planned(tmp_path_factory.mktemp("planned"), request.param)
 
