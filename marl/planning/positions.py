@@ -22,7 +22,7 @@ from marl.planning.planned_player import load_player
 from opponents.match import open_player
 from opponents.players import Player
 
-FUTURES = (("level4", 1), ("level4:0.2", 2), ("territory", 3), ("champion", 4))
+FUTURES = (("level4", 1), ("level4:0.2", 2), ("territory", 3), ("champion_planes", 4))
 LOOK_BACK = 10  # turns before a death
 LEAST_LENGTH = 8  # of the snake: its death costs five cells or more
 

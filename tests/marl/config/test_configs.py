@@ -30,7 +30,7 @@ MOMENT_OF = {
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
 def test_every_configuration_runs(file, tmp_path) -> None:
-    small = ["--body", "64,32"] if file.stem in ("large", "champion_60s") else []
+    small = ["--body", "64,32"] if file.stem in ("large", "champion", "champion_60s") else []
     moment = [*MOMENT, *MOMENT_OF[read_config(["--config", str(file)]).learner_section]]
     done = here("train", "--config", file, "--runs_dir", tmp_path, *moment, *small)
     assert done.returncode == 0, done.stderr
@@ -75,7 +75,7 @@ def test_a_configuration_by_its_name_alone(name, tmp_path, monkeypatch) -> None:
 def test_a_wrong_name_lists_the_right_ones() -> None:
     with pytest.raises(UserError) as error:
         read_config(["--config", "smok"])
-    assert "smok: No such file, did you mean smoke?; by name there are: base, champion_60s" in str(error.value)
+    assert "smok: No such file, did you mean smoke?; by name there are: base, champion, champion_60s" in str(error.value)
 
 
 def test_quick_is_what_a_cpu_does_by_default() -> None:
@@ -95,5 +95,5 @@ def test_gpu_is_what_a_gpu_does_by_default() -> None:
 
 def test_there_is_one_for_every_purpose() -> None:
     assert {file.stem for file in CONFIGS} >= {
-        *("smoke", "quick", "base", "large", "gpu", "ddpg_classic", "champion_60s"),
+        *("smoke", "quick", "base", "large", "gpu", "ddpg_classic", "champion", "champion_60s"),
     }
