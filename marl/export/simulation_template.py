@@ -241,12 +241,12 @@ PLANE_START = CELLS * np.array(
 )
 
 
-def waits(sims):
+def waits(sims, most=WAIT_MAX):
     """Turns until the cells are free, capped, [N, 200]; 0 for cells without a snake."""
     lengths = np.zeros((len(sims.turn), BEAN + 1), np.intp)
     lengths[:, 1:BEAN] = sims.length
     left = lengths[sims.rows, sims.board] - (sims.turn[:, None] - sims.entered)
-    return np.clip(left, 0, WAIT_MAX) * (sims.board % BEAN > 0)
+    return np.clip(left, 0, most) * (sims.board % BEAN > 0)
 
 
 def batched_planes(sims):
@@ -351,35 +351,40 @@ def batched_vector(sims, orientation):
     return obs.reshape(-1, 80), orientation
 
 
-# WINDOW_STEPS[orientation]: rows and columns on the board to the cells of the window, row by row in local coordinates.
+# WINDOW_CELLS[orientation, head]: the cells of the window, row by row in local coordinates.
 _around = range(-REACH, REACH + 1)
-WINDOW_STEPS = np.array(
+_steps = np.array(
     [
         [step for _, step in sorted((to_local(o, row, column), (row, column)) for row in _around for column in _around)]
         for o in range(2 * MIRRORED)
     ]
-)
-# SHOWN_ON[snake, byte of the board]: the plane that shows it; 6 for none.
-SHOWN_ON = np.array([[6] + [0 if o == s else 1 if o // TEAM == s // TEAM else 2 for o in SNAKE] + [5] for s in SNAKE])
+)[:, None]
+_rows, _columns = (_row[:, None] + _steps[..., 0]) % ROWS, (_column[:, None] + _steps[..., 1]) % COLUMNS
+WINDOW_CELLS = (_rows * COLUMNS + _columns).astype(np.int16)
+# SHOWN_AT[snake, byte of the board]: where its plane begins in the window; likewise for heads. What has no plane is 0.
+SHOWN_AT = np.array([[0 if o == s else 1 if o // TEAM == s // TEAM else 2 for o in SNAKE] for s in SNAKE])
+HEADS_AT = SIDE**2 * np.pad(SHOWN_AT + 2, ((0, 0), (1, 1)))
+SHOWN_AT = SIDE**2 * np.pad(SHOWN_AT, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 5)))
 
 
-def batched_egocentric(sims):
-    """`egocentric` of all seats [N * 6, 1096], and orientations [N, 6]."""
+def batched_egocentric(sims, more=0):
+    """`egocentric` of all seats [N * 6, 1096 + more], and orientations [N, 6]; the last `more` numbers are 0."""
     vector, orientation = batched_canonical(sims)
-    steps = WINDOW_STEPS[orientation]  # [n, 6, 169, 2]
-    rows = (sims.head // COLUMNS)[..., None] + steps[..., 0]
-    columns = (sims.head % COLUMNS)[..., None] + steps[..., 1]
-    cells = rows % ROWS * COLUMNS + columns % COLUMNS
-    what = sims.board[sims.rows[..., None], cells]
-    shown = np.where(what == BEAN, 1, waits(sims)[sims.rows[..., None], cells])
-    window = np.zeros((*orientation.shape, 7, SIDE**2), np.float32)
-    np.put_along_axis(window, SHOWN_ON[SNAKE[:, None], what][:, :, None], shown[:, :, None], 2)
-    for other in range(SNAKES):
-        is_head = (cells == sims.head[:, other, None, None]) & (sims.length[:, other, None, None] > 0)
-        for plane, of in ((3, MATES), (4, RIVALS)):
-            window[:, :, plane] += is_head & (of == other).any(1)[:, None]
-    window = window[:, :, :6].reshape(len(vector), -1)
-    return np.concatenate((window, np.zeros((len(vector), 2), np.float32), vector), 1), orientation
+    cells = WINDOW_CELLS[orientation, sims.head] + CELLS * sims.rows[..., None]  # [n, 6, 169]
+    values = np.where(sims.board == BEAN, 1, waits(sims))
+    heads = np.zeros_like(sims.board)
+    heads[sims.rows, sims.head] = np.where(sims.length > 0, SNAKE + 1, FREE)
+    window = 6 * SIDE**2
+    obs = np.zeros((len(vector), window + 2 + vector.shape[1] + more), np.float32)
+    obs[:, window + 2 : window + 2 + vector.shape[1]] = vector
+    places = obs.shape[1] * np.arange(len(vector)).reshape(-1, SNAKES, 1) + np.arange(SIDE**2)
+    np.put(obs, places + SHOWN_AT[SNAKE[:, None], np.take(sims.board, cells)], np.take(values, cells))
+    n, snake, place = np.nonzero(np.take(heads, cells))
+    whose = heads.reshape(-1)[cells[n, snake, place]]
+    others = whose != snake + 1
+    n, snake, place, whose = n[others], snake[others], place[others], whose[others]
+    obs[n * SNAKES + snake, HEADS_AT[snake, whose] + place] = 1
+    return obs, orientation
 
 
 BATCHED = {

@@ -56,9 +56,9 @@ def planned(folder: Path, encoder: str, milliseconds: float = 50) -> ModuleType:
     return loaded(path)
 
 
-@pytest.fixture(scope="module", params=ENCODERS[:4])
+@pytest.fixture(scope="module", params=ENCODERS)
 def submission(request, tmp_path_factory) -> tuple[str, ModuleType]:
-    return request.param, planned(tmp_path_factory.mktemp("planned"), request.param)
+    return request.param, planned(tmp_path_factory.mktemp("planned"), request.param, milliseconds=20)
 
 
 @pytest.fixture(scope="module")
@@ -301,21 +301,21 @@ def test_a_late_clock_ends_rollouts_early(module, monkeypatch) -> None:
 
 
 def test_calls_keep_their_time(submission, monkeypatch) -> None:
-    """300 calls at 30 ms. CPU time, because other programs may hold this machine's cores."""
+    """150 calls at 30 ms. CPU time, because other programs may hold this machine's cores."""
     _, module = submission
     monkeypatch.setattr(module, "PLAN_MS", 30)
     module._match = None
     planned_turns, spent = 0, []
-    for position in games()[1][:100]:
+    for position in games()[1][:50]:
         for snake in range(3):
             began = time.thread_time()
             ask(module, position, snake)
             spent.append(time.thread_time() - began)
         planned_turns += module._match.plans[0] is not None
-    assert len(spent) == 300
+    assert len(spent) == 150
     assert max(spent) < 3 * 0.030
     assert np.quantile(spent, 0.99) < 1.5 * 0.030
-    assert planned_turns > 20
+    assert planned_turns > 10
 
 
 def test_without_plan_nothing_is_added() -> None:

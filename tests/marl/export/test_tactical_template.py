@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from helpers.drawn_boards import CIRCLE, PLACES, draw
@@ -12,6 +13,8 @@ from arena.encoders import encoder_named
 from arena.encoders.tactical import ACTIONS, T_DEAD_END, T_NUMBERS, T_OPEN, T_TAIL
 from arena.match_dict import to_dict
 from arena.rules import CELLS, COLUMNS, LENGTH, OVER, SNAKES, TURN
+from marl.export.batched_tactical_template import BATCHED
+from marl.export.simulation_template import Simulation
 from marl.export.submission_template import Match
 from marl.export.tactical_template import ENCODERS
 
@@ -66,6 +69,20 @@ def test_the_numbers_are_the_arenas(encoder) -> None:
             obs, orientation = ENCODERS[encoder](match, snake)
             assert obs.tolist() == expected[snake].tolist(), f"snake {snake}: {to_dict(state.numpy())}"
             assert orientation == expected[snake, encoder_named(encoder).orientation_at]
+
+
+@pytest.mark.parametrize("encoder", ["tactical", "tactical_board"])
+@pytest.mark.parametrize("numpy_counts", [True, False])
+def test_all_seats_of_many_matches_at_once_are_the_arenas(encoder, numpy_counts, monkeypatch) -> None:
+    """With numpy's count of bits, and with the table for numpy before version 2."""
+    if not numpy_counts:
+        monkeypatch.delattr(np, "bitwise_count", raising=False)
+    arena = positions()
+    obs, orientations = BATCHED[encoder](Simulation([match_of(state) for state in arena.state]))
+    expected = arena.observe(encoder).numpy().reshape(obs.shape)
+    wrong = np.argwhere(obs != expected)
+    assert not len(wrong), f"seat and number: {wrong[:5].tolist()}"
+    assert np.array_equal(orientations.reshape(-1), expected[:, encoder_named(encoder).orientation_at])
 
 
 def test_the_positions_hold_what_is_hard_to_search() -> None:
