@@ -247,34 +247,36 @@ function makePolicy({ encoder, orientationAt, widths, weights }) {
     at = end + outputs;
   }
 
-  const active = new Int32Array(Math.max(...widths)), factors = new Float64Array(Math.max(...widths));
+  const TOGETHER = 8, most = Math.max(...widths) + TOGETHER, zeros = new Float32Array(widths[0]);
+  const active = new Int32Array(most), factors = new Float64Array(most);
 
-  // Add to the sums of a layer's outputs: the first `count` active inputs times their factors. Four inputs at a time
-  // take half the time of one at a time.
+  // Add to the sums of a layer's outputs: the first `count` active inputs times their factors. Eight inputs at a time take
+  // less than half the time of one at a time; the last eight are filled up with factors of 0.
   function accumulate(sums, { outputs, weight }, count) {
-    let k = 0;
-    for (; k + 4 <= count; k += 4) {
+    for (; count % TOGETHER; count++) active[count] = factors[count] = 0;
+    for (let k = 0; k < count; k += TOGETHER) {
       const a = active[k] * outputs, b = active[k + 1] * outputs, c = active[k + 2] * outputs, d = active[k + 3] * outputs;
+      const e = active[k + 4] * outputs, f = active[k + 5] * outputs, g = active[k + 6] * outputs, h = active[k + 7] * outputs;
       const fa = factors[k], fb = factors[k + 1], fc = factors[k + 2], fd = factors[k + 3];
+      const fe = factors[k + 4], ff = factors[k + 5], fg = factors[k + 6], fh = factors[k + 7];
       for (let j = 0; j < outputs; j++)
-        sums[j] += fa * weight[a + j] + fb * weight[b + j] + fc * weight[c + j] + fd * weight[d + j];
+        sums[j] += fa * weight[a + j] + fb * weight[b + j] + fc * weight[c + j] + fd * weight[d + j]
+          + fe * weight[e + j] + ff * weight[f + j] + fg * weight[g + j] + fh * weight[h + j];
     }
-    for (; k < count; k++)
-      for (let j = 0, at = active[k] * outputs, factor = factors[k]; j < outputs; j++) sums[j] += factor * weight[at + j];
     return sums;
   }
 
-  // The number of inputs that differ from those of another observation (null: from 0), counted up to `most`.
+  // The number of inputs that differ from those of another observation, counted up to `most`.
   function differences(obs, other, most) {
     let count = 0;
-    for (let i = 0; i < obs.length && count < most; i++) if (obs[i] !== (other ? other[i] : 0)) count++;
+    for (let i = 0; i < obs.length && count < most; i++) if (obs[i] !== other[i]) count++;
     return count;
   }
 
   // Sums of the first layer. Most of the board is empty, and observations of copies of a match are nearly equal: only
   // what differs from the nearest of `others` ({obs, sums} of other observations) is added.
   function firstSums(obs, others) {
-    let near = null, fewest = differences(obs, null, obs.length), count = 0;
+    let near = null, fewest = differences(obs, zeros, obs.length), count = 0;
     for (const other of others) {
       const differing = differences(obs, other.obs, fewest);
       if (differing < fewest) [near, fewest] = [other, differing];
