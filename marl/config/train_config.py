@@ -104,8 +104,9 @@ class TrainConfig:
     """`auto` chooses the largest sizes that the device can hold, not those that learn best per second.
     These sizes are per rank."""
     fused: bool = True
-    """Compiled loops for PPO's loss, for advantages and for n-step returns. Off: the same in plain torch, slower and
-    easy to change (ppo_loss.py and returns.py in marl/learners)."""
+    """Compiled loops for the losses of PPO and DDPG, for advantages and for n-step returns; dense networks on a CPU
+    without autograd. Off: the same in plain torch, slower and easy to change (ppo_loss.py, ddpg.py and returns.py in
+    marl/learners)."""
     graphs: bool = True
     """On a GPU, run turns and updates as CUDA graphs."""
     threads: int | None = None

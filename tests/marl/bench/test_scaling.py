@@ -139,8 +139,8 @@ def test_two_ranks_by_the_command_line(tmp_path):
     assert list(model["links"]) == ["this machine", "NVLink", "InfiniBand"]
     assert all(link["latency_us"] > 0 and link["bandwidth_gb_s"] > 0 for link in model["links"].values())
     assert sorted(map(int, model["work"])) == [2, 8, 16, 64]
-    # Per cycle: gradients of the critic and of the actor in 2 updates, and the ranks' agreement to go on.
-    assert sorted(model["work"]["2"]["reductions_per_cycle"].values()) in ([1, 2, 2], [1, 4])
+    # Per cycle: gradients of critic and actor together in 2 updates, and the ranks' agreement to go on.
+    assert sorted(model["work"]["2"]["reductions_per_cycle"].values()) == [1, 2]
     places = [(each["link"], each["ranks"]) for each in model["predictions"]]
     assert places == [("this machine", 2), *((link, n) for link in ("NVLink", "InfiniBand") for n in (8, 16, 64))]
     for each in model["predictions"]:

@@ -694,3 +694,21 @@ def test_smoothed_targets_are_those_of_noisy_logits(buffer) -> None:
     buffer.counts[1] = 0
     quiet.update()
     assert made.pop_stats()[1] != quiet.pop_stats()[1], "updates use it"
+
+
+# --- without autograd -------------------------------------------------------------------------------------------------
+
+
+def test_only_plain_losses_of_dense_networks_are_computed_without_autograd(buffer) -> None:
+    class OwnLoss(Ddpg):
+        """A loss that nobody has compiled."""
+
+        def _critic_loss(self, q_values, actions, target):
+            return 2 * super()._critic_loss(q_values, actions, target)
+
+    rest = (BODY, buffer, Solo(CPU), Precision("fp32", CPU))
+    assert Ddpg(DdpgConfig(batch_size=24), *rest)._passes is not None
+    assert OwnLoss(DdpgConfig(batch_size=24), *rest)._passes is None
+    assert Ddpg(DdpgConfig(batch_size=24), *rest, fused=False)._passes is None
+    for options in ({"twin": True}, {"critic": "team"}, {"critic_form": "joined"}, {"target_noise": 0.1}):
+        assert Ddpg(DdpgConfig(batch_size=24, **options), *rest)._passes is None, options
