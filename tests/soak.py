@@ -187,10 +187,10 @@ def train_undisturbed(folder: Path, plan: Plan, name: str = "twin") -> list[tupl
     return lines
 
 
-def log_lines(runs: Path) -> list[tuple[float, float]]:
-    """(time of the clock, updates) of the log lines of a run."""
+def log_lines(runs: Path, last: int = 0) -> list[tuple[float, float]]:
+    """(time of the clock, updates) of the log lines of a run, or of the last lines."""
     file = runs / "snakes_3v3" / "team" / "metrics.jsonl"
-    lines = map(json.loads, file.read_text().splitlines() if file.exists() else [])
+    lines = map(json.loads, file.read_text().splitlines()[-last:] if file.exists() else [])
     return [(line["time"], line["train/updates"]) for line in lines if "train/updates" in line]
 
 
@@ -258,12 +258,12 @@ def train_with_kills(folder: Path, plan: Plan, rng: random.Random, twin: list[tu
             print(f"the last rank was gone at most {slowest:.2f} s after its launcher", flush=True)
             return run
         assert killed, f"exit code {code} without a kill: {err}"
-        print(f"{run.kills.total()} kills: {goodput(folder, run, twin)}", flush=True)
+        print(f"{run.kills.total()} kills: {goodput(folder, run, twin, STRETCH)}", flush=True)
 
 
-def goodput(folder: Path, run: Disturbed, twin: list[tuple[float, float]]) -> str:
-    """Useful updates per second up to the last kill, beside those of the twin."""
-    done = max((updates for at, updates in log_lines(folder / "killed") if at <= run.last_kill), default=0)
+def goodput(folder: Path, run: Disturbed, twin: list[tuple[float, float]], last: int = 0) -> str:
+    """Useful updates per second up to the last kill, beside those of the twin. last: log lines to look at, or all."""
+    done = max((updates for at, updates in log_lines(folder / "killed", last) if at <= run.last_kill), default=0)
     seconds, undisturbed = run.last_kill - run.began, speed_of(twin)
     share = f"{done / seconds / undisturbed:.0%} of the undisturbed {undisturbed:.2f} updates/s"
     return f"{done:,.0f} of {twin[-1][1]:,.0f} updates in {seconds:.0f} s, {done / seconds:.2f} updates/s, {share}"

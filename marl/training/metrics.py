@@ -6,6 +6,8 @@ of that call, in one line.
 
 import json
 import math
+import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -22,6 +24,8 @@ from marl.training.wandb_run import WandbRun
 LINES = "metrics.jsonl"
 OLD_EVENTS = "tensorboard"  # folder of the event files in runs of earlier versions
 ENV_STEPS = "by_env_steps"  # folder of the event files whose steps are env steps
+PLAIN = re.compile(rb'\{"step": (\d+), "time": [^\n]*\}\n')  # a line as log() writes it
+CHECKED = 100  # lines at the end that are read as JSON when a run is resumed; all take 10 us each
 
 
 class Metrics:
@@ -154,14 +158,24 @@ def read_lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def _keep_lines(file: Path, first: int) -> None:
-    """Drop the lines from step `first` on, and a line cut off by a kill."""
+    """Drop the lines from step `first` on, and lines that are no metrics, such as one cut off by a kill."""
     if not file.exists():
         return
-    kept = []
-    for line in read_regular(file).splitlines(keepends=True):
-        try:
-            if line.endswith(b"\n") and json.loads(line)["step"] < first:
-                kept.append(line)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue
-    write_atomically(file, b"".join(kept))
+    lines = read_regular(file).splitlines(keepends=True)
+    suspect = len(lines) - CHECKED
+    kept = [line for i, line in enumerate(lines) if _step(line, i >= suspect) < first]
+    if kept != lines[: len(kept)]:
+        write_atomically(file, b"".join(kept))
+    elif len(kept) < len(lines):  # a run of days has many lines: they are not written again
+        os.truncate(file, sum(map(len, kept)))
+
+
+def _step(line: bytes, is_checked: bool) -> float:
+    """The step of a line of metrics; infinite for any other line. is_checked: the whole line is read, not its start."""
+    found = None if is_checked else PLAIN.fullmatch(line)
+    if found:
+        return int(found[1])
+    try:
+        return json.loads(line)["step"] + 0 if line.endswith(b"\n") else math.inf
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return math.inf

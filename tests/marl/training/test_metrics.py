@@ -163,14 +163,15 @@ def test_a_full_disk_is_told_by_the_very_call(tmp_path, monkeypatch):
 
 def test_a_full_disk_at_resuming_keeps_the_lines(tmp_path, monkeypatch):
     Metrics(tmp_path).log(5, {"loss": 1})
-    before = (tmp_path / "metrics.jsonl").read_bytes()
+    before = b"damaged\n" + (tmp_path / "metrics.jsonl").read_bytes()  # so the file is written anew
+    (tmp_path / "metrics.jsonl").write_bytes(before)
 
     def full(_handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match="No space left on device"):
-        Metrics(tmp_path, resume_at=1)
+        Metrics(tmp_path, resume_at=5)
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
 
 
@@ -267,3 +268,17 @@ def test_gauges_of_a_real_gpu():
     gauges = gpu_gauges()
     assert gauges["system/gpu0_memory_allocated_gb"] > 0
     assert 0 <= gauges["system/gpu0_util_percent"] <= 100
+
+
+def test_a_resumed_run_cuts_its_lines_off_and_writes_none_again(tmp_path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    lines = [json.dumps({"step": step, "time": 0.5, "a": 1.0}) + "\n" for step in range(1, 301)]
+    file.write_text("".join(lines) + '{"step": 301, "ti')
+    before = file.stat().st_ino
+    for first, kept in ((400, 300), (251, 250), (101, 100), (1, 0)):
+        Metrics(tmp_path, resume_at=first - 1)
+        assert file.read_text() == "".join(lines[:kept])
+        assert file.stat().st_ino == before  # not written as a whole
+    file.write_text("x\n" + "".join(lines))
+    Metrics(tmp_path, resume_at=200)
+    assert file.read_text() == "".join(lines[:200])
