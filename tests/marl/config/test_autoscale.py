@@ -46,8 +46,8 @@ def chosen(config: TrainConfig) -> dict:
     return found | {name: getattr(getattr(config, section), name) for name in names}
 
 
-SMALL = {"encoder": "canonical", "body": (128, 128), "matches": 256, "precision": "fp32"}
-SMALL |= {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
+SMALL = {"encoder": "tactical", "body": (128, 128), "matches": 256, "precision": "fp32"}
+SMALL |= {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 1}
 LARGE = {"encoder": "planes", "body": (512, 256), "matches": 4096, "precision": "bf16"}
 LARGE |= {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
 
@@ -71,7 +71,7 @@ def test_what_auto_means_for_ppo(device, world, expected, algo) -> None:
     usual = {name: (SMALL if device is CPU else LARGE)[name] for name in ("encoder", "body", "precision")}
     config = resolve(TrainConfig(algo=algo), device, world=world)
     assert chosen(config) == usual | expected
-    assert config.schedule.max_episodes == (100_000 if device is CPU else 50_000)
+    assert config.schedule.max_episodes == 50_000
     assert resolve(config, device, world=world) == config
     assert config.ddpg == DdpgConfig(), "what is not asked for is left alone"
 
@@ -249,7 +249,7 @@ def test_more_ranks_than_pairs_of_matches_are_refused_in_a_line() -> None:
 
 
 def test_the_buffer_of_a_rank_is_its_share_of_the_memory_too(memory) -> None:
-    memory(400_000 * 86)  # 200,000 transitions in half of it
+    memory(400_000 * 118)  # 200,000 transitions in half of it
     assert resolve(TrainConfig(), CPU, sharing=4, world=4).ddpg.buffer_size == 50_000
 
 
@@ -265,7 +265,7 @@ def test_sizes_of_a_whole_run_are_split_again_over_other_ranks() -> None:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("device", "row"), [(CPU, 86), (GPU, 1214)], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("device", "row"), [(CPU, 118), (GPU, 1214)], ids=["cpu", "gpu"])
 def test_a_buffer_takes_half_of_the_free_memory_at_most(device, row, memory) -> None:
     free = 600_000 * row
     memory(free)
@@ -325,7 +325,7 @@ def test_fp16_cannot_skip_steps() -> None:
     assert resolve(replace(config, precision="bf16"), GPU).ppo.target_kl == 0.1
 
 
-@pytest.mark.parametrize(("device", "freq", "updates"), [(CPU, 1, 3), (CPU, 2, 4), (CPU, 8, 8), (GPU, 4, 12)])
+@pytest.mark.parametrize(("device", "freq", "updates"), [(CPU, 1, 1), (CPU, 2, 2), (CPU, 8, 8), (GPU, 4, 12)])
 def test_updates_are_rounded_up_to_whole_exchanges(device, freq, updates) -> None:
     assert resolve(TrainConfig(ddp=DistributedConfig(sync_freq=freq)), device).ddpg.updates == updates
 

@@ -75,7 +75,9 @@ def test_a_configuration_by_its_name_alone(name, tmp_path, monkeypatch) -> None:
 def test_a_wrong_name_lists_the_right_ones() -> None:
     with pytest.raises(UserError) as error:
         read_config(["--config", "smok"])
-    assert "smok: No such file, did you mean smoke?; by name there are: base, champion, champion_60s" in str(error.value)
+    assert "smok: No such file, did you mean smoke?; by name there are: base, champion, champion_60s" in str(
+        error.value
+    )
 
 
 def test_quick_is_what_a_cpu_does_by_default() -> None:
