@@ -5,7 +5,7 @@ B = matches, W = width of the encoder, N = num_envs. Half of the matches are pla
     agent "snake": N = 3 B. Every snake of the team is an environment of its own, with obs [N, W] and actions [N].
     agent "team":  N = B. A team is one environment, with obs [N, 3, W], actions [N, 3] and the sum of three rewards.
 
-Actions: 0 up, 1 down, 2 left, 3 right; with all encoders but `features` and `planes`, of the board as the snake sees it.
+Actions: 0 up, 1 down, 2 left, 3 right; with all encoders but `features` and `planes`, of the board as a snake sees it.
 
 `reset` and `step` are those of a Gymnasium VectorEnv, with tensors: infos hold `action_mask` [..., 4], in which the
 reversal is False. A match ends by termination, and the next one starts in the same step; infos then hold `final_obs`,
