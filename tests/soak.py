@@ -245,10 +245,12 @@ def train_with_kills(folder: Path, plan: Plan, rng: random.Random, twin: list[tu
         assert "Traceback" not in err, err
         was_launcher = code == -signal.SIGKILL and not {*killed} & {*KILLERS[1:]}
         killed = [f"{who} anywhere" for who in killed]
-        killed += planted_kills(fault, os.listdir(start.marks), plan.fault_tolerant, was_launcher)
+        marks = {mark.name: mark.stat().st_mtime for mark in Path(start.marks).iterdir()}
+        killed += planted_kills(fault, list(marks), plan.fault_tolerant, was_launcher)
         shutil.rmtree(start.marks)
         run.kills.update(killed)
-        run = run._replace(last_kill=(start.last_kill or time.time()) if killed else run.last_kill)
+        end = time.time() if code else run.last_kill  # a kill has ended the start
+        run = run._replace(last_kill=max(end, start.last_kill or 0.0, *marks.values(), run.last_kill))
         for repeated, seconds in WENT_ON.findall(err):
             run.repeated.append(int(repeated.replace(",", "")))
             run.waits.append(float(seconds))
