@@ -57,7 +57,7 @@ OFTEN, SELDOM = ("12", "4"), ("1000", "100")
 PACED = ("240", "40")
 PROBE = 400  # episodes that measure the speed
 STRETCH = 100  # log lines over which a speed is taken, about 20 s
-LIKELY_GOODPUT = 0.75  # with --pace; sets the length of the run
+GOODPUT_MOST = 0.9  # with --pace; sets the length of the run, so that all kills come before its end
 WENT_ON = re.compile(r"go on from update .* \(([\d,]+) updates? repeated\), ([\d.]+) s")
 
 
@@ -202,7 +202,7 @@ def episodes_for(folder: Path, plan: Plan) -> int:
     (begin, _), (end, _) = lines[len(lines) // 4], lines[-1]
     speed = PROBE * 3 / 4 / (end - begin)
     print(f"{speed:.1f} episodes/s", flush=True)
-    return round(plan.kills * plan.pace * speed * LIKELY_GOODPUT)
+    return round(plan.kills * plan.pace * speed * GOODPUT_MOST)
 
 
 def kills_of_one_start(plan: Plan, left: int, rng: random.Random) -> tuple[str, Iterable[tuple[float, str]]]:
