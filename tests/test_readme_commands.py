@@ -23,7 +23,10 @@ from marl.config.train_config import ALIASES, TrainConfig, read_config
 # All pages of docs/ but cluster.md, which has flags of torchrun and sbatch.
 PAGES = sorted(file.stem for file in (ROOT / "docs").glob("*.md") if file.stem != "cluster")
 # Of no command, of TensorBoard, of torchrun, of the miner of positions, of the comparison scripts; in a rule.
-OTHER_FLAGS = ("version", "logdir", "nproc_per_node", "count", "learners", "write", "no_NAME")
+OTHER_FLAGS = (
+    *("version", "logdir", "nproc_per_node", "count", "learners", "write", "no_NAME", "player"),
+    *("kills", "pace", "every", "episodes", "folder", "minutes"),  # of tests/soak.py
+)
 WITH_COMMANDS = (
     "README.md",
     *(f"docs/{name}.md" for name in ("index", "training", "viewers", "opponents", "strength")),

@@ -15,10 +15,10 @@ MODEL_SIZES = {"tiny": (64, 64), "small": (128, 128), "medium": (256, 128), "lar
 ABOUT_SIZES = tuple((name, ",".join(map(str, sizes))) for name, sizes in MODEL_SIZES.items())
 ABOUT_ENCODERS = (
     ("features", "a vector of 80 numbers about the snake's surroundings"),
-    ("canonical", "the same, rotated and mirrored: the snake looks up, its nearest bean is not on the left"),
+    ("canonical", "the same, rotated and mirrored: the snake looks up"),
     ("planes", "the whole board, centred on the snake's head"),
-    ("egocentric", "13 x 13 cells around the head, turned like canonical, and canonical"),
-    ("tactical", "canonical, and what searches find behind each action: room, cells and beans reached first"),
+    ("egocentric", "13 x 13 cells around the head, and canonical"),
+    ("tactical", "canonical, and what searches find behind each action"),
     ("tactical_board", "egocentric, and the same numbers of each action"),
 )
 ABOUT_NETWORKS = (

@@ -16,7 +16,7 @@ CASES = {
     ("train", "--algo", "p"): ["ppo", "ppo_lstm"],
     ("train", "--opponent-difficulty-strategy", "ad"): ["adaptive"],
     ("train", "--opponent_difficulty_strategy", "ad"): ["adaptive"],
-    ("train", "--config", "champ"): ["champion_60s"],
+    ("train", "--config", "champ"): ["champion", "champion_60s", "champion_small"],
     ("train", "--resume", "la"): ["last"],
     ("train", "--dry"): ["--dry_run"],
     ("eval", "--home", "my"): ["my_run"],

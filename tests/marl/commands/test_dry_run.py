@@ -65,7 +65,7 @@ def test_the_printed_configuration_can_be_read_again(tmp_path, monkeypatch):
     assert read_config(["--config", "again.yaml"]) == read_config(words)
     assert yaml.safe_load(done.stdout)["matches"] == "auto"
     resolved = yaml.safe_load(here("train", "--print_config", "--dry_run", *words, "--device", "cpu").stdout)
-    assert (resolved["matches"], resolved["network"]["encoder"]) == (512, "canonical")
+    assert (resolved["matches"], resolved["network"]["encoder"]) == (512, "tactical")
     assert resolved["threads"] == "auto", "measured when a training starts"
     assert os.listdir() == ["again.yaml"]
     assert reader.to_yaml(read_config(words)) == done.stdout
