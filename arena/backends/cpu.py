@@ -22,6 +22,7 @@ from arena.jit import njit, njit_parallel
 from arena.rng import match_key
 
 CHUNK = 32  # matches that one core takes at a stretch
+SEARCH_COST = 8  # an encoder that searches takes as long as this many turns of a match
 
 
 @njit
@@ -100,7 +101,8 @@ class CpuBackend:
             loops = (partial(encode.cpu_loop(encoder), *arrays), encode.bind_parallel(encoder, *arrays))
             # Kept with the tensors themselves, so that neither can be freed and another come in its place.
             self._bound = (encoder.name, id(seats), id(out), seats, out, loops)
-        self._bound[-1][runs_parallel(len(seats) // rules.SNAKES)]()
+        matches = len(seats) // rules.SNAKES
+        self._bound[-1][runs_parallel(SEARCH_COST * matches if encoder.searches else matches)]()
 
     def faults(self) -> bool:
         return False

@@ -45,6 +45,7 @@ class Encoder(NamedTuple):
     direction_at: int  # index of the own direction, one-hot over four actions: its opposite would be a reversal
     share: Callable = nothing_shared  # share(match): compiled; measurements that all seats of a match share
     words: bool = False  # `encode` writes 64-bit words instead of single numbers
+    searches: bool = False  # `encode` takes microseconds: a few matches are worth several cores
     sparse: bool = False  # `encode` writes non-zero numbers only; rows are zeroed before
     orientation_at: int | None = None  # index of the orientation of the view; None: the board as it is
     reflections: Reflections | None = None  # None: a reflected row is no permutation of the row

@@ -98,10 +98,10 @@ def _bounds(before: Encoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 TACTICAL = Encoder(
-    "tactical", 1, np.int8, *_bounds(CANONICAL), encode_tactical, F_DIRECTION, measure, sparse=True,
-    orientation_at=F_ORIENTATION,
+    "tactical", 1, np.int8, *_bounds(CANONICAL), encode_tactical, F_DIRECTION, measure, searches=True,
+    sparse=True, orientation_at=F_ORIENTATION,
 )  # fmt: skip
 TACTICAL_BOARD = Encoder(
     "tactical_board", 1, np.int8, *_bounds(EGOCENTRIC), encode_tactical_board, E_VECTOR + F_DIRECTION, measure,
-    sparse=True, orientation_at=E_VECTOR + F_ORIENTATION,
+    searches=True, sparse=True, orientation_at=E_VECTOR + F_ORIENTATION,
 )  # fmt: skip
