@@ -52,9 +52,16 @@ def show_cell(out, plane, cell, head, orientation, value):
 
 
 @njit
-def encode_egocentric(match, snake, shared, out):
-    """Write the window and the vector of one snake; out is a row of zeros."""
-    orientation = canonical_orientation(match, snake, shared)
+def write_vector(match, snake, shared, orientation, out, start):
+    """Write the vector of `canonical` from `start` on, byte by byte."""
+    words = vector_words(match, snake, shared, orientation)
+    for i in range(F_WIDTH):
+        out[start + i] = byte_at(words[i // 8], i % 8)
+
+
+@njit
+def write_window_and_vector(match, snake, shared, orientation, out):
+    """Write all that `egocentric` shows; out is a row of zeros."""
     head = int(match[HEAD + snake])
     for other in range(SNAKES):
         plane = P_OWN // CELLS
@@ -72,9 +79,13 @@ def encode_egocentric(match, snake, shared, out):
             show_cell(out, heads, int(match[HEAD + other]), head, orientation, 1)
     for i in range(int(match[BEAN_COUNT])):
         show_cell(out, P_BEANS // CELLS, int(match[BEANS + i]), head, orientation, 1)
-    words = vector_words(match, snake, shared, orientation)
-    for i in range(F_WIDTH):
-        out[E_VECTOR + i] = byte_at(words[i // 8], i % 8)
+    write_vector(match, snake, shared, orientation, out, E_VECTOR)
+
+
+@njit
+def encode_egocentric(match, snake, shared, out):
+    """Write the window and the vector of one snake; out is a row of zeros."""
+    write_window_and_vector(match, snake, shared, canonical_orientation(match, snake, shared), out)
 
 
 def _bounds() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.dangers import DEPTH, is_dead_end, tail_may_stay
 from arena.encoders.distances import measure
-from arena.encoders.egocentric import E_VECTOR, E_WIDTH, EGOCENTRIC, encode_egocentric
+from arena.encoders.egocentric import E_VECTOR, E_WIDTH, EGOCENTRIC, write_vector, write_window_and_vector
 from arena.encoders.encoder import Encoder
 from arena.encoders.features import (
     CANONICAL,
@@ -16,10 +16,8 @@ from arena.encoders.features import (
     F_ORIENTATION,
     F_WIDTH,
     canonical_orientation,
-    vector_words,
 )
 from arena.encoders.orientation import local_action
-from arena.encoders.packed_bytes import byte_at
 from arena.jit import njit
 from arena.rules import DIRECTION, HEAD, neighbour, turns_until_free
 from arena.search import beans, bodies, contest, explore
@@ -68,17 +66,16 @@ def write_actions(match, snake, orientation, out, start):
 def encode_tactical(match, snake, shared, out):
     """Write the vector of `canonical`, and the numbers of each action; out is a row of zeros."""
     orientation = canonical_orientation(match, snake, shared)
-    words = vector_words(match, snake, shared, orientation)
-    for i in range(F_WIDTH):
-        out[i] = byte_at(words[i // 8], i % 8)
+    write_vector(match, snake, shared, orientation, out, 0)
     write_actions(match, snake, orientation, out, F_WIDTH)
 
 
 @njit
 def encode_tactical_board(match, snake, shared, out):
     """Write the numbers of `egocentric`, and those of each action; out is a row of zeros."""
-    encode_egocentric(match, snake, shared, out)
-    write_actions(match, snake, canonical_orientation(match, snake, shared), out, E_WIDTH)
+    orientation = canonical_orientation(match, snake, shared)
+    write_window_and_vector(match, snake, shared, orientation, out)
+    write_actions(match, snake, orientation, out, E_WIDTH)
 
 
 def _bounds(before: Encoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

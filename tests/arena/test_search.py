@@ -1,5 +1,7 @@
 """The searches against slow ones written with sets and dictionaries, on positions in play."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from helpers.drawn_boards import Cell, arena_of, beside, draw, positions_in_play
@@ -26,28 +28,27 @@ def test_bodies_and_beans_are_those_of_the_match(rows) -> None:
         assert unpack(search.beans(row)) == numbers({tuple(cell) for cell in match["beans"]}), f"seed {SEED}: {match}"
 
 
-@pytest.mark.parametrize("moves", DEPTHS)
-def test_explore_reaches_what_a_plain_search_reaches(moves, rows) -> None:
+def entries(rows: np.ndarray, moves: int) -> Iterator[tuple[np.ndarray, Board, int, Cell, str]]:
+    """Each position, and a cell that each of its snakes enters: row, board, snake, cell, and words for a failure."""
     for row in rows:
         board = Board(to_dict(row))
-        taken = search.bodies(row)
         for snake, head in board.heads.items():
             first = beside(head, (snake + moves) % 4)
-            found = search.explore(row, taken, number(first), pack(numbers(board.beans)), moves)
-            expected = walk(board, first, board.beans, moves)
-            assert found == expected, f"seed {SEED}, snake {snake} enters {first}: {to_dict(row)}"
+            yield row, board, snake, first, f"seed {SEED}, snake {snake} enters {first}: {to_dict(row)}"
+
+
+@pytest.mark.parametrize("moves", DEPTHS)
+def test_explore_reaches_what_a_plain_search_reaches(moves, rows) -> None:
+    for row, board, _, first, words in entries(rows, moves):
+        found = search.explore(row, search.bodies(row), number(first), search.beans(row), moves)
+        assert found == walk(board, first, board.beans, moves), words
 
 
 @pytest.mark.parametrize("moves", DEPTHS)
 def test_contest_shares_the_board_out_like_a_plain_search(moves, rows) -> None:
-    for row in rows:
-        board = Board(to_dict(row))
-        taken = search.bodies(row)
-        for snake, head in board.heads.items():
-            first = beside(head, (snake + moves) % 4)
-            found = search.contest(row, taken, snake, number(first), pack(numbers(board.beans)), moves)
-            expected = share_out(board, snake, first, moves)
-            assert found == expected, f"seed {SEED}, snake {snake} enters {first}: {to_dict(row)}"
+    for row, board, snake, first, words in entries(rows, moves):
+        found = search.contest(row, search.bodies(row), snake, number(first), search.beans(row), moves)
+        assert found == share_out(board, snake, first, moves), words
 
 
 def explored(drawing: str, first: Cell, moves: int) -> tuple[int, int, int]:
