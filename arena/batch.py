@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from arena import match_dict
+from arena import control_groups, match_dict
 from arena.backends import cpu
 from arena.backends.tensors import BatchState, Events
 from arena.checks import whole_number
@@ -170,7 +170,7 @@ class BatchArena:
 
     def _check_memory(self) -> None:
         need = self.matches * (MATCH_BYTES + 16 + SNAKES * 9 + 2)
-        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else free_memory()
+        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else control_groups.free_memory()
         if need > free:
             raise ArenaError(
                 f"{self.matches} matches need {need / 2**30:.1f} GiB on {self.device}, "
@@ -195,18 +195,6 @@ def _checked_device(device: str | torch.device) -> torch.device:
             raise ArenaError(f"device {device!r} was asked for, but torch sees only {count} CUDA device(s)")
         return torch.device("cuda", index)
     return torch.device("cpu")
-
-
-def free_memory() -> int:
-    """Bytes that can still be had on this machine (everything, where that cannot be read)."""
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 2**63
 
 
 def _kind(value: Any) -> tuple[torch.dtype | None, torch.device | None]:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -233,3 +234,33 @@ def test_limits_and_closed_outputs(what, words, redirect, code, told, tmp_path) 
     assert "".join(lines).startswith(told), done.stderr
     assert len(lines) <= 1, done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_in_a_container_of_300_mib_goes_on_and_warns(run) -> None:
+    with limited_group(300 << 20) as group:
+        words = [sys.executable, "-m", "marl", "train", "--resume", run, "--max_episodes", "24"]
+        join = f"echo $$ >{group}/cgroup.procs"
+        command = ["bash", "-c", f'{join} && exec "$@"', "bash", *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert "MiB of memory are free, and training may need" in done.stdout
+    assert checkpoint_finder.load_newest(run).episode == 24
+
+
+@contextmanager
+def limited_group(limit: int) -> Iterator[Path]:
+    """A control group of Linux with a limit of memory in bytes; skips the test where none can be made."""
+    for mount, name in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
+        group = Path("/sys/fs/cgroup", mount, f"snakes-test-{os.getpid()}")
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            if (group / name).exists():
+                (group / name).write_text(str(limit))
+                yield group
+                return
+        finally:
+            group.rmdir()
+    pytest.skip("no control group with a limit of memory can be made")

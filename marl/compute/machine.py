@@ -6,8 +6,10 @@ import platform
 import subprocess
 from functools import cache
 from importlib import metadata
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
+
+from arena.control_groups import folders, text
 
 PACKAGES = ("torch", "numba", "numba-cuda", "numpy", "pettingzoo")  # their versions change speed or results
 TRAINING_PACKAGES = ("safetensors", "pyyaml", "tensorboard", "rich", "nvidia-ml-py")  # theirs do not
@@ -45,31 +47,14 @@ def usable_cores(root: str | os.PathLike = "/") -> int:
     cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     folder = Path(root, "sys/devices/system/cpu")
     # CPUs of one core have the same list of siblings. Without a list a CPU counts as a core.
-    cores = {_text(folder / f"cpu{cpu}" / "topology/thread_siblings_list").strip() or f"cpu{cpu}" for cpu in cpus}
-    return int(max(1, min(len(cores), _cpu_quota(Path(root)))))
-
-
-def _cpu_quota(root: Path) -> float:
-    """CPU seconds per second that the control groups of this process allow; infinite without a limit."""
-    quota = math.inf
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        # Version 2 has no list of controllers. "unified" is its folder beside version 1.
-        mounts = ("cpu", controllers) if controllers else ("", "unified")
-        group = PurePosixPath(path.lstrip("/"))
-        for mount in mounts:
-            # In a container the path may be that of the host, with only the root of it mounted.
-            for folder in {root / "sys/fs/cgroup" / mount / part for part in (group, *group.parents)}:
-                quota = min(quota, _quota_of(folder))
-    return quota
+    cores = {text(folder / f"cpu{cpu}" / "topology/thread_siblings_list").strip() or f"cpu{cpu}" for cpu in cpus}
+    return int(max(1, min([len(cores), *map(_quota_of, folders("cpu", root))])))
 
 
 def _quota_of(folder: Path) -> float:
     """The limit of one control group: `cpu.max` in version 2, two files in version 1."""
-    words = _text(folder / "cpu.max").split()
-    words = words or [*_text(folder / "cpu.cfs_quota_us").split(), *_text(folder / "cpu.cfs_period_us").split()]
+    words = text(folder / "cpu.max").split()
+    words = words or [*text(folder / "cpu.cfs_quota_us").split(), *text(folder / "cpu.cfs_period_us").split()]
     try:
         quota, period = map(float, words)
     except ValueError:  # no such files, or `max`
@@ -90,7 +75,7 @@ def gpus() -> list[dict[str, Any]]:
 
 @cache  # ranks that a launcher forks need not start lscpu again
 def _model() -> str:
-    for line in _text("/proc/cpuinfo").splitlines():
+    for line in text(Path("/proc/cpuinfo")).splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     try:  # ARM: /proc/cpuinfo has only numbers, lscpu has names
@@ -110,10 +95,3 @@ def _memory_gib() -> float | None:
         return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
     except (AttributeError, OSError, ValueError):  # no such call on this system, or no such value
         return None
-
-
-def _text(path: str | Path) -> str:
-    try:
-        return Path(path).read_text()
-    except (OSError, UnicodeDecodeError):
-        return ""

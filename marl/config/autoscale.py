@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from arena import batch
+from arena import control_groups
 from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.config.exact_ranks import check_exact_ranks, check_shard_sizes
@@ -222,7 +222,7 @@ def free_memory(device: torch.device) -> int:
     """Free bytes of the device."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return batch.free_memory()
+    return control_groups.free_memory()
 
 
 def _cpu_has_bf16() -> bool:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from arena.control_groups import free_memory
 from marl.config.evaluation_plan import describe_plan
 from marl.invocation import command, interpreter
+from marl.ranks.environment import ranks_on_this_node
 from marl.wording import count, duration
 from opponents.shares import ROUNDING
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from opponents.scheduler import ScheduleConfig
 
 GPU_MATCHES = 4096  # per rank; the automatic number on a GPU
+WORKING_MEMORY = 256 << 20  # bytes of a rank beside its buffer: compiling takes the most of it
 CURVE, BEST_MATCH = "curve.png", "best_match.jsonl"
 
 
@@ -65,7 +68,10 @@ def banner(
         exactly = "bit-exactly" + ", except what submissions remember" * state.named.has_submissions
         how = exactly if state.is_exact else "with new matches and a new buffer"
         lines.append(("resumed from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
-    return lines + [("note", note) for note in device_notes(config, group.device.type)]
+    notes = device_notes(config, group.device.type)
+    if buffer.storage.type == "cpu":
+        notes += memory_notes(buffer.bytes, free_memory(), ranks_on_this_node())
+    return lines + [("note", note) for note in notes]
 
 
 def device_notes(config: "TrainConfig", device: str) -> list[str]:
@@ -79,6 +85,17 @@ def device_notes(config: "TrainConfig", device: str) -> list[str]:
             f"{config.matches:,} matches per rank are sized for a GPU, and very slow on a CPU; try --config base"
         )
     return notes
+
+
+def memory_notes(buffer_bytes: int, free: int, ranks: int) -> list[str]:
+    """A warning if the memory that is free, in bytes, may not be enough for these ranks of one machine."""
+    need = ranks * (buffer_bytes + WORKING_MEMORY)
+    if free >= need:
+        return []
+    return [
+        f"{free >> 20:,} MiB of memory are free, and training may need {need >> 20:,} MiB more; if it is killed, raise "
+        "the limit, or give a smaller --buffer_size and fewer --matches"
+    ]
 
 
 def mix_text(schedule: "ScheduleConfig", about_schedule: str = "") -> str:

@@ -28,7 +28,7 @@ def memory(monkeypatch):
     """A machine with memory in plenty that calculates in bf16; returns what to call to make it another one."""
 
     def give(free: int, bf16: bool = True) -> None:
-        monkeypatch.setattr(autoscale.batch, "free_memory", lambda: free)
+        monkeypatch.setattr(autoscale.control_groups, "free_memory", lambda: free)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: bf16)
         monkeypatch.setattr(autoscale, "_cpu_has_bf16", lambda: bf16)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from marl.config.train_config import read_config
-from marl.training.report import _next_commands, _times, device_notes
+from marl.training.report import _next_commands, _times, device_notes, memory_notes
 
 
 def test_the_times_of_a_new_run() -> None:
@@ -25,6 +25,16 @@ def test_a_run_on_the_cpu_that_was_meant_for_a_gpu_says_so(monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     assert device_notes(read_config([]), "cpu") == ["CUDA_VISIBLE_DEVICES is 2,3, but torch sees no GPU here"]
     assert device_notes(read_config(["--device", "cpu"]), "cpu") == []
+
+
+@pytest.mark.parametrize(
+    ("free", "ranks", "told"),
+    [(356 << 20, 1, None), (355 << 20, 1, "355 MiB of memory are free, and training may need 356 MiB more"),
+     (712 << 20, 2, None), (711 << 20, 2, "711 MiB of memory are free, and training may need 712 MiB more")],
+)  # fmt: skip
+def test_too_little_memory_is_told_before_the_kernel_kills_the_run(free, ranks, told) -> None:
+    notes = memory_notes(100 << 20, free, ranks)
+    assert [note.partition(";")[0] for note in notes] == ([told] if told else [])
 
 
 @pytest.mark.parametrize(("minutes", "more"), [("0.5", "2"), ("1.3", "3"), ("30", "60"), ("1000000", "2000000")])
