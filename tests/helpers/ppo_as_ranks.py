@@ -125,8 +125,17 @@ CASES: dict[str, Callable[[Solo | Ranks], dict[str, Any]]] = {
 
 def all_cases(folder: str) -> int:
     """Of one rank."""
+    return _run(folder, "cpu", CASES)
+
+
+def union_on_gpu(folder: str) -> int:
+    """Of one rank, which shares the GPU with the other."""
+    return _run(folder, "cuda", {"union": CASES["union"]})
+
+
+def _run(folder: str, device: str, cases: dict[str, Callable[[Solo | Ranks], dict[str, Any]]]) -> int:
     torch.set_num_threads(1)
-    group = start("gloo", timeout=60, device="cpu")
-    torch.save({name: case(group) for name, case in CASES.items()}, Path(folder) / f"{group.rank}.pt")
+    group = start("gloo", timeout=60, device=device)
+    torch.save({name: case(group) for name, case in cases.items()}, Path(folder) / f"{group.rank}.pt")
     group.close()
     return 0

@@ -45,9 +45,9 @@ def a_ppo(
     """
     assignment = matches if isinstance(matches, MatchAssignment) else MatchAssignment(matches)
     group, mix = group or Solo(CPU), mix or MIX
-    buffer = RolloutBuffer(turns, assignment.teams, encoder_named("features"), CPU, [99 + group.rank])
+    buffer = RolloutBuffer(turns, assignment.teams, encoder_named("features"), group.device, [99 + group.rank])
     network = NetworkConfig(encoder="features", body=body, messages=messages, lstm_size=body[-1])
-    precision = Precision(precision, CPU) if isinstance(precision, str) else precision
+    precision = Precision(precision, group.device) if isinstance(precision, str) else precision
     config = PpoConfig(**({"batch_size": 10**9, "epochs": 1, "max_grad_norm": 0.0, "lr": 2e-3} | options))
     learner = (PpoLstm if recurrent else Ppo)(config, network, buffer, group, precision, sync_freq, seed, fused)
     weights = (reward or RewardConfig()).weights()
@@ -59,14 +59,14 @@ def a_ppo(
     with torch.no_grad():
         generator = torch.Generator().manual_seed(seed)
         for parameter in learner.actor.parameters():
-            parameter.add_(spread * torch.randn(parameter.shape, generator=generator))
+            parameter.add_(spread * torch.randn(parameter.shape, generator=generator).to(group.device))
     return learner, rollout
 
 
 def begin(rollout: Rollout) -> None:
     """Bring the matches to different turns by random actions: some end in every stretch of turns. Cached."""
     arena = rollout.arena
-    made_of = (rollout.assignment, rollout.opponents, rollout.masks_reversal)
+    made_of = (arena.device, rollout.assignment, rollout.opponents, rollout.masks_reversal)
     key = (*made_of, arena.seed, arena.stride, *arena.numbers.tolist())
     if key not in _begun:
         rollout.start()

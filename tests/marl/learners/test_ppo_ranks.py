@@ -30,20 +30,23 @@ SKIPPED = 1 + Ppo.LOGGED.index("updates/skipped")
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     """What the two ranks found, case by case."""
-    folder = tmp_path_factory.mktemp("ranks")
+    return as_two_ranks(ppo_as_ranks.all_cases, tmp_path_factory.mktemp("ranks"))
+
+
+def as_two_ranks(program, folder) -> list[dict]:
     meeting = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     processes = []
     try:
         for rank in ("0", "1"):
             environment = without_ranks() | meeting | {"RANK": rank, "LOCAL_RANK": rank}
-            processes.append(Forked(ppo_as_ranks.all_cases, str(folder), environment=environment))
+            processes.append(Forked(program, str(folder), environment=environment))
         for process in processes:
             _, err = process.communicate(timeout=LIMIT)
             assert process.returncode == 0, err
     finally:
         for process in processes:
             process.kill()
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+    return [torch.load(folder / f"{rank}.pt", weights_only=True, map_location=CPU) for rank in (0, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +80,16 @@ def test_two_ranks_play_the_matches_of_one_with_twice_as_many(ranks, alone, name
 
 @pytest.mark.parametrize("name", ["union", "union_lstm"])
 def test_a_step_of_two_ranks_is_that_of_one_with_twice_the_matches(ranks, alone, name) -> None:
-    one, two = alone(name), [found[name] for found in ranks]
+    assert_same_step(alone(name), [found[name] for found in ranks])
+
+
+@pytest.mark.needs_cuda
+def test_a_step_of_two_ranks_that_share_a_gpu_is_that_of_one(tmp_path, alone) -> None:
+    ranks = as_two_ranks(ppo_as_ranks.union_on_gpu, tmp_path)
+    assert_same_step(alone("union"), [found["union"] for found in ranks])
+
+
+def assert_same_step(one: dict, two: list[dict]) -> None:
     for what in ("advantages", "returns", "log_probs"):
         torch.testing.assert_close(torch.cat([f[what] for f in two], 1), one[what], rtol=1e-4, atol=1e-5)
     for found in two:
