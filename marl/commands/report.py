@@ -20,7 +20,7 @@ from marl.wording import in_one_line
 if TYPE_CHECKING:
     from marl.commands.report_groups import Group
 
-WITH_VALUE = ("--html", "--json", "--png", "--by", "--cross-play", "--device", "--runs-dir")
+WITH_VALUE = ("--html", "--json", "--png", "--by", "--cross-play", "--side-by-side", "--device", "--runs-dir")
 CELL_MAX = 24  # letters of a setting in a table
 
 
@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="also play N matches between the final teams of each pair of groups, split over their seeds",
     )
+    parser.add_argument(
+        "--side-by-side", type=count, default=1, metavar="N", help="processes of these matches at a time (default: 1)"
+    )
     parser.add_argument("--device", default="auto", metavar="D", help="of these matches: cpu, cuda (default: auto)")
     parser.add_argument("--runs-dir", default=RUNS_DIR, metavar="DIR", help=f"folder of all runs (default: {RUNS_DIR})")
 
@@ -76,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         _tell(f"left out: {line}")
     document = collect(groups, opponents)
     if args.cross_play:
-        document["cross_play"] = _cross_play(groups, args.cross_play, args.device)
+        document["cross_play"] = _cross_play(groups, args.cross_play, args.device, args.side_by_side)
     _print(document)
     if args.json:
         write_user_file(args.json, json.dumps(marl_eval_document(groups, opponents), indent=2) + "\n")
@@ -111,11 +114,11 @@ def _number(run: Path, pattern: re.Pattern[str]) -> int:
     return int(match[1]) if match else 0
 
 
-def _cross_play(groups: "Sequence[Group]", matches: int, device: str) -> dict[str, Any]:
+def _cross_play(groups: "Sequence[Group]", matches: int, device: str, side_by_side: int) -> dict[str, Any]:
     from marl.commands.report_cross_play import cross_play
 
     with ProgressBar("cross-play") as bar:
-        return cross_play(groups, matches, device, bar.show)
+        return cross_play(groups, matches, device, bar.show, side_by_side)
 
 
 def _draw(document: dict[str, Any], by: str, png: Path) -> None:

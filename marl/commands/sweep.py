@@ -42,18 +42,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [flags] [flags of train]"
     parser.epilog = (
         "Every trial is a training with the same flags (`--algo ppo --max_episodes 5000`) and other values of the\n"
-        "options with a range. The objective is the win rate against one opponent in the last evaluation. Successive\n"
-        "halving ends the trials early that are behind: two thirds after the evaluations 1, 3 and 9.\n"
+        "options with a range. The objective is the win rate in the last evaluation, against one opponent or the mean\n"
+        "of several. Successive halving ends the trials early that are behind: two thirds after the evaluations 1, 3\n"
+        "and 9.\n"
         f"Ranges without --range, as far as the learner has the option: {', '.join(BUILT_IN)}.\n"
         f"The folder {FOLDER}/NAME holds the study, the runs, {BEST} for `train --config` and {PICTURE}.\n"
-        "The same command once more goes on with the study, up to --trials in all."
+        "The same command once more goes on with the study, up to --trials in all. Started while another one\n"
+        "runs, both work on the same study, also on several machines with a common file system."
     )
     parser.add_argument("--name", metavar="NAME", help="of the sweep (default: the learner)")
     parser.add_argument(
         "--range", action="append", default=[], metavar="RANGE", help=f"{HOW}; once per option, like lr=1e-4:1e-2:log"
     )
     parser.add_argument("--trials", type=count, default=TRIALS, metavar="N", help=f"in all (default: {TRIALS})")
-    parser.add_argument("--against", default=AGAINST, metavar="PLAYER", help=f"whom to beat (default: {AGAINST})")
+    parser.add_argument("--against", default=AGAINST, metavar="PLAYER,...", help=f"whom to beat (default: {AGAINST})")
     parser.add_argument("--side-by-side", type=count, metavar="N", help="trials at a time (default: as train --seeds)")
     parser.add_argument("--sweeps-dir", default=FOLDER, metavar="DIR", help=f"folder of sweeps (default: {FOLDER})")
 
@@ -152,7 +154,7 @@ class _Sweep:
         """The trials, each asked for when there is room: the later ones know the results of the earlier ones."""
         from marl.commands.training_jobs import Job
 
-        while len(self._study.results()) + len(self._numbers) < self._trials:
+        while self._study.begun < self._trials:
             number, run, params = self._study.ask()
             self._numbers[run] = number
             own = [word.format(run=run, folder=self._folder) for word in OWN_RUN]
@@ -199,11 +201,13 @@ class _Sweep:
         print(f"{job.name}: {result}, {duration(job.seconds)}", flush=True)
 
     def _rates(self, run: str) -> list[float]:
-        """Win rates of a run so far, without the evaluation before the first update."""
+        """Win rates of a run so far (the mean over the opponents), without the evaluation before the first update."""
         from marl.commands.runs_summary import read_summary
 
+        names = self._against.split(",")
         points = read_summary(self._folder / GROUP / run).evaluations
-        return [point.rates[self._against] for point in points if point.episode and self._against in point.rates]
+        rates = [[point.rates[name] for name in names if name in point.rates] for point in points if point.episode]
+        return [sum(each) / len(names) for each in rates if len(each) == len(names)]
 
 
 def _summarise(

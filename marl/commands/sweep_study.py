@@ -1,20 +1,24 @@
 """The study of a sweep: trials, pruning and importances by Optuna, an optional package that only this file imports.
 
-The study is a journal file in the sweep's folder. A trial that was cut off is enqueued again with the same values, and
-resumes its run.
+The study is a journal file in the sweep's folder, which several processes may use at the same time. A trial that was
+cut off is enqueued again with the same values, and resumes its run.
 """
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena.extras import install_hint
+from marl.commands.runs_summary import RUNNING, is_run, read_summary
 from marl.commands.sweep_ranges import Range
 from marl.errors import UserError
+from marl.storage.run_folder import GROUP
+from marl.storage.run_process import is_running, process_name
 
 JOURNAL = "study.journal"
-RUN, SETTINGS = "run", "settings"
+RUN, SETTINGS, PROCESS = "run", "settings", "process"
 REDUCTION = 3  # of successive halving: of the trials at a rung, the best third goes on
 
 
@@ -34,6 +38,7 @@ class Study:
     def __init__(self, folder: Path, name: str, ranges: Sequence[Range], settings: Mapping[str, Any]) -> None:
         """settings: what all trials have in common; a study that exists must have the same."""
         self._optuna = optuna = import_optuna()
+        self._folder, self._process = folder, process_name(os.getpid())
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
@@ -49,8 +54,11 @@ class Study:
                 load_if_exists=True,
                 pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION),
             )
-            # Another seed at each start: with the same one, a second start would draw the same values again.
-            self._study.sampler = optuna.samplers.TPESampler(seed=len(self._study.trials), constant_liar=True)
+            # Another seed at each start: with the same one, a second start would draw the same values again. Beside
+            # other processes a random one, since they may start at the same time.
+            is_shared = any(map(self._is_of_another_process, self._running()))
+            seed = None if is_shared else len(self._study.trials)
+            self._study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
         saved = self._study.user_attrs.get(SETTINGS)
         if saved is not None and saved != dict(settings):
             changed = next(key for key in {**saved, **settings} if saved.get(key) != settings.get(key))
@@ -68,6 +76,7 @@ class Study:
         self._trials[trial.number] = trial
         run = trial.user_attrs.get(RUN) or f"trial_{trial.number:03}"
         trial.set_user_attr(RUN, run)
+        trial.set_user_attr(PROCESS, self._process)
         return trial.number, run, dict(trial.params)
 
     def should_prune(self, number: int, rates: Sequence[float]) -> bool:
@@ -84,6 +93,11 @@ class Study:
         states = self._optuna.trial.TrialState
         known = {"complete": states.COMPLETE, "pruned": states.PRUNED, "failed": states.FAIL}
         self._study.tell(self._trials.pop(number), value if state == "complete" else None, state=known[state])
+
+    @property
+    def begun(self) -> int:
+        """Trials that have ended or run, also those of other processes."""
+        return len(self.results()) + len(self._running())
 
     def results(self) -> list[TrialResult]:
         """All ended trials, the best first; failed ones last."""
@@ -121,10 +135,24 @@ class Study:
             return distributions.IntDistribution(int(each.low), int(each.high), log=each.is_log)
         return distributions.FloatDistribution(each.low, each.high, log=each.is_log)
 
+    def _running(self) -> list[Any]:
+        """Trials that run or were cut off."""
+        return self._study.get_trials(deepcopy=False, states=(self._optuna.trial.TrialState.RUNNING,))
+
+    def _is_of_another_process(self, trial: Any) -> bool:
+        """Whether another process is training this trial. On another machine: whether its run was written lately."""
+        process = trial.user_attrs.get(PROCESS, "")
+        if process in ("", self._process):
+            return False
+        run, alive = self._folder / GROUP / trial.user_attrs[RUN], is_running(process)
+        return bool(alive) if alive is not None else is_run(run) and read_summary(run).state == RUNNING
+
     def _enqueue_cut_off(self) -> None:
         """Trials that an earlier start left running are tried again in the same run folder."""
         states = self._optuna.trial.TrialState
-        for trial in self._study.get_trials(deepcopy=False, states=(states.RUNNING,)):
+        for trial in self._running():
+            if self._is_of_another_process(trial):
+                continue
             if trial.params and RUN in trial.user_attrs:
                 self._study.enqueue_trial(trial.params, user_attrs={RUN: trial.user_attrs[RUN]})
             self._study.tell(trial.number, state=states.FAIL)

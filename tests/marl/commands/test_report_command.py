@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def test_the_picture_has_a_curve_for_each_group(runs) -> None:
 
 
 def test_final_teams_play_each_other(tmp_path, monkeypatch) -> None:
-    """The team of a real training, as that of two configurations."""
+    """The team of a real training, as that of two configurations, one with two seeds."""
     monkeypatch.chdir(tmp_path)
     done = here(*TINY_ANY, "--algo", "ppo", "--run_name", "team", "--max_episodes", "1", "--preset", "team")
     assert done.returncode == 0, done.stderr
@@ -130,13 +131,17 @@ def test_final_teams_play_each_other(tmp_path, monkeypatch) -> None:
     config = (other / "config.yaml").read_text()
     assert "preset: team" in config
     (other / "config.yaml").write_text(config.replace("preset: team", "preset: score"))
-    done = here("report", "score", "team", "--cross_play", "4", "--html", "r.html", "--device", "cpu")
+    second = Path(shutil.copytree(other, "runs/snakes_3v3/score2"))
+    (second / "config.yaml").write_text((other / "config.yaml").read_text().replace("seed: 1\n", "seed: 2\n"))
+    done = here("report", "score", "score2", "team", "--cross_play", "4", "--html", "r.html", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     rows = done.stdout.partition("cross-play of the final teams")[2].splitlines()
-    first, second = (float(row.split("(")[0].split()[-1]) for row in (rows[2].replace("  -  ", " "), rows[3]))
+    first, second = (float(re.search(r"\d+\.\d", row)[0]) for row in rows[2:4])
     assert "ppo preset=score" in rows[2]
     assert first + second == pytest.approx(100, abs=0.11)
     assert '"matches":4' in Path("r.html").read_text()
+    two = here("report", "score", "score2", "team", "--cross_play", "4", "--side_by_side", "2", "--device", "cpu")
+    assert two.stdout == done.stdout.replace("page: r.html\n", ""), "the same matches in several processes"
 
 
 def test_the_page(runs, tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ from PIL import Image
 
 from marl.commands import training_jobs
 from marl.commands.sweep_ranges import Range, parse_ranges
+from marl.commands.sweep_study import Study
 from marl.config.train_config import read_config
 from marl.registry import LEARNERS
+from marl.storage.run_process import process_name
 
 needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
 # Stands for `python -m marl train`: the win rate is 1 - |lr - 0.004| * 100, reached in three evaluations.
@@ -35,18 +38,24 @@ if todo == "stop":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     os.kill(os.getppid(), signal.SIGINT)
     time.sleep(60)
-(folder / "config.yaml").write_text("algo: ppo\\nevaluation: {eval_opponents: [level3]}\\n")
+(folder / "config.yaml").write_text("algo: ppo\\nevaluation: {eval_opponents: [level3, level4]}\\n")
 rate = max(0.0, 1 - abs(float(value("--ppo.lr")) - 0.004) * 100)
 behind = rate < 0.5
 with open(folder / "metrics.jsonl", "w") as metrics:
     for i in range(4):
-        line = {"step": 100 * i, "eval/win_rate_level3": rate * i / 3, "eval/points": 0.5}
+        line = {"step": 100 * i, "eval/win_rate_level3": rate * i / 3, "eval/points": 0.5, "eval/win_rate_level4": 0.25}
         print(json.dumps(line), file=metrics, flush=True)
         if behind and i == 1 and todo == "prune":
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
             time.sleep(20)
 """
 CALL = ("sweep", "--algo", "ppo", "--max_episodes", "300", "--device", "cpu", "--range", "lr=1e-3:1e-2:log")
+
+SHARED = {
+    "training": "--algo ppo --max-episodes 300 --device cpu --eval-opponents level3,level4 --no-eval-gif",
+    "against": "level3,level4",
+    "ranges": ["ppo.lr=0.001:0.01:log"],
+}
 
 
 @pytest.fixture
@@ -114,6 +123,24 @@ def test_a_trial_that_was_cut_off_is_resumed_with_its_values(fake) -> None:
     again = Path("calls").read_text().split()
     assert again[:2] == first, "the same run with the same value"
     assert len(calls()) == 2
+
+
+@needs_optuna
+def test_two_processes_work_on_one_study(fake, monkeypatch) -> None:
+    """A trial of a process that still runs is left to it; several opponents: the mean of their win rates."""
+    (fake / "runs/sweeps/two").mkdir(parents=True)
+    study = Study(fake / "runs/sweeps/two", "two", [Range("ppo.lr", 1e-3, 1e-2, is_log=True)], SHARED)
+    monkeypatch.setattr(study, "_process", process_name(os.getppid()))
+    assert study.ask()[1] == "trial_000"
+    done = here(*CALL, "--trials", "3", "--name", "two", "--side_by_side", "1", "--against", "level3,level4")
+    assert done.returncode == 0, done.stderr
+    assert calls() == ["trial_001", "trial_002"]
+    lines = Path("runs/sweeps/two/snakes_3v3/trial_001/metrics.jsonl").read_text().splitlines()
+    last = json.loads(lines[-1])
+    middle = (last["eval/win_rate_level3"] + last["eval/win_rate_level4"]) / 2
+    assert f"trial_001: {middle:.1%} against level3,level4" in done.stdout
+    study.finish(0, "complete", 1.0)
+    assert study.begun == 3
 
 
 @needs_optuna
