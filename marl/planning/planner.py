@@ -94,8 +94,9 @@ class Planner:
         self._outputs = torch.zeros(simulated * SNAKES, actor.spec.outputs, device=device)
         self._board_actions = torch.zeros(simulated, SNAKES, dtype=torch.int8, device=device)
         all_seats = torch.arange(simulated * SNAKES, dtype=torch.int32, device=device)
-        orientations = encoder.orientations(self._obs)
-        drawn = Seats(all_seats, orientations, self._outputs)
+        self._orientations = encoder.orientations(self._obs)
+        drawn = Seats(all_seats, self._orientations, self._outputs)
+        self._first_copies = all_seats.view(self._chunk, copies, SNAKES)[:, 0].flatten()  # seats of the roots
         matches_of = Matches(self._sim.state, self._sim.keys)
         self._draw = draw_actions.bind(
             len(all_seats), device, matches_of, drawn, torch.zeros(1, device=device), True, self._board_actions
@@ -143,14 +144,12 @@ class Planner:
     def _simulate_chunk(self) -> None:
         """Plan one chunk; every tensor is reused, so that a CUDA graph can hold it."""
         self._begin_stage(0)
-        # All copies of a match are still equal: its first copy is the root.
-        copies = CANDIDATES * self.budget.rollouts
-        root = self._outputs.view(self._chunk, copies, SNAKES, -1)[:, 0].flatten(0, 1)
-        obs = self._obs.view(self._chunk, copies, SNAKES, -1)[:, 0].flatten(0, 1)
+        obs, root = self._outputs_for(self._first_copies)
         log_probs = self._team(self._board_log_probs(root, obs).view(self._chunk, SNAKES, ACTIONS))  # [b, 3, 4]
         self._find_dead_ends()
         prior = PRIOR * log_probs - DEAD_END * self._losses
         ranked = prior.sort(dim=-1, descending=True, stable=True).indices[..., :3]  # legal actions, best first
+        self._set_root_outputs(obs, root)
         worth = self._play_out(self._deviations(ranked))
         values = torch.full_like(prior, float("-inf"))
         values.scatter_(2, ranked[..., :1], worth[:, :1, None].expand(-1, TEAM, 1))
@@ -159,6 +158,7 @@ class Planner:
         self._values.copy_(values)
 
         self._begin_stage(1)
+        self._set_root_outputs(obs, root)
         best = values.topk(2, -1).indices  # [b, 3, 2]
         combinations = self._combinations(best)  # [b, C, 3]
         worth = self._play_out(combinations) + prior.gather(2, combinations.mT).sum(1)
@@ -170,7 +170,13 @@ class Planner:
         self._stage.fill_(stage)
         self._sim.state.copy_(self._roots.repeat_interleave(CANDIDATES * self.budget.rollouts, 0))
         self._keys()
-        self._forward()
+
+    def _set_root_outputs(self, obs: torch.Tensor, root: torch.Tensor) -> None:
+        """Give all copies the outputs of their root: one forward pass serves all candidates, rollouts and stages."""
+        copies = CANDIDATES * self.budget.rollouts
+        self._outputs.view(self._chunk, copies, SNAKES, -1).copy_(root.view(self._chunk, 1, SNAKES, -1))
+        orientations = self._encoder.orientations(obs).view(self._chunk, 1, SNAKES)
+        self._orientations.view(self._chunk, copies, SNAKES).copy_(orientations)
 
     def _play_out(self, candidates: torch.Tensor) -> torch.Tensor:
         """Mean worth [b, C] of the first actions [b, C, 3] of the own team over their rollouts."""
@@ -187,9 +193,7 @@ class Planner:
             worth = worth + discount * self._for_team(growth)
             discount *= DISCOUNT
         if self._outputs.shape[-1] > ACTIONS:
-            self._forward()
-            values = self._outputs[:, ACTIONS].view(self._chunk, -1, SNAKES)
-            leaf = self._team(values.transpose(1, 2)).sum(1)
+            leaf = self._outputs_for(self._own_seats())[1][:, ACTIONS].view(self._chunk, -1, TEAM).sum(-1)
             worth = worth + discount * LEAF * leaf * ~sim.events.over.view(self._chunk, -1)
         return worth.view(self._chunk, CANDIDATES, -1).mean(-1)
 
@@ -197,6 +201,17 @@ class Planner:
         """Observe all six snakes of all simulated matches and run the policy."""
         self._sim.observe(self._encoder.name, out=self._obs)
         self._outputs.copy_(self._precision.act(self._actor, self._obs, None, None)[0])
+
+    def _outputs_for(self, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Observations of some seats of the simulated matches, and the policy's outputs."""
+        obs = self._sim.observe(self._encoder.name, seats)
+        return obs, self._precision.act(self._actor, obs, None, None)[0].float()
+
+    def _own_seats(self) -> torch.Tensor:
+        """The seats of the own team in all simulated matches."""
+        seats = torch.arange(self._sim.matches, device=self._sim.device).view(self._chunk, -1, 1) * SNAKES
+        first = self._side[self._idx].view(-1, 1, 1) * TEAM
+        return (seats + first + torch.arange(TEAM, device=seats.device)).flatten().int()
 
     def _board_log_probs(self, outputs: torch.Tensor, obs: torch.Tensor) -> torch.Tensor:
         logits = mask_reversal(outputs[:, :ACTIONS], obs, self._encoder)
