@@ -2,7 +2,8 @@
 
 A task is an opponent, an algorithm a group of runs, a run a seed. `step_count` counts env steps; every metric is a list
 of one number, since an evaluation knows its rates and not its single matches. `absolute_metrics` are those of the last
-evaluation.
+evaluation. marl-eval reads the runs of all algorithms by the names of the first one's, and refuses commas in the names
+of algorithms.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,14 @@ ENVIRONMENT = "snakes_3v3"
 
 def marl_eval_document(groups: Sequence[Group], opponents: Sequence[str]) -> dict[str, Any]:
     """The document; marl-eval wants equally many runs and steps of all groups (see uneven)."""
-    return {ENVIRONMENT: {name: {group.name: _runs(group, name) for group in groups} for name in opponents}}
+    seeds = groups[0].seeds
+    by_seed = len(set(seeds)) == len(seeds) and all(group.seeds == seeds for group in groups)
+    return {
+        ENVIRONMENT: {
+            opponent: {group.name.replace(",", " "): _runs(group, opponent, by_seed) for group in groups}
+            for opponent in opponents
+        }
+    }
 
 
 def uneven(groups: Sequence[Group]) -> str:
@@ -36,12 +44,12 @@ def _number_of_evaluations(group: Group) -> int:
     return len(group.evaluations[0])
 
 
-def _runs(group: Group, opponent: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for run in group.runs:
-        key = f"seed_{seed_of(run)}"
-        found[key if key not in found else f"{key}_{run.name}"] = _steps(run, opponent, _number_of_evaluations(group))
-    return found
+def _runs(group: Group, opponent: str, by_seed: bool) -> dict[str, Any]:
+    """The runs by their seeds, or by their numbers if the groups have different seeds."""
+    return {
+        f"seed_{seed_of(run)}" if by_seed else f"run_{i}": _steps(run, opponent, _number_of_evaluations(group))
+        for i, run in enumerate(group.runs, start=1)
+    }
 
 
 def _steps(run: RunSummary, opponent: str, number: int) -> dict[str, Any]:

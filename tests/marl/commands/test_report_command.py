@@ -99,8 +99,33 @@ def test_the_json_has_marl_evals_layout(runs) -> None:
     assert [run[f"step_{i}"]["step_count"] for i in (1, 2, 3, 4)] == [0, 20_000, 40_000, 60_000]
     assert run["step_4"]["win_rate"] == run["absolute_metrics"]["win_rate"] == [0.9]
     assert run["step_4"]["elapsed_time"] == [pytest.approx(24)]
+    for seed in (4, 5):
+        make_run(runs, f"wide_seed{seed}", seed, 0.5, network={"body": [256, 128]})
+        make_run(runs, f"slim_seed{seed + 2}", seed + 2, 0.5, network={"body": [64, 64]})
+    assert here("report", "wide", "slim", "--json", "r.json").returncode == 0
+    groups = json.loads(Path("r.json").read_text())["snakes_3v3"]["level2"]
+    assert list(groups) == ["ppo body=256 128", "ppo body=64 64"], "no commas"
+    assert [list(group) for group in groups.values()] == [["run_1", "run_2"]] * 2, "other seeds, the same names"
     done = here("report", "ppo_seed1", "ddpg", "--json", "r.json")
     assert "marl-eval needs the same number for all: groups have different numbers of seeds (1, 4)" in done.stderr
+
+
+def test_marl_eval_reads_the_json(runs) -> None:
+    """marl-eval's own checks pass, and the interquartile mean of rliable is that of the report."""
+    reason = "marl-eval is not installed (docs/training.md)"
+    processing = pytest.importorskip("marl_eval.utils.data_processing_utils", reason=reason)
+    diagnosis = pytest.importorskip("marl_eval.utils.diagnose_data_errors", reason=reason)
+    rliable = pytest.importorskip("rliable.metrics", reason=reason)
+    assert here("report", "ppo", "ddpg", "--json", "r.json").returncode == 0
+    document = json.loads(Path("r.json").read_text())
+    assert set(diagnosis.DiagnoseData(document).check_data()["snakes_3v3"].values()) == {True}
+    data = processing.data_process_pipeline(document, [])
+    last, curves = processing.create_matrices_for_rliable(data, "snakes_3v3", [])
+    for algo, rates in LAST.items():
+        scores = last["mean_win_rate"][algo]
+        assert scores[:, 1] == pytest.approx(list(rates.values()))
+        assert curves["mean_win_rate"][algo].shape == (4, 2, 4), "runs, opponents, evaluations"
+        assert rliable.aggregate_iqm(scores) == pytest.approx(estimate_iqm(scores).value)
 
 
 def test_unfinished_runs_are_left_out(runs) -> None:
