@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
+import numba
 import numpy as np
 import torch
 from torch import nn
@@ -82,6 +83,8 @@ class Learner(ABC):
         Ranks then exchange gradients in one tensor, and not in DistributedDataParallel's backward pass.
         """
         precision = self._precision
+        if numba.config.DISABLE_JIT:  # plain Python is for debuggers
+            return False
         if self._sync_freq > 1 or precision.device.type != "cpu" or precision.name != "fp32" or precision.shards:
             return False
         return all(dense_layers(network) is not None for network in networks)

@@ -317,13 +317,16 @@ class _Part:
             self._x = torch.zeros(self._obs.shape)
             self._pass, self.gradients = DensePass(layers, self._x), Gradients(learner.network)
             outputs = self._pass.outputs.view(outputs.shape)
+        gradients = torch.zeros_like(outputs)
         self.batch = Minibatch(
             torch.zeros(rows, dtype=torch.int64, device=device),
             outputs,
-            torch.zeros_like(outputs),
+            gradients,
             torch.zeros(rows * TEAM, STATS, device=device),
         )
         self._loss_gradient = loss_gradients.bind(rows * TEAM, device, self.batch, buffer.targets, learner.coefs)
+        if self.gradients is not None:
+            self._backward = self._pass.bind_backward(gradients.view(-1, OUTPUTS), self.gradients.of[0])
 
     def backward(self, learner: Ppo, items: torch.Tensor) -> torch.Tensor:
         """Accumulate the gradients of these items; returns the means of the statistics."""
@@ -336,7 +339,7 @@ class _Part:
             self._loss_gradient()
             if self.weight != 1:
                 batch.gradients.mul_(self.weight)
-            self._pass.backward(batch.gradients.view(-1, OUTPUTS), self.gradients.of[0])
+            self._backward()
             return mean_by_shard(batch.stats, self._shards)
         outputs = learner.outputs_for(items, batch.idx)
         batch.outputs.copy_(outputs.detach().view(batch.outputs.shape))
