@@ -23,6 +23,7 @@ from marl.networks.spec import ACTIONS, NetworkSpec
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
 from marl.rollout.turn_buffer import TurnBuffer
+from marl.rollout.turn_chain import TurnCalls
 
 
 class Learner(ABC):
@@ -62,6 +63,10 @@ class Learner(ABC):
     @abstractmethod
     def act(self, obs: torch.Tensor) -> torch.Tensor:
         """Outputs [N, outputs] for the observations [N, W] of all snakes that learn."""
+
+    def bind_turn(self, rollout: Rollout) -> TurnCalls | None:
+        """`act` and `record_step` as compiled calls, after `attach`; None where Python has to do them."""
+        return None
 
     @abstractmethod
     def learn(self) -> None:

@@ -37,6 +37,7 @@ from marl.networks.dense_pass import DenseInference, DenseLayers, DensePass, Gra
 from marl.networks.spec import ACTIONS, spec_from_config
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout
+from marl.rollout.turn_chain import TurnCalls
 
 OUTPUTS = ACTIONS + 1  # logits and a value
 
@@ -166,6 +167,12 @@ class Ppo(Learner):
     def record_step(self) -> None:
         """Store log-probability and value of the actions that are about to be played."""
         self._record_step()
+
+    def bind_turn(self, rollout: Rollout) -> TurnCalls | None:
+        is_own = type(self).act is Ppo.act and type(self).record_step is Ppo.record_step
+        if self._infer is None or self._overlap.splits or not is_own:
+            return None
+        return TurnCalls.of(self._infer.bind(rollout.obs, rollout.outputs), self._record_step)
 
     # --- learning
 

@@ -63,27 +63,27 @@ class Gradients:
 class DensePass:
     """Passes of one network with a fixed number of rows, always through the same tensors; for one thread at a time."""
 
-    def __init__(self, layers: DenseLayers, x: torch.Tensor) -> None:
-        """x [N, W]: the observations as floats, which `forward` reads."""
+    def __init__(self, layers: DenseLayers, x: torch.Tensor, outputs: torch.Tensor | None = None) -> None:
+        """x [N, W]: the observations as floats, which `forward` reads. outputs [N, n]: where it writes, if given."""
         self._layers = layers
+        outputs = torch.empty(len(x), len(layers.biases[-1])) if outputs is None else outputs
         self._scaled = torch.empty_like(layers.weights[0])
-        outputs = [torch.empty(len(x), len(bias)) for bias in layers.biases]
-        self._hidden, self.outputs = outputs[:-1], outputs[-1]
+        self._hidden, self.outputs = [torch.empty(len(x), len(bias)) for bias in layers.biases[:-1]], outputs
         self._inputs = [x, *self._hidden]
         weights = [self._scaled, *layers.weights[1:]]
         self._products = list(
-            zip(layers.biases, self._inputs, [weight.t() for weight in weights], outputs, strict=True)
+            zip(layers.biases, self._inputs, [w.t() for w in weights], [*self._hidden, outputs], strict=True)
         )
-        self._compiled: Callable[[], None] | None = None
+        self.compiled: partial | None = None  # the forward pass as one call
         if blas.is_usable():
             arrays = (_array(layers.scale), _array(self._scaled), _arrays(layers.weights), _arrays(layers.biases))
-            rest = (_arrays(self._inputs), _arrays(outputs))
-            self._compiled = partial(dense_kernels.forward, blas.sgemm_address(), *arrays, *rest)
+            rest = (_arrays(self._inputs), _arrays([*self._hidden, outputs]))
+            self.compiled = partial(dense_kernels.forward, blas.sgemm_address(), *arrays, *rest)
 
     def forward(self) -> torch.Tensor:
         """The outputs [N, n] for the rows of x; always the same tensor."""
-        if self._compiled is not None:
-            self._compiled()
+        if self.compiled is not None:
+            self.compiled()
             return self.outputs
         torch.mul(self._layers.weights[0], self._layers.scale, out=self._scaled)
         for bias, x, weight, out in self._products:
@@ -98,7 +98,7 @@ class DensePass:
         by_outputs [N, n]. gradients: as in Gradients.of.
         """
         by_layer = [*(torch.empty_like(each) for each in self._hidden), by_outputs]
-        if self._compiled is None:
+        if self.compiled is None:
             return partial(self._backward, by_layer, gradients)
         layers, widest = self._layers, max(each.shape[1] for each in by_layer)
         levels = np.zeros((dense_kernels.LEVELS, widest), np.float32)
@@ -133,6 +133,14 @@ class DenseInference:
         x, dense_pass = self._passes[part]
         x.copy_(obs)
         return dense_pass.forward().clone()
+
+    def bind(self, obs: torch.Tensor, outputs: torch.Tensor) -> tuple[partial, ...]:
+        """Compiled calls that write the outputs for obs [N, W] into `outputs` [N, n]; none if there are no such."""
+        x = torch.empty(obs.shape)
+        dense_pass = DensePass(self._layers, x, outputs)
+        if dense_pass.compiled is None:
+            return ()
+        return partial(dense_kernels.to_floats, _array(obs), _array(x)), dense_pass.compiled
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
