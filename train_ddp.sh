@@ -4,7 +4,7 @@
 # ./train_ddp.sh [flags]: set up .venv on the first start, then train with the flags given. Works from any folder.
 # sbatch --nodes=2 ... train_ddp.sh [flags]: the same on a SLURM cluster, from this folder; see docs/cluster.md.
 #
-# One rank per GPU that CUDA_VISIBLE_DEVICES leaves; without a GPU one for DDPG, for PPO one per two cores, at most 8.
+# One rank per GPU that CUDA_VISIBLE_DEVICES leaves; without a GPU one per core, at most 16 (below 4: one process).
 # The environment says more:
 #   NPROC=2                  ranks on this machine
 #   NNODES NODE_RANK MASTER_ADDR MASTER_PORT    several machines, the same command on each

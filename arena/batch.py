@@ -130,6 +130,17 @@ class BatchArena:
         self._checked_out = (encoder, id(out), out, by_match, description)
         return by_match
 
+    def bind_turn(
+        self, encoder: str, seats: torch.Tensor, out: torch.Tensor, actions: torch.Tensor
+    ) -> cpu.Calls | None:
+        """`observe`, `play_turn` and `start(events.over)` as compiled loops for arena.backends.chain; None on a GPU.
+
+        They check nothing: actions [B, 6] int8 must be from 0 to 3, the other tensors as `observe` takes them.
+        """
+        if self.device.type != "cpu":
+            return None
+        return self._backend.bind_serial(encoder_named(encoder), seats, out, actions)
+
     def check(self) -> None:
         """Raise if a GPU turn was given actions outside 0-3 (waits for the device)."""
         if self._backend.faults():

@@ -66,6 +66,15 @@ def kernel(state, keys, seats, which, mine, noise, moves):
             moves[b, snake] = decide(state[b], int(keys[b]), snake)
 
 
+@njit
+def decide_mix(addresses, state, keys, seats, which, noise, moves):
+    """Decide for all opponents of a mix. addresses [opponents] of their serial loops, 0 for opponents to leave out."""
+    for mine in range(addresses.shape[0]):
+        if addresses[mine] != 0:
+            arguments = (state, keys, seats, which, mine, noise, moves)
+            call_at(addresses[mine], arguments, arguments)
+
+
 @cache
 def _cpu_loop(function: Callable[..., int]) -> Callable:
     return njit(specialise(serial, function.__name__, decide=function), function)

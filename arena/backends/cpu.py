@@ -6,6 +6,7 @@ keep its narrow type; compiled code is the same with and without.
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -58,6 +59,14 @@ def all_in_range(actions):
     return seen & ~3 == 0
 
 
+class Calls(NamedTuple):
+    """Bound loops that make a turn."""
+
+    encode: partial
+    play: partial
+    start: partial
+
+
 class CpuBackend:
     """The loops as BatchArena calls them: match-first memory, shared with torch."""
 
@@ -83,6 +92,13 @@ class CpuBackend:
         chosen = self._events[3] if mask is self._over else mask.numpy()
         start_serial(self._state, self._keys, self._numbers, chosen, self._seed, self._stride)
 
+    def bind_serial(self, encoder: Encoder, seats: torch.Tensor, out: torch.Tensor, actions: torch.Tensor) -> Calls:
+        """Calls for one core that encode, play a turn with actions that nobody checks, and start what is over."""
+        encode_seats = partial(encode.cpu_loop(encoder), *self._encode_arrays(encoder, seats, out))
+        play = partial(play_serial, self._state, self._keys, actions.numpy(), *self._events)
+        matches = (self._state, self._keys, self._numbers, self._events[3], self._seed, self._stride)
+        return Calls(encode_seats, play, partial(start_serial, *matches))
+
     def play(self) -> None:
         if not all_in_range(self._actions):
             b, snake = np.argwhere(self._actions & ~3)[0]
@@ -96,13 +112,16 @@ class CpuBackend:
 
     def encode(self, encoder: Encoder, seats: torch.Tensor, out: torch.Tensor) -> None:
         if self._bound[:3] != (encoder.name, id(seats), id(out)):
-            rows = out.numpy().reshape(len(seats), encoder.width)
-            arrays = (self._state, seats.numpy(), rows.view(np.uint64) if encoder.words else rows)
+            arrays = self._encode_arrays(encoder, seats, out)
             loops = (partial(encode.cpu_loop(encoder), *arrays), encode.bind_parallel(encoder, *arrays))
             # Kept with the tensors themselves, so that neither can be freed and another come in its place.
             self._bound = (encoder.name, id(seats), id(out), seats, out, loops)
         matches = len(seats) // rules.SNAKES
         self._bound[-1][runs_parallel(SEARCH_COST * matches if encoder.searches else matches)]()
+
+    def _encode_arrays(self, encoder: Encoder, seats: torch.Tensor, out: torch.Tensor) -> tuple[np.ndarray, ...]:
+        rows = out.numpy().reshape(len(seats), encoder.width)
+        return self._state, seats.numpy(), rows.view(np.uint64) if encoder.words else rows
 
     def faults(self) -> bool:
         return False

@@ -51,13 +51,14 @@ def bind(parallel: Callable, serial: Any, *arguments: Any) -> Callable[[], None]
     def call() -> None:
         nonlocal address
         if address is None:
-            address = _address_of(serial, arguments)
+            address = address_of(serial, arguments)
         parallel(address, *arguments)
 
     return call
 
 
-def _address_of(serial: Any, arguments: tuple[Any, ...]) -> Any:
+def address_of(serial: Any, arguments: tuple[Any, ...]) -> Any:
+    """The address of a compiled function without result, compiled for these arguments."""
     if numba.config.DISABLE_JIT:
         return serial
     kinds = tuple(map(serial.typeof_pyval, arguments))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from marl.ranks.nodes import Nodes
 
 SHORT_HELP = """Ranks (or by torchrun -m marl train ..., which needs none of these):
-  --distributed               start one rank per GPU; without a GPU one, with ppo and mappo one per two cores, up to 8;
+  --distributed               start one rank per GPU; without a GPU one per core, up to 16 (below 4 cores one process);
                               NPROC=N fixes the number
   --num_gpus N                start N ranks on N GPUs
 """
@@ -70,17 +70,23 @@ def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nod
     import torch
 
     from marl.compute.machine import processor
-    from marl.ranks.nodes import MOST_CPU_RANKS, choose_ranks_per_node, read_nodes
+    from marl.ranks.nodes import choose_cpu_ranks, choose_ranks_per_node, read_nodes
 
     variables = os.environ | {VARIABLES[name]: value for name, value in flags.items() if name in VARIABLES}
     num_gpus, max_restarts = (_whole_number(flags, name) for name in ("num_gpus", "max_restarts"))
     gpus = 0 if plan.config.device == "cpu" else torch.cuda.device_count()
-    # A batch of DDPG that is split over ranks does not pay on a CPU: on 16 x86 cores 8 ranks made 18 k env steps/s, one
-    # process 58 k. PPO's larger batches do: 88 k on 8 ranks, 39 k in one process.
-    splits_small = plan.config.learner_section != "ppo" and plan.config.ddp.scaling == "strong"
-    most = 1 if splits_small else MOST_CPU_RANKS
-    ranks = choose_ranks_per_node(variables, processor()["cores"], gpus, num_gpus, most)
     nodes = read_nodes(variables)
+    config = plan.config
+    # Sizes that are given are per rank: more ranks would make the run another one, and replay learners feel it.
+    is_replay, sizes = config.learner_section != "ppo", getattr(config, config.learner_section)
+    is_given = is_replay and sizes.batch_size is not None
+    cpu_ranks = choose_cpu_ranks(
+        processor()["cores"],
+        shares_memory=nodes.most == 1 and config.ddp.backend is None and not is_given,
+        splits_small=is_replay and config.ddp.scaling == "strong",
+        shards=config.ddp.exact_ranks,
+    )
+    ranks = choose_ranks_per_node(variables, cpu_ranks, gpus, num_gpus)
     if FAULT_TOLERANT in flags and nodes.most > 1:
         raise UserError(f"--fault_tolerant is for one machine, not for {nodes.most}; use --max_restarts there")
     return ranks, nodes, max_restarts

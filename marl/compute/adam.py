@@ -5,11 +5,15 @@ keep it away from them: 1.6 s at every start. These are the same methods without
 """
 
 import inspect
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
+
+from marl.compute import adam_kernels
 
 AVERAGES = ("exp_avg", "exp_avg_sq")  # of a parameter's state
 
@@ -26,7 +30,10 @@ class Adam(torch.optim.Adam):
     _flat: "_Flat | None" = None
 
     def use_flat(self, weights: torch.Tensor, gradients: torch.Tensor) -> None:
-        """Step along gradients that lie in one tensor, for good. weights: made by `flatten`. For a CPU."""
+        """Step along gradients that lie in one tensor, for good, by `clip_and_step`. weights: made by `flatten`.
+
+        For a CPU, in float32, without weight decay.
+        """
         self._flat = _Flat(self, weights, gradients)
 
     @property
@@ -40,9 +47,6 @@ class Adam(torch.optim.Adam):
 
         torch's own takes 400 us for a network of six tensors, of which the kernels are 100 us.
         """
-        if self._flat is not None:
-            self._flat.step()
-            return
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             states = [self.state[parameter] for parameter in parameters]
@@ -58,19 +62,23 @@ class Adam(torch.optim.Adam):
     def clip_directly(self, max_norm: float) -> torch.Tensor:
         """torch.nn.utils.clip_grad_norm_ on a CPU: the same kernels, without what torch groups and checks before.
 
-        Gradients that need no clipping are not multiplied by 1, and the norm of flat ones is then taken in one piece.
+        Gradients that need no clipping are not multiplied by 1.
         """
-        if self._flat is not None:
-            norm = torch.linalg.vector_norm(self._flat.gradients)
-            if _is_below(norm, max_norm):
-                return norm
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        if not _is_below(norm, max_norm):
-            whole = gradients if self._flat is None else [self._flat.gradients]
-            torch._foreach_mul_(whole, (max_norm / (norm + 1e-6)).clamp(max=1.0))
+        if not norm.item() + 1e-6 <= 0.99 * max_norm:  # nor if it is NaN
+            torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp(max=1.0))
         return norm
+
+    def clip_and_step(self, max_norm: float, skip: bool = False) -> float:
+        """Clip flat gradients and step along them; returns their norm before.
+
+        The step is left out with `skip`, and if the norm is not finite.
+        """
+        if self._flat is None:
+            raise ValueError("the gradients of this optimizer do not lie in one tensor")
+        return self._flat.clip_and_step(max_norm, skip)
 
     def clear_gradients(self) -> None:
         """`zero_grad(set_to_none=True)` without torch's profiler around it, which takes 50 us. Flat ones stay."""
@@ -81,10 +89,10 @@ class Adam(torch.optim.Adam):
 
 
 class _Flat:
-    """Weights, gradients and averages of an optimizer, each in one tensor: one short kernel call instead of many."""
+    """Weights, gradients and averages of an optimizer, each in one tensor: one compiled call clips and steps."""
 
     def __init__(self, optimizer: Adam, weights: torch.Tensor, gradients: torch.Tensor) -> None:
-        self._optimizer, self._weights, self.gradients = optimizer, weights, gradients
+        self._optimizer = optimizer
         (group,) = optimizer.param_groups
         self._parameters = group["params"]
         for parameter, part in zip(self._parameters, _parts(gradients, self._parameters), strict=True):
@@ -92,14 +100,20 @@ class _Flat:
         self._first: torch.Tensor | None = None  # the first parameter's average
         self._steps = torch.zeros(len(self._parameters))  # all equal
         self._averages = [torch.zeros_like(weights) for _ in AVERAGES]
+        ends = np.cumsum([parameter.numel() for parameter in self._parameters])
+        tensors = (weights, gradients, *self._averages)
+        self._arrays = (*(tensor.numpy() for tensor in tensors), ends, np.zeros(len(ends), np.float32))
 
-    def step(self) -> None:
+    def clip_and_step(self, max_norm: float, skip: bool) -> float:
+        group = self._optimizer.param_groups[0]
         if self._first is None or self._optimizer.state[self._parameters[0]].get(AVERAGES[0]) is not self._first:
             self._take_states()
         steps = self._steps.numpy()
-        steps += 1  # a tensor's own addition takes 7 us
-        tensors = (self._weights, self.gradients, *self._averages)
-        _run_kernel(self._optimizer.param_groups[0], [self._steps[0]], *([tensor] for tensor in tensors))
+        settings = (float(group["lr"]), *group["betas"], group["eps"])
+        norm = adam_kernels.clip_and_step(*self._arrays, max_norm, skip, *settings, float(steps[0]) + 1)
+        if math.isfinite(norm) and not skip:
+            steps += 1  # a tensor's own addition takes 7 us
+        return norm
 
     def _take_states(self) -> None:
         """At the first step, and after states were loaded: let the states of all parameters be views of ours."""
@@ -151,8 +165,3 @@ def _run_kernel(
         eps=group["eps"],
         maximize=False,
     )
-
-
-def _is_below(norm: torch.Tensor, max_norm: float) -> bool:
-    """Whether a norm is clearly below its limit; not if it is NaN."""
-    return norm.item() + 1e-6 <= 0.99 * max_norm

@@ -21,8 +21,7 @@ class Overlap:
         self._stream = torch.cuda.Stream(device) if enabled and on_gpu else None
         self._worker = None
         if enabled and not on_gpu and _halve_threads():
-            # Numba's number of threads belongs to a thread; a new thread would begin with all cores.
-            self._worker = ThreadPoolExecutor(1, "overlap", numba.set_num_threads, (numba.get_num_threads(),))
+            self._worker = ThreadPoolExecutor(1, "overlap", _use_threads, (numba.get_num_threads(),))
             weakref.finalize(self, _restore_threads)
 
     @property
@@ -60,6 +59,12 @@ class Overlap:
         half = len(batch) // 2
         second = self.run(work, batch[half:])
         return torch.cat((work(batch[:half]), second()))
+
+
+def _use_threads(of_numba: int) -> None:
+    """In a new thread, which would begin with all cores: numbers of threads belong to a thread."""
+    numba.set_num_threads(of_numba)
+    torch.get_num_threads()  # torch takes over its number, for products that compiled code asks for too
 
 
 _users = 0  # overlaps with a thread

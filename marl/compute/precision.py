@@ -117,11 +117,13 @@ class Precision:
         The step is skipped if the norm is not finite, or if `skip` is 1 (not with fp16). That is decided on the device;
         ranks decide alike, since their gradients are means over all of them.
         """
+        max_norm = max_norm if max_norm > 0 else math.inf
+        if optimizer.is_flat:
+            return torch.tensor(optimizer.clip_and_step(max_norm, skip is not None and bool(skip.item())))
         scaler = self._scalers.get(id(optimizer))
         if scaler is not None:
             scaler.unscale_(optimizer)
         on_cpu = self.device.type == "cpu"
-        max_norm = max_norm if max_norm > 0 else float("inf")
         if on_cpu:
             norm = optimizer.clip_directly(max_norm)
         else:

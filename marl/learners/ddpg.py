@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from marl.compute.adam import flatten
+from marl.compute.adam_kernels import move_towards
 from marl.compute.overlap import Overlap
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
@@ -87,6 +88,7 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         self._gradients = Gradients(self.actor, self.critics)
         pairs = ((self.actor, self.critics), (self.target_actor, self.target_critics))
         self._flat_weights = weights, _ = [flatten([*a.parameters(), *b.parameters()]) for a, b in pairs]
+        self._flat_arrays = [flat.numpy() for flat in reversed(self._flat_weights)]
         by_network = self._gradients.by_network
         for optimizer, flat, gradients in zip(
             (self.actor_optimizer, self.critic_optimizer),
@@ -102,12 +104,6 @@ class Ddpg(ReplayLearner[DdpgConfig]):
     def _passes_of(self, batch: Batch) -> DdpgPasses:
         return DdpgPasses(self.config, batch, self.encoder, self._layers, self._gradients, self._masks_reversal)
 
-    def _weights_and_targets(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        if self._passes is None:
-            return super()._weights_and_targets()
-        weights, targets = self._flat_weights
-        return [weights], [targets]
-
     def _target_pairs(self) -> Iterable[tuple[nn.Module, nn.Module]]:
         return [(self.actor, self.target_actor), (self.critics, self.target_critics)]
 
@@ -115,6 +111,9 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         return [self.ddp_actor, self.ddp_critics]
 
     def _finish_step(self) -> None:
+        if self._passes is not None:
+            move_towards(*self._flat_arrays, self.config.tau)
+            return
         self._critic_steps = (self._critic_steps + 1) % self.config.policy_delay
         if self._critic_steps == 0:
             super()._finish_step()

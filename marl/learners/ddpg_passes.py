@@ -30,7 +30,7 @@ class DdpgPasses:
         masks_reversal: bool,
     ) -> None:
         """layers: of actor, critic, target actor and target critic. gradients: of actor and critic."""
-        self.batch, self._by_weights = batch, gradients.of
+        self.batch = batch
         self._obs, self._next_obs = (each.flatten(0, 1) for each in (batch.obs, batch.next_obs))
         self._x, self._next_x = (torch.zeros(self._obs.shape) for _ in range(2))
         inputs = (self._x, self._x, self._next_x, self._next_x)
@@ -43,6 +43,8 @@ class DdpgPasses:
 
         self._masked, self._log_probs, self._probs, self._by_log_probs, self._by_logits = (empty() for _ in range(5))
         self._next_masked, self._next_probs, self._by_q_values = (empty() for _ in range(3))
+        self._actor_backward = self._actor.bind_backward(self._by_logits, gradients.of[0])
+        self._critic_backward = self._critic.bind_backward(self._by_q_values, gradients.of[1])
         rows, q_values = batch.rows, self._critic.outputs
         actions, returns = rows.actions.flatten(0, 1), rows.returns.flatten()
         td = (q_values, actions, self._target_critic.outputs, self._next_probs, returns, rows.discounts)
@@ -77,7 +79,7 @@ class DdpgPasses:
     def learn_critic(self) -> float:
         """Write the critic's gradients; returns its loss."""
         loss = td_gradient(*self._td)
-        self._critic.backward(self._by_q_values, self._by_weights[1])
+        self._critic_backward()
         return loss
 
     def learn_actor(self) -> tuple[float, float, float]:
@@ -86,7 +88,7 @@ class DdpgPasses:
         torch.ops.aten._log_softmax_backward_data.out(
             self._by_log_probs, self._log_probs, -1, torch.float32, out=self._by_logits
         )
-        self._actor.backward(self._by_logits, self._by_weights[0])
+        self._actor_backward()
         return numbers
 
     def _mask(self, logits: torch.Tensor, obs: torch.Tensor, out: torch.Tensor) -> torch.Tensor:

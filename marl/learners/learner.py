@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
+import numba
 import numpy as np
 import torch
 from torch import nn
@@ -22,6 +23,7 @@ from marl.networks.spec import ACTIONS, NetworkSpec
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
 from marl.rollout.turn_buffer import TurnBuffer
+from marl.rollout.turn_chain import TurnCalls
 
 
 class Learner(ABC):
@@ -62,6 +64,10 @@ class Learner(ABC):
     def act(self, obs: torch.Tensor) -> torch.Tensor:
         """Outputs [N, outputs] for the observations [N, W] of all snakes that learn."""
 
+    def bind_turn(self, rollout: Rollout) -> TurnCalls | None:
+        """`act` and `record_step` as compiled calls, after `attach`; None where Python has to do them."""
+        return None
+
     @abstractmethod
     def learn(self) -> None:
         """One round of updates."""
@@ -82,6 +88,8 @@ class Learner(ABC):
         Ranks then exchange gradients in one tensor, and not in DistributedDataParallel's backward pass.
         """
         precision = self._precision
+        if numba.config.DISABLE_JIT:  # plain Python is for debuggers
+            return False
         if self._sync_freq > 1 or precision.device.type != "cpu" or precision.name != "fp32" or precision.shards:
             return False
         return all(dense_layers(network) is not None for network in networks)

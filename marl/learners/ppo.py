@@ -37,6 +37,7 @@ from marl.networks.dense_pass import DenseInference, DenseLayers, DensePass, Gra
 from marl.networks.spec import ACTIONS, spec_from_config
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout
+from marl.rollout.turn_chain import TurnCalls
 
 OUTPUTS = ACTIONS + 1  # logits and a value
 
@@ -166,6 +167,12 @@ class Ppo(Learner):
     def record_step(self) -> None:
         """Store log-probability and value of the actions that are about to be played."""
         self._record_step()
+
+    def bind_turn(self, rollout: Rollout) -> TurnCalls | None:
+        is_own = type(self).act is Ppo.act and type(self).record_step is Ppo.record_step
+        if self._infer is None or self._overlap.splits or not is_own:
+            return None
+        return TurnCalls.of(self._infer.bind(rollout.obs, rollout.outputs), self._record_step)
 
     # --- learning
 
@@ -317,13 +324,16 @@ class _Part:
             self._x = torch.zeros(self._obs.shape)
             self._pass, self.gradients = DensePass(layers, self._x), Gradients(learner.network)
             outputs = self._pass.outputs.view(outputs.shape)
+        gradients = torch.zeros_like(outputs)
         self.batch = Minibatch(
             torch.zeros(rows, dtype=torch.int64, device=device),
             outputs,
-            torch.zeros_like(outputs),
+            gradients,
             torch.zeros(rows * TEAM, STATS, device=device),
         )
         self._loss_gradient = loss_gradients.bind(rows * TEAM, device, self.batch, buffer.targets, learner.coefs)
+        if self.gradients is not None:
+            self._backward = self._pass.bind_backward(gradients.view(-1, OUTPUTS), self.gradients.of[0])
 
     def backward(self, learner: Ppo, items: torch.Tensor) -> torch.Tensor:
         """Accumulate the gradients of these items; returns the means of the statistics."""
@@ -336,7 +346,7 @@ class _Part:
             self._loss_gradient()
             if self.weight != 1:
                 batch.gradients.mul_(self.weight)
-            self._pass.backward(batch.gradients.view(-1, OUTPUTS), self.gradients.of[0])
+            self._backward()
             return mean_by_shard(batch.stats, self._shards)
         outputs = learner.outputs_for(items, batch.idx)
         batch.outputs.copy_(outputs.detach().view(batch.outputs.shape))

@@ -23,7 +23,8 @@ from marl.learners.replay_buffer import Batch, ReplayBuffer
 from marl.networks.dense_pass import DenseInference
 from marl.networks.policy import mask_reversal
 from marl.ranks.process_group import Ranks, Solo
-from marl.rollout.rollout import Wrap
+from marl.rollout.rollout import Rollout, Wrap
+from marl.rollout.turn_chain import TurnCalls
 
 Config = TypeVar("Config", bound=ReplayConfig)
 ALIGNED = 8  # turns: matrix units like multiples of eight rows
@@ -117,6 +118,12 @@ class ReplayLearner(Learner, Generic[Config]):
             return self._overlap.split_batch(self._infer, obs)
         parts = self._overlap.parts
         return self._overlap.split_batch(lambda part: self._precision.act(self.actor, part, None, None, parts)[0], obs)
+
+    def bind_turn(self, rollout: Rollout) -> TurnCalls | None:
+        is_own = type(self).act is ReplayLearner.act and self.record_step is None
+        if self._infer is None or self._overlap.splits or not is_own:
+            return None
+        return TurnCalls.of(self._infer.bind(rollout.obs, rollout.outputs))
 
     def learn(self) -> None:
         for _ in range(self.updates):

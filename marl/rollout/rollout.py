@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numba import get_num_threads
 
 from arena import BatchArena
 from arena.rules import SNAKES, TEAM, TURN, TURNS
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.turn_buffer import TurnBuffer
+from marl.rollout.turn_chain import TurnCalls, TurnChain
 from marl.rollout.turn_kernels import (
     ACTIONS,
     NONE,
@@ -96,6 +98,7 @@ class Rollout:
         self._bind_loops(torch.tensor(reward_weights, device=device))
         self._turns = 0
         self._in_mix_until = dict.fromkeys(range(len(self.opponents)), 0)  # opponent id -> turn; -1: still in the mix
+        self._chain: TurnChain | None = None  # plays turns in one compiled call
         self.frozen_players: list[Callable[[], None]] = []  # write the actions of players that do not learn
 
     def _place_teams(self, side: torch.Tensor) -> None:
@@ -157,6 +160,7 @@ class Rollout:
 
     def instrument(self, wrap: Wrap) -> None:
         """Measure the parts of a turn: each function is replaced by wrap(part, function)."""
+        self._chain = None  # its parts could not be told apart
         self._assign_opponents = wrap("opponents", self._assign_opponents)
         self.observe = wrap("encode", self.observe)
         self._draw_actions = wrap("policy", self._draw_actions)
@@ -194,6 +198,27 @@ class Rollout:
                 self._in_mix_until[i] = -1
             elif self._in_mix_until[i] == -1:
                 self._in_mix_until[i] = self._turns
+
+    def bind_turns(self, learner: TurnCalls | None) -> None:
+        """Let `play_turns` be one compiled call, if the learner's part can be: on one thread, on which a turn of few
+        matches is mostly Python. Not with players that do not learn: some of them are Python."""
+        self._chain = None
+        turn = self.arena.bind_turn(self.encoder.name, self.seats, self.obs, self.board_actions)
+        if learner is None or turn is None or self.frozen_players or get_num_threads() > 1:
+            return
+        write, advance = self.buffer.bind_writing(self.obs)
+        before = (self._assign_opponents, turn.encode, *learner.act, self._draw_actions)
+        after = (write, *learner.record, turn.play, self._finish_turn, advance, turn.start)
+        self._chain = TurnChain(before, self._scripted, after)
+
+    def play_turns(self, turns: int, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
+        """Several turns of every match; see play_turn."""
+        if self._chain is None:
+            for _ in range(turns):
+                self.play_turn(policy, record_step)
+            return
+        self._chain.play(turns, [self._may_be_met(i) for i in range(len(self.opponents))])
+        self._turns += turns
 
     def play_turn(self, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
         """One turn of every match, from observation to buffer row; record_step is called before the turn is played."""

@@ -5,13 +5,14 @@ Observations are kept as the encoder's bytes and only once. So a write is O(1) a
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
 
 from arena.encoders import Encoder
 from arena.rules import TEAM
-from marl.rollout.turn_kernels import TurnRows
+from marl.rollout.turn_kernels import TurnRows, count_turn, write_words
 
 # Attribute -> its name in checkpoints.
 SAVED = {"obs": "observations", "actions": "moves", "rewards": "rewards", "terminated": "over"}
@@ -67,6 +68,13 @@ class TurnBuffer:
         row = (self.counts[:1] % self.turns).to(self.storage)
         words = obs.view(1, -1).view(torch.int64).to(self.storage)
         self.words.view(self.turns, -1).index_copy_(0, row, words)
+
+    def bind_writing(self, obs: torch.Tensor) -> tuple[partial, partial]:
+        """`write_obs(obs)` and `advance` as compiled calls. For a CPU."""
+        counts = self.counts.numpy()
+        return partial(write_words, counts, self._rows, obs.view(-1).view(torch.int64).numpy()), partial(
+            count_turn, counts
+        )
 
     def advance(self) -> None:
         """Go on to the next row: the turn is written."""

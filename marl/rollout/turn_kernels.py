@@ -184,6 +184,20 @@ def finish_turn(g, state, events, board_actions, opponent_id, teams, reward_weig
         results.lengths[b, 1] += foe_length
 
 
+@njit
+def write_words(counts, words, obs):
+    """Copy the observations of a turn into the buffer's next row; words [T, n] and obs [n] are int64."""
+    row = int(counts[0]) % words.shape[0]
+    for i in range(obs.shape[0]):
+        words[row, i] = obs[i]
+
+
+@njit
+def count_turn(counts):
+    """The turn is written."""
+    counts[0] += 1
+
+
 draw_actions = item_loop(draw_action)
 choose_likeliest_actions = item_loop(choose_likeliest)
 assign_opponents = item_loop(assign_opponent)

@@ -157,8 +157,7 @@ class Trainer:
 
     def _play_turns(self) -> None:
         rollout, learner = self.state.rollout, self.state.learner
-        for _ in range(learner.turns):
-            rollout.play_turn(learner.act, learner.record_step)
+        rollout.play_turns(learner.turns, learner.act, learner.record_step)
 
     # --- between cycles
 

@@ -7,6 +7,7 @@ import yaml
 from helpers.command import assert_one_line
 from helpers.training import SMOKE, here
 
+from marl.compute import machine
 from marl.config import reader
 from marl.config.train_config import read_config
 
@@ -39,6 +40,20 @@ def test_ranks_share_the_automatic_sizes(empty, monkeypatch):
     rows = rows_of(done.stdout)
     assert rows["ranks"] == "2, over gloo and shared memory", done.stderr
     assert rows["matches"] == "256", "half of 512"
+
+
+def test_a_rank_per_core_unless_a_replay_batch_is_given_per_rank(empty, monkeypatch):
+    monkeypatch.delenv("NPROC", raising=False)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 12)
+    words = ("train", "--dry_run", "--distributed", "--device", "cpu", "--body", "8,8")
+    for more, ranks in (
+        ((), "12, over gloo and shared memory"),
+        (("--exact_ranks", "8"), "8, over gloo and shared memory"),
+        (("--batch_size", "96"), "1, one process"),
+        (("--backend", "gloo"), "1, one process"),
+        (("--algo", "ppo", "--backend", "gloo"), "6, over gloo"),
+    ):
+        assert rows_of(here(*words, *more).stdout)["ranks"] == ranks, more
 
 
 @pytest.mark.parametrize(

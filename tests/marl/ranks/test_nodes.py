@@ -3,32 +3,47 @@
 import pytest
 
 from marl.errors import UserError
-from marl.ranks.nodes import choose_ranks_per_node, read_nodes
+from marl.ranks.nodes import choose_cpu_ranks, choose_ranks_per_node, read_nodes
 
 
 @pytest.mark.parametrize(
-    ("environment", "cores", "gpus", "asked", "expected"),
+    ("environment", "gpus", "asked", "expected"),
     [
-        ({}, 8, 0, None, 4),
-        ({}, 1, 0, None, 1),
-        ({}, 16, 0, None, 8),
-        ({}, 128, 0, None, 8),
-        ({"NPROC": "20"}, 128, 0, None, 20),
-        ({}, 64, 2, None, 2),
-        ({"NPROC": "3"}, 8, 0, None, 3),
-        ({"NPROC": "4"}, 8, 2, None, 4),
-        ({"NPROC": ""}, 8, 2, None, 2),
-        ({}, 8, 4, 2, 2),
-        ({"NPROC": "4"}, 8, 4, 2, 2),
+        ({}, 0, None, 6),
+        ({"NPROC": "20"}, 0, None, 20),
+        ({}, 2, None, 2),
+        ({"NPROC": "3"}, 0, None, 3),
+        ({"NPROC": "4"}, 2, None, 4),
+        ({"NPROC": ""}, 2, None, 2),
+        ({}, 4, 2, 2),
+        ({"NPROC": "4"}, 4, 2, 2),
     ],
 )
-def test_choose_ranks_per_node(environment, cores, gpus, asked, expected) -> None:
-    assert choose_ranks_per_node(environment, cores, gpus, asked) == expected
+def test_choose_ranks_per_node(environment, gpus, asked, expected) -> None:
+    assert choose_ranks_per_node(environment, 6, gpus, asked) == expected
 
 
-def test_a_learner_whose_batch_is_too_small_to_split_gets_one_rank() -> None:
-    assert choose_ranks_per_node({}, 16, 0, None, most_cpu_ranks=1) == 1
-    assert choose_ranks_per_node({"NPROC": "4"}, 16, 0, None, most_cpu_ranks=1) == 4
+@pytest.mark.parametrize(
+    ("cores", "shares_memory", "splits_small", "shards", "expected"),
+    [
+        (1, True, True, 0, 1),
+        (2, True, False, 0, 1),
+        (3, True, False, 0, 1),
+        (4, True, True, 0, 4),
+        (12, True, True, 0, 12),
+        (128, True, False, 0, 16),
+        (16, False, True, 0, 1),
+        (1, False, False, 0, 1),
+        (8, False, False, 0, 4),
+        (128, False, False, 0, 8),
+        (12, True, True, 8, 8),
+        (6, True, False, 8, 4),
+        (12, True, True, 2, 2),
+        (2, True, True, 8, 1),
+    ],
+)
+def test_choose_cpu_ranks(cores, shares_memory, splits_small, shards, expected) -> None:
+    assert choose_cpu_ranks(cores, shares_memory, splits_small, shards) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,7 +59,7 @@ def test_a_learner_whose_batch_is_too_small_to_split_gets_one_rank() -> None:
 )
 def test_choose_ranks_per_node_mistakes(environment, gpus, asked, message) -> None:
     with pytest.raises(UserError) as caught:
-        choose_ranks_per_node(environment, 8, gpus, asked)
+        choose_ranks_per_node(environment, 4, gpus, asked)
     assert str(caught.value).startswith(message)
 
 
