@@ -68,6 +68,14 @@ LONGEST = (
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_cuda: runs only where torch sees a CUDA device")
+    if config.getoption("numprocesses", None) and _runs_all(config) and "PYTEST_XDIST_WORKER" not in os.environ:
+        from helpers.forking import start_shared_server
+
+        start_shared_server()  # in the process that starts the workers: a server of each takes 5 s of a core
+
+
+def _runs_all(config: pytest.Config) -> bool:
+    return [Path(arg).resolve() for arg in config.args] == [Path(__file__).parent]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -78,7 +86,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     tests = Path(__file__).parent
-    if worker is None or sys.dont_write_bytecode or [Path(arg).resolve() for arg in session.config.args] != [tests]:
+    if worker is None or sys.dont_write_bytecode or not _runs_all(session.config):
         return
     files = sorted(tests.rglob("test_*.py"))
     first = len(files) * int(worker.removeprefix("gw")) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])

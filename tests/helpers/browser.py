@@ -32,6 +32,11 @@ FLAGS = (
     "--disable-dev-shm-usage", "--mute-audio", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
     "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider",
 )  # fmt: skip
+# Five pictures a second: without a GPU, drawing sixty of a large page takes all of a core.
+FEW_FRAMES = """
+window.requestAnimationFrame = (draw) => setTimeout(() => draw(performance.now()), 200);
+window.cancelAnimationFrame = clearTimeout;
+"""
 PATIENCE = 200.0  # seconds for one answer: a busy machine is slow, but a hanging browser must not block the tests
 # name: (code, key code) of keys that are no letters
 KEYS = {
@@ -181,13 +186,23 @@ class Chromium:
         self._answers: dict[int, dict[str, Any]] = {}
         self._pages: dict[str, Page] = {}
 
-    def open(self, address: str, width: int = 1280, height: int = 800, scale: float = 1, phone: bool = False) -> Page:
-        """A new tab that shows an address."""
+    def open(
+        self,
+        address: str,
+        width: int = 1280,
+        height: int = 800,
+        scale: float = 1,
+        phone: bool = False,
+        few_frames: bool = False,
+    ) -> Page:
+        """A new tab that shows an address. few_frames: for tests that do not look at motion."""
         target = self.send("Target.createTarget", {"url": "about:blank"})["targetId"]
         session = self.send("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         page = self._pages[session] = Page(self, target, session)
         for domain in ("Page", "Runtime", "Network", "Log"):
             page.send(f"{domain}.enable")
+        if few_frames:
+            page.send("Page.addScriptToEvaluateOnNewDocument", source=FEW_FRAMES)
         page.resize(width, height, scale, phone)
         page.goto(address)
         return page

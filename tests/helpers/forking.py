@@ -1,9 +1,11 @@
 """Processes that start at once: forked from a server that has loaded torch and the trainer, which takes seconds.
 Otherwise they are processes like any other, with ids, exit codes, pipes, signals and children.
 
+In a run of all tests the workers share one server, which conftest.py starts; otherwise every process has its own.
 What libraries read from the environment when they are loaded is that of the server: one thread each.
 """
 
+import ast
 import atexit
 import contextlib
 import importlib
@@ -26,6 +28,24 @@ from helpers.command import ROOT
 from helpers.planted import plant
 
 SERVER = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+ADDRESS = "SNAKES_TEST_SERVER"  # environment variable: the socket of the shared server
+
+
+def start_shared_server() -> None:
+    """For this process and all that it starts. The server ends with this process."""
+    _ensure_server()
+    os.environ[ADDRESS] = repr(forkserver._forkserver._forkserver_address)  # may begin with a zero byte
+
+
+def _ensure_server() -> None:
+    server = forkserver._forkserver
+    if server._forkserver_address is None and ADDRESS in os.environ:
+        server._forkserver_address = ast.literal_eval(os.environ[ADDRESS])
+        server._forkserver_alive_fd = os.pipe()[1]  # forked processes expect one
+        server.ensure_running = lambda: None  # it would look for a child of this process
+    forkserver.set_forkserver_preload(["helpers.preloaded"])
+    with mock.patch.dict(os.environ, SERVER | {"PYTHONPATH": f"{ROOT}:{ROOT}/tests"}):
+        server.ensure_running()
 
 
 class Forked:
@@ -33,9 +53,7 @@ class Forked:
 
     def __init__(self, call: Callable[..., int], *words: Any, environment: dict[str, str]) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["helpers.preloaded"])
-        with mock.patch.dict(os.environ, SERVER | {"PYTHONPATH": f"{ROOT}:{ROOT}/tests"}):
-            forkserver.ensure_running()
+        _ensure_server()
         pipes = [context.Pipe(duplex=False) for _ in ("stdout", "stderr")]
         ends = [end for _, end in pipes]
         self.args = list(words)
@@ -122,6 +140,7 @@ def snakes(*words: str) -> int:
     """`python -m marl`, with the faults that PLANTED in its environment names. Its ranks are forked as well."""
     from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
+    from helpers.short_matches import short_matches
     from marl import cli
     from marl.ranks import fork_launch
 
@@ -138,7 +157,8 @@ def snakes(*words: str) -> int:
     if "--fault_tolerant" not in words:  # the faults of a launcher would be those of all ranks that it forks
         plant_all()
     mock.patch.object(SubprocessHandler, "_popen", lambda self, command, variables: Rank(command, variables)).start()
-    return cli.main(words)
+    with short_matches(words):
+        return cli.main(words)
 
 
 class Rank:

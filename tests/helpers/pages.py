@@ -8,7 +8,16 @@ from helpers import browser
 
 
 def opened(chrome: browser.Chromium, file: Path, **size: Any) -> browser.Page:
-    page = chrome.open(file.as_uri(), **size)
+    page = chrome.open(file.as_uri(), few_frames=True, **size)
+    page.wait("window.snakes !== undefined")
+    return page
+
+
+def opened_again(page: browser.Page, file: Path) -> browser.Page:
+    """The same tab with a page that begins anew: a new tab takes longer."""
+    page.requests.clear()
+    page.errors.clear()
+    page.goto(file.as_uri())
     page.wait("window.snakes !== undefined")
     return page
 

@@ -15,6 +15,7 @@ from unittest import mock
 
 from helpers.planted import plant
 from helpers.ports import free_port
+from helpers.short_matches import short_matches
 
 LIMIT = 280  # seconds for one training: it ends one that hangs, also on a busy machine
 SIDE_BY_SIDE = 3  # trainings
@@ -36,8 +37,9 @@ def train(words: list[str]) -> int:
     for word in words:
         if word.startswith("@"):
             plant(word[1:])
-    with mock.patch.object(Ranks, "average_gradients", counted):
-        code = cli.main([word for word in words if not word.startswith("@")])
+    call = [word for word in words if not word.startswith("@")]
+    with mock.patch.object(Ranks, "average_gradients", counted), short_matches(call):
+        code = cli.main(call)
     print(f"exchanges {sum(exchanges)}", flush=True)
     return code
 

@@ -19,6 +19,7 @@ import torch
 from helpers import train_as_ranks
 from helpers.command import ROOT
 from helpers.forking import Forked, snakes
+from helpers.short_matches import short_matches
 from marl import cli
 from marl.compute import overlap
 
@@ -41,12 +42,13 @@ def without_ranks() -> dict[str, str]:
 
 def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command line in this process, which has torch loaded; environment, oneDNN and threads are restored."""
+    call = [str(word) for word in words]
     out, err = io.StringIO(), io.StringIO()
     environment, onednn = dict(os.environ), torch.backends.mkldnn.enabled
     torch_threads, numba_threads = torch.get_num_threads(), numba.get_num_threads()
     try:
-        with redirect_stdout(out), redirect_stderr(err):
-            code = cli.main([str(word) for word in words])
+        with redirect_stdout(out), redirect_stderr(err), short_matches(call):
+            code = cli.main(call)
     finally:
         os.environ.clear()
         os.environ.update(environment)

@@ -37,7 +37,7 @@ def page(results, tmp_path_factory):
     path = tmp_path_factory.mktemp("league") / "league.html"
     path.write_text(league_page(*results))
     with browser.chromium() as chrome:
-        opened = chrome.open(path.as_uri(), 1280, 900)
+        opened = chrome.open(path.as_uri(), 1280, 900, few_frames=True)
         # No smooth scrolling: a cell must not move away from under the mouse.
         still = [{"name": "prefers-reduced-motion", "value": "reduce"}]
         opened.send("Emulation.setEmulatedMedia", features=still)

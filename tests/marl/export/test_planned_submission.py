@@ -134,7 +134,8 @@ def test_rules_are_the_arenas_turn_by_turn(module, kind) -> None:
     assert died > 20
 
 
-def ordinary_states(module: ModuleType) -> torch.Tensor:
+@pytest.fixture(scope="module")
+def ordinary_states(module) -> torch.Tensor:
     """The recorded positions that occur in play: not over, and no two segments on one cell."""
     states = recorded_states()
     states = states[(states[:, LENGTH : LENGTH + SNAKES] > 0).all(1) & (states[:, OVER] == 0)]
@@ -144,9 +145,9 @@ def ordinary_states(module: ModuleType) -> torch.Tensor:
     return states[ordinary]
 
 
-def test_rules_are_the_arenas_in_all_recorded_positions(module) -> None:
+def test_rules_are_the_arenas_in_all_recorded_positions(module, ordinary_states) -> None:
     """Positions of the original game, among them full boards and snakes without room; three turns of each."""
-    arena = arena_of(ordinary_states(module), SEED)
+    arena = arena_of(ordinary_states, SEED)
     sims = simulation_of(module, arena)
     generator = torch.Generator().manual_seed(SEED)
     for _ in range(3):
@@ -154,10 +155,10 @@ def test_rules_are_the_arenas_in_all_recorded_positions(module) -> None:
     assert sims.over.any()
 
 
-def test_batched_encoders_are_the_arenas_and_the_single_ones(submission) -> None:
+def test_batched_encoders_are_the_arenas_and_the_single_ones(submission, ordinary_states) -> None:
     encoder, module = submission
     checked = 0
-    for states in ordinary_states(module)[:2400].split(200)[::3]:
+    for states in ordinary_states[:2400].split(200)[::3]:
         arena = arena_of(states)
         obs, orientations = module.BATCHED[encoder](simulation_of(module, arena))
         assert np.array_equal(obs, arena.observe(encoder).numpy().reshape(obs.shape))

@@ -24,7 +24,7 @@ from helpers.exporting import (
     steps,
     with_few_beans,
 )
-from helpers.pages import called, in_cells, opened, shown, text
+from helpers.pages import called, in_cells, opened, opened_again, shown, text
 from helpers.training import here
 
 from arena import BatchArena
@@ -79,15 +79,18 @@ def policy_page(request, chrome, exported):
     page.close()
 
 
+@pytest.fixture(scope="module")
+def tab(chrome, exported):
+    return opened(chrome, exported["features"][1])
+
+
 @pytest.fixture
-def page(chrome, exported):
-    """A new page; every error of the page fails the test."""
+def page(tab, exported):
+    """A page that begins anew; every error of the page fails the test."""
     file = exported["features"][1]
-    page = opened(chrome, file)
-    yield page
-    assert page.errors == []
-    assert page.requests == [file.as_uri()], "nothing is fetched"
-    page.close()
+    yield opened_again(tab, file)
+    assert tab.errors == []
+    assert tab.requests == [file.as_uri()], "nothing is fetched"
 
 
 def test_the_page_computes_all_encoders_that_the_export_accepts(rules_page) -> None:

@@ -11,7 +11,7 @@ import torch
 from helpers import browser, drawn_boards
 from helpers.drawn_boards import beside
 from helpers.exporting import ENCODERS, arena_of, player, recorded_states
-from helpers.pages import called, in_cells, opened, shown, text
+from helpers.pages import called, in_cells, opened, opened_again, shown, text
 
 from arena import BatchArena
 from arena.rules import BEANS_MAX, CELLS, COLUMNS, ROWS, SNAKES, TEAM, TURNS
@@ -50,13 +50,16 @@ def files(tmp_path_factory) -> dict[str, Path]:
     return found
 
 
+@pytest.fixture(scope="module")
+def tab(chrome, files):
+    return opened(chrome, files["canonical"])
+
+
 @pytest.fixture
-def page(chrome, files):
-    """A new page; every error of the page fails the test."""
-    page = opened(chrome, files["canonical"])
-    yield page
-    assert page.errors == []
-    page.close()
+def page(tab, files):
+    """A page that begins anew; every error of the page fails the test."""
+    yield opened_again(tab, files["canonical"])
+    assert tab.errors == []
 
 
 # --- strengths --------------------------------------------------------------------------------------------------------
