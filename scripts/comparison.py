@@ -8,8 +8,8 @@ A second start skips the runs that are done and resumes the others. On a machine
     python scripts/comparison.py --page DIR    later, here: write the page from DIR, train nothing
 
 DIR holds the text for the page, the picture, the evaluations in marl-eval's layout, and the settings and metrics of all
-runs (runs.tar.gz; unpacked into --runs-dir, `report` reads them). Runs start in the order of --learners, so put slow
-learners first.
+runs (runs.tar.gz; unpacked into --runs-dir, `report` reads them). All learners of a seed start before those of
+the next one, in the order of --learners; put slow learners first.
 """
 
 import argparse
@@ -39,7 +39,8 @@ PICTURES = ROOT / "docs" / "pictures"
 BEGIN, END = "<!-- learners: begin -->", "<!-- learners: end -->"
 TEXT, PICTURE, JSON, RUNS = "learners.md", "comparison.png", "marl_eval.json", "runs.tar.gz"
 NEEDED = ("config.yaml", "run.json", "metrics.jsonl", "checkpoints/last")  # files of a run that `report` reads
-OPPONENTS = "level2,level3,level4,territory"
+OPPONENTS = "level2,level3,territory"
+EVALUATIONS = 4  # after the one before training
 EVAL_MATCHES = 100  # against each opponent, in each evaluation
 CROSS_PLAY = 200  # matches between two learners
 
@@ -95,11 +96,12 @@ def train(args: argparse.Namespace) -> int:
 
 def jobs(args: argparse.Namespace) -> Iterator[Job]:
     """The trainings that are left to do."""
-    for name in args.learners.split(","):
-        for seed in parse_seeds(args.seeds):
+    for seed in parse_seeds(args.seeds):
+        for name in args.learners.split(","):
             run = f"{name}_seed{seed}"
             words = ["--algo", name, "--seed", str(seed), "--max-episodes", str(args.episodes), "--device", "cpu"]
             words += ["--eval-matches", str(EVAL_MATCHES), "--eval-opponents", OPPONENTS, "--no-eval-gif"]
+            words += ["--eval-interval", str(max(1, args.episodes // EVALUATIONS))]
             words += ["--threads", "1", "--run-name", run, "--runs-dir", str(args.runs_dir)]
             folder = args.runs_dir / GROUP / run
             if not is_done(folder, read_config(words)):
