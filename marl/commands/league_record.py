@@ -55,8 +55,6 @@ class LeagueRecord:
 
     seed: int  # of the matches among members
     matches: int  # of each pair
-    opponents: tuple[str, ...] = ()  # named players of the main team, PLAYER:SHARE, with paths
-    init_from: str | None = None  # player whose weights the first teams start from
     steps: list[Step] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     rounds: list[dict[str, float]] = field(default_factory=list)  # metrics at the end of each round, with their `step`
@@ -133,8 +131,6 @@ def read_record(folder: Path) -> LeagueRecord | None:
         return LeagueRecord(
             about["seed"],
             about["matches"],
-            tuple(about["opponents"]),
-            about["init_from"],
             [Step(**step) for step in about["steps"]],
             [Pair(**{name: pair[name] for name in Pair.__dataclass_fields__}) for pair in about["pairs"]],
             about["rounds"],

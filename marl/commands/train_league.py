@@ -13,13 +13,16 @@ after a kill.
 """
 
 import gc
+import re
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
+from arena.errors import ArenaError
 from marl.arguments import parse_whole_number
 from marl.commands import launch_flags
 from marl.commands.league_record import LeagueRecord, Pair, Step, read_record
@@ -28,10 +31,10 @@ from marl.errors import UserError
 from marl.invocation import command, interpreter
 from marl.ranks import environment
 from marl.storage.checkpoint_finder import episode_of, list_complete
-from marl.storage.run_folder import GROUP, newest
-from marl.storage.run_names import player_name
+from marl.storage.run_folder import CONFIG, GROUP, newest
+from marl.storage.run_names import LAST_RUN, player_name
 from marl.storage.run_owner import RunOwner
-from marl.training.resume_plan import ResumePlan, plan_resume, with_paths
+from marl.training.resume_plan import ResumePlan, plan_resume
 from opponents.prioritised import prioritised_shares
 from opponents.scheduler import EPISODES
 
@@ -83,23 +86,26 @@ def train_league(rounds: int, words: Sequence[str], train: Train) -> int:
     name = config.run_name or f"league_{time.strftime('%Y%m%d_%H%M%S')}"
     words = [*words, *([] if config.run_name else ["--run-name", name])]
     main = newest(config.runs_dir, name) or Path(config.runs_dir) / GROUP / name
-    if main.exists() and not (main / FOLDER).is_dir():
+    is_new = not main.exists()
+    if not is_new and not (main / FOLDER).is_dir():
         raise UserError(
             f"{main} is a run without a league; take another --run_name, and --init_from {main} to start from its team"
         )
-    (main / FOLDER / MEMBERS).mkdir(parents=True, exist_ok=True)
+    try:
+        (main / FOLDER / MEMBERS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {main / FOLDER}: {error.strerror}; choose another --runs_dir") from None
     with RunOwner() as owner:
         owner.take(main / FOLDER)
-        league = _League(main, config, words, rounds, train)
-        for number in range(1, rounds + 1):
-            for role in ROLES:
-                code = league.take_step(role, number)
-                if code:
-                    print(f"the league is not done; go on: {command('train', *words, LEAGUE, str(rounds))}", flush=True)
-                    return code
-            league.end_round(number)
-        league.print_end()
-    return 0
+        try:
+            code = _League(main, config, words, rounds, train).train()
+        except (UserError, ArenaError):
+            if is_new and not (main / CONFIG).exists():  # nothing was trained: a mistake leaves nothing behind
+                shutil.rmtree(main, ignore_errors=True)
+            raise
+    if code:
+        print(f"the league is not done; go on: {command('train', *words, LEAGUE, str(rounds))}", flush=True)
+    return code
 
 
 class _League:
@@ -118,8 +124,7 @@ class _League:
     def _new_record(self) -> LeagueRecord:
         config = self.config
         matches = config.evaluation.eval_matches or (FEW_MATCHES if self.device == "cpu" else MANY_MATCHES)
-        init_from = None if config.init_from is None else player_name(config.init_from)
-        return LeagueRecord(config.seed + FRESH, matches, with_paths(config.schedule.opponents), init_from)
+        return LeagueRecord(config.seed + FRESH, matches)
 
     @property
     def device(self) -> str:
@@ -127,6 +132,17 @@ class _League:
 
         device = self.config.device
         return device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+
+    def train(self) -> int:
+        """Take the steps that are not done, and print the table; returns the exit code."""
+        for number in range(1, self.rounds + 1):
+            for role in ROLES:
+                code = self.take_step(role, number)
+                if code:
+                    return code
+            self.end_round(number)
+        self.print_end()
+        return 0
 
     def take_step(self, role: str, number: int) -> int:
         """Train a team and let its copy join the league, unless that is done; returns the exit code."""
@@ -177,11 +193,9 @@ class _League:
         """The command line of a step's training: that of the user, and what the step says."""
         opponents = [f"{self.member(name)}:{share:g}" for name, share in step.opponents.items()]
         config, words = self.config, [*self.words, "--resume", "auto"]
-        if self.record.init_from is not None:
-            words += ["--init-from", self.record.init_from]
         if role == MAIN:
             words += ["--self-play", f"{config.schedule.self_play:g}"]
-            return [*words, "--schedule.opponents", ",".join([*self.record.opponents, *opponents])]
+            return [*words, "--schedule.opponents", ",".join([*config.schedule.opponents, *opponents])]
         is_new = role == MAIN_EXPLOITER  # in each round; the league exploiter goes on
         budget = EXPLOITER_SHARE / (self.rounds if is_new else 1)
         words += ["--runs-dir", str(self.folder), "--run-name", self._run(role, number).name]
@@ -282,7 +296,7 @@ class _League:
         met = [f"{name} {share:.0%}" for name, share in step.opponents.items()]
         if role == MAIN:
             self_play = self.config.schedule.self_play
-            met = [*([f"itself {self_play:.0%}"] if self_play else []), *self.record.opponents, *met]
+            met = [*([f"itself {self_play:.0%}"] if self_play else []), *self.config.schedule.opponents, *met]
         is_all = role == MAIN_EXPLOITER or (role == LEAGUE_EXPLOITER and self.starts_from_main)
         return ", ".join([*met, *([] if is_all else ["the schedule"])])
 
@@ -304,6 +318,9 @@ def _check(rounds: int, words: Sequence[str]) -> TrainConfig:
     if config.schedule.self_play == 0 and not given & {"--self-play", "--schedule.self-play"}:
         left = 1 - sum(config.schedule.shares.values())
         config = replace(config, schedule=replace(config.schedule, self_play=min(SELF_PLAY, max(0.0, left / 2))))
+    for player in (*config.schedule.shares, *([config.init_from] if config.init_from else [])):
+        if LAST_RUN in re.split("[:/]", player) and player_name(player) != player:
+            raise UserError(f"{player} would soon be the league's own run; name the run instead: {player_name(player)}")
     if _league_share(config) < _least_share(config):
         raise UserError(
             "--league: self_play, opponents and league_scripted_share leave too few matches for the league; lower one "

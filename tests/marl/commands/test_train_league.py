@@ -199,6 +199,7 @@ def member(main: Path, name: str) -> Path:
         (["--league", "4", "--max_episodes", "15"], ["15 episodes are too few", "--max_episodes from 16"]),
         (["--league", "--self_play", "1"], ["too few matches for the league"]),
         (["--league", "--opponents", "level1:1"], ["too few matches for the league"]),
+        (["--league", "--runs_dir", "/dev/null"], ["cannot make /dev/null/snakes_3v3/league_", "--runs_dir"]),
         (["--league", "--matches", "2"], ["too few matches for the league", "--matches"]),
     ],
 )
@@ -212,6 +213,7 @@ def test_a_run_without_a_league_is_left_alone(tmp_path) -> None:
     (tmp_path / "snakes_3v3/team/league").mkdir()
     (tmp_path / "snakes_3v3/team/league/league.json").write_text('{"version": 7}')
     assert_one_line(here(*WORDS, "--runs_dir", tmp_path, "--league"), "league.json is no record", "version 7, not 1")
+    assert (tmp_path / "snakes_3v3/team/league/league.json").exists()
 
 
 def test_a_budget_that_is_used_up_is_told(undisturbed, tmp_path) -> None:
@@ -220,6 +222,18 @@ def test_a_budget_that_is_used_up_is_told(undisturbed, tmp_path) -> None:
     assert done.returncode == 2
     told = "main_3: an update plays more episodes than its budget in a round; raise --max_episodes"
     assert told in done.stderr.splitlines()[-1]
+
+
+def test_a_mistake_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = (*WORDS, "--league", "2")
+    done = here(*call, "--init_from", "champion")
+    assert done.returncode == 2
+    assert "another network" in done.stderr
+    assert not list(Path("runs/snakes_3v3").iterdir())
+    Path("runs/snakes_3v3/before").mkdir()
+    for words in (["--opponents", "last:0.1"], ["--init_from", "runs/last"]):
+        assert_one_line(here(*call, *words), "would soon be the league's own run", "runs/snakes_3v3/before")
 
 
 def test_a_dry_run_is_that_of_the_main_team(tmp_path) -> None:
