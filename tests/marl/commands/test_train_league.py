@@ -14,7 +14,8 @@ from helpers.command import assert_one_line
 from helpers.training import SMOKE, assert_goes_on, files_of, here
 
 from marl.commands.league_record import LeagueRecord, read_record
-from marl.commands.train_league import ROLES, _League, split_league_flag
+from marl.commands.league_steps import ROLES
+from marl.commands.train_league import _League, split_league_flag
 from marl.storage import snapshot
 from marl.storage.run_names import find_named
 from marl.storage.saved_player import load_player
