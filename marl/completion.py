@@ -106,6 +106,7 @@ def _values(action: argparse.Action) -> tuple[tuple[str, ...], bool, bool]:
 
 def _train_flags() -> Iterator[Flag]:
     from marl.commands.launch_flags import LAUNCH_FLAGS
+    from marl.commands.train_league import LEAGUE
     from marl.commands.train_seeds import SEEDS, SIDE_BY_SIDE
     from marl.config.named_configs import config_names
     from marl.config.options import Schema
@@ -118,7 +119,7 @@ def _train_flags() -> Iterator[Flag]:
     schema = Schema(TrainConfig, ALIASES)
     sections = tuple(section for section in schema.sections if section)
     yield Flag("--help", ("all", *sections))
-    for flag in (SEEDS, SIDE_BY_SIDE):
+    for flag in (SEEDS, SIDE_BY_SIDE, LEAGUE):
         yield Flag("--" + flag[2:].replace("-", "_"))
     for name, takes_value in LAUNCH_FLAGS.items():
         yield Flag(f"--{name}", takes_value=takes_value)

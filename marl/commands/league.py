@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_document(table, args.seed), indent=2))
     else:
-        _print_table(table, args.seed)
+        print_table(table, args.seed)
         for what, path in (("picture", args.png), ("page", args.html)):
             if path:
                 print(f"\n{what}: {path}")
@@ -120,7 +120,8 @@ def _document(table: "Table", seed: int) -> dict[str, Any]:
     }
 
 
-def _print_table(table: "Table", seed: int) -> None:
+def print_table(table: "Table", seed: int) -> None:
+    """Print the table, best player first."""
     order = table.order()
     points = table.points
     width = max(len(name) for name in (*table.names, "player"))

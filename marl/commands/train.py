@@ -12,6 +12,7 @@ from marl.commands import launch_flags
 from marl.commands.dry_run import check_opponents, dry_run
 from marl.commands.run_in_group import run_in_group
 from marl.commands.train_help import asks_for_help, train_help
+from marl.commands.train_league import LEAGUE, first_step_words, split_league_flag, train_league
 from marl.commands.train_seeds import first_seed_words, split_seed_flags, train_seeds
 from marl.config.reader import to_yaml
 from marl.errors import UserError
@@ -36,6 +37,14 @@ def run_words(words: Sequence[str]) -> int:
         return 0
     asked = [word for word in words if word in (PRINT_CONFIG, DRY_RUN)]
     seeds, words = split_seed_flags([word for word in words if word not in asked])
+    rounds, words = split_league_flag(words)
+    if seeds is not None and rounds is not None:
+        raise UserError("--league does not go with --seeds; train one league for each --seed, with its own --run_name")
+    if rounds is not None and not asked:
+        return train_league(rounds, words, lambda plan: train_here(plan)[0])
+    league = [] if rounds is None else [LEAGUE, str(rounds)]
+    if rounds is not None:
+        words = first_step_words(rounds, words)
     if seeds is not None and not asked:
         return train_seeds(seeds, words)
     if seeds is not None:
@@ -45,7 +54,7 @@ def run_words(words: Sequence[str]) -> int:
         flags, others = launch_flags.split_launch_flags(words)
         plan = plan_resume(others)
         if DRY_RUN in asked:
-            return dry_run(words, flags, plan, PRINT_CONFIG in asked)
+            return dry_run([*words, *league], flags, plan, PRINT_CONFIG in asked)
         if asked:
             print(to_yaml(plan.config), end="")
             return 0
@@ -107,6 +116,7 @@ def _train_as_owner(
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     state = build_state(plan.config, group, checkpoint)
+    state.until = plan.until
     message = plan.check_unfinished(checkpoint, state) if checkpoint else ""
     if message:
         if group.is_main:

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from marl.commands import launch_flags, train_seeds
+from marl.commands import launch_flags, train_league, train_seeds
 from marl.config.help import WIDTH, help_text, short_help_text
 from marl.config.named_configs import about_configs
 from marl.config.options import Schema
@@ -17,10 +17,10 @@ USAGE = """usage: {train} [--config NAME] [flags]
 Train a team of three snakes. Without flags: good defaults for this machine.
 
 {configs}
-  --print_config              print the configuration as YAML, for --config, and quit; with --dry_run, auto is
-                              replaced by the chosen values
+  --print_config              print the configuration as YAML and quit; with --dry_run also the values chosen for auto
   --dry_run                   check everything and print what would be done; start and write nothing
   --seeds 1-10                several seeds, each in a run of its own; the command `report` compares runs
+  --league 4                  in rounds against frozen copies of itself and of exploiters: docs/opponents.md
   --help all                  every flag; --help SECTION those of one section:
                               {sections}
 """
@@ -37,7 +37,8 @@ def train_help(words: Sequence[str]) -> str:
     topic = _topic(words)
     usage = USAGE.format(train=command("train"), configs=_configs(), sections=", ".join(sections))
     if topic == ALL:
-        return f"{usage}\n{launch_flags.HELP}\n{train_seeds.HELP}\n{help_text(TrainConfig, ALIASES, PREFER)}"
+        starts = f"{launch_flags.HELP}\n{train_seeds.HELP}\n{train_league.HELP}"
+        return f"{usage}\n{starts}\n{help_text(TrainConfig, ALIASES, PREFER)}"
     if topic in sections:
         return help_text(TrainConfig, ALIASES, PREFER, [topic])
     if topic:

@@ -120,6 +120,9 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
     from marl.training.metrics import read_lines
 
     progress, folder, console = trainer.state.progress, trainer.outputs.folder, trainer.outputs.console
+    if ended == "pause":
+        console.note(f"paused at episode {progress.episodes:,}")
+        return
     if ended == "signal":
         again = command("train", "--resume", folder)
         console.note(f"stopped by a signal at episode {progress.episodes:,}; resume with: {again}")

@@ -47,6 +47,7 @@ class ResumePlan:
     launchers: tuple[str | None, ...] = ()  # launcher processes of all ranks; known on rank 0
     # Path -> size for the whole run, of the automatic sizes that are split over the ranks. A resumed run keeps them.
     whole_run: Mapping[str, int] = field(default_factory=dict)
+    until: float = 1.0  # share of the run at which this start saves and ends
 
     @property
     def resumes_by_path(self) -> bool:
@@ -97,7 +98,7 @@ class ResumePlan:
         config = _read_config_of(self.words, source)
         if is_saved:
             config = replace(config, **RELAUNCHED)
-        return ResumePlan(self.words, config, source, earlier, launchers)
+        return ResumePlan(self.words, config, source, earlier, launchers, until=self.until)
 
     def with_resolved_config(self, group: "Solo | Ranks") -> "ResumePlan":
         """The same plan with every `auto` replaced by a value for the device. A collective: rank 0 chooses.
@@ -187,6 +188,7 @@ class ResumePlan:
         progress = state.progress
         message = {
             "": "",
+            "pause": "",
             "max_episodes": f"{checkpoint.path} has all its {progress.episodes} episodes; "
             f"resume with --max_episodes above {progress.episodes}",
             "max_minutes": f"{checkpoint.path} has had its {progress.seconds / 60:.3g} minutes; "

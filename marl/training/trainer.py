@@ -32,6 +32,8 @@ from marl.training.progress import crosses_multiple
 from marl.training.stopwatch import Stopwatch
 from marl.training.training_state import TrainingState
 
+RESUMABLE = ("signal", "pause")  # ends before the limit of the run
+
 
 class Trainer:
     """Trains a team from a state, and writes to the outputs of its run."""
@@ -61,9 +63,9 @@ class Trainer:
         self.stop_signal = signal
 
     def run(self) -> str:
-        """Train to the end of the schedule, to the time limit, or to a signal.
+        """Train to the end of the schedule, to the time limit, to a pause, or to a signal.
 
-        Returns which of them: max_episodes, max_minutes or signal.
+        Returns which of them: max_episodes, max_minutes, pause or signal.
         """
         try:
             return self._run()
@@ -88,10 +90,10 @@ class Trainer:
         while not ended:
             self.cycle()
             ended = self._end_reason()
-            self._between_cycles(going_on=ended in ("", "signal"))
+            self._between_cycles(going_on=ended in ("", *RESUMABLE))
             if not ended:
                 self._snapshots.take_if_due(self.saver.needed)
-        if ended == "signal":
+        if ended in RESUMABLE:
             self._save()
         else:
             self._save(best=self._evaluate(record=True), closed=True)
@@ -179,7 +181,7 @@ class Trainer:
             self._save(best, skippable=going_on and not best and not is_milestone)
 
     def _end_reason(self) -> str:
-        """Why the run ends now: max_episodes, max_minutes or signal; empty if it continues."""
+        """Why the run ends now: max_episodes, max_minutes, pause or signal; empty if it continues."""
         stopped = self._agree()
         limit = self.state.limit_reached()
         return "signal" if stopped and limit != "max_episodes" else limit

@@ -70,6 +70,7 @@ class TrainingState:
         self.marks = dict.fromkeys(TASKS, self.progress.episodes)  # episodes when each task was last checked
         self.evaluation_plan = plan_evaluations(config, self.device.type)
         self.marks[EVALUATED] = int(self.evaluation_plan.in_run * self.share_done)
+        self.until = 1.0  # share of the run at which this start pauses
         self.is_resumed = False  # whether a checkpoint has been restored
         self.is_exact = False  # whether its matches and buffer have been restored too
         self.is_closed = False  # whether the checkpoint was saved at the end of its run
@@ -93,13 +94,13 @@ class TrainingState:
         return min(1.0, max(shares))
 
     def limit_reached(self) -> str:
-        """The limit that the run has reached: max_episodes, max_minutes, or empty."""
+        """The limit that the run has reached: max_episodes, max_minutes, the pause of this start, or empty."""
         config = self.config
         if self.progress.episodes >= config.schedule.max_episodes:
             return "max_episodes"
         if config.max_minutes > 0 and self.progress.seconds >= 60 * config.max_minutes:
             return "max_minutes"
-        return ""
+        return "pause" if self.until < 1 and self.share_done >= self.until else ""
 
     def count_turns(self, turns: int) -> None:
         """Count turns that have been played in every match slot."""

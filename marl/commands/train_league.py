@@ -1,0 +1,240 @@
+"""train --league: a main team, exploiters of it and of the league, and their frozen copies, trained in rounds.
+
+    <runs_dir>/snakes_3v3/NAME/                        the main team's run, over all rounds
+    <runs_dir>/snakes_3v3/NAME/league/league.json      steps, members, results, ratings: see league_record.py
+    .../league/members/main_1.safetensors              a frozen member
+    .../league/snakes_3v3/main_exploiter_1/            runs of the exploiters, with a log beside each
+
+A round has three steps, one after the other in this process. The main team goes on with its own weights. A new main
+exploiter starts from the main team's weights and meets only the main team. The league exploiter starts in the first
+round from the main team's weights and meets the league. At the end of a step a copy of its team joins the league and
+plays all other members. Everything that a step depends on is on the disk before it starts: the same command goes on
+after a kill.
+"""
+
+import gc
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+
+from arena.errors import ArenaError
+from marl.arguments import parse_whole_number
+from marl.commands.league_record import LeagueRecord, Pair, Step, read_record
+from marl.commands.league_steps import FOLDER, MAIN, MAIN_EXPLOITER, MEMBERS, ROLES, LeagueSteps, check_words
+from marl.errors import UserError
+from marl.invocation import command, interpreter
+from marl.storage.checkpoint_finder import episode_of, list_complete
+from marl.storage.run_folder import CONFIG, GROUP, newest
+from marl.storage.run_owner import RunOwner
+from marl.training.resume_plan import ResumePlan, plan_resume
+from opponents.scheduler import EPISODES
+
+LEAGUE = "--league"
+ROUNDS = 4
+HELP = f"""League training:
+  --league [ROUNDS]           train the team in rounds (default: {ROUNDS}) against itself, the schedule and a league of
+                              frozen copies of itself and of exploiters; with --run_name NAME the same command goes on
+"""
+FEW_MATCHES, MANY_MATCHES = 200, 2_000  # of each pair of members: on a CPU, on a GPU
+FRESH = 3_000_017  # added to the seed for the matches among members: no training has seen them
+Train = Callable[[ResumePlan], int]  # trains in this process; returns the exit code
+
+
+def split_league_flag(words: Sequence[str]) -> tuple[int | None, list[str]]:
+    """The number of rounds, and all other words; None without --league."""
+    rounds: int | None = None
+    others, rest = list[str](), list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if name != LEAGUE:
+            others.append(word)
+            continue
+        text = value if equals else rest.pop(0) if rest and not rest[0].startswith("-") else str(ROUNDS)
+        rounds = parse_whole_number(text, least=1)
+        if rounds is None:
+            raise UserError(f"--league {text}: a whole number of rounds from 1 is needed, or none ({ROUNDS} rounds)")
+    return rounds, others
+
+
+def first_step_words(rounds: int, words: Sequence[str]) -> list[str]:
+    """The words of the main team's training in the first round, for --dry_run and --print_config."""
+    return [*words, "--self-play", f"{check_words(rounds, words).schedule.self_play:g}"]
+
+
+def train_league(rounds: int, words: Sequence[str], train: Train) -> int:
+    """Train all rounds; returns the exit code: 0, or that of a training that was stopped or has failed."""
+    config = check_words(rounds, words)
+    name = config.run_name or f"league_{time.strftime('%Y%m%d_%H%M%S')}"
+    words = [*words, *([] if config.run_name else ["--run-name", name])]
+    main = newest(config.runs_dir, name) or Path(config.runs_dir) / GROUP / name
+    is_new = not main.exists()
+    if not is_new and not (main / FOLDER).is_dir():
+        raise UserError(
+            f"{main} is a run without a league; take another --run_name, and --init_from {main} to start from its team"
+        )
+    try:
+        (main / FOLDER / MEMBERS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {main / FOLDER}: {error.strerror}; choose another --runs_dir") from None
+    with RunOwner() as owner:
+        owner.take(main / FOLDER)
+        try:
+            code = _League(LeagueSteps(main, config, tuple(words), rounds), train).train()
+        except (UserError, ArenaError):
+            if is_new and not (main / CONFIG).exists():  # nothing was trained: a mistake leaves nothing behind
+                shutil.rmtree(main, ignore_errors=True)
+            raise
+    if code:
+        print(f"the league is not done; go on: {command('train', *words, LEAGUE, str(rounds))}", flush=True)
+    return code
+
+
+class _League:
+    """The league of one start of the command."""
+
+    def __init__(self, steps: LeagueSteps, train: Train) -> None:
+        self.steps, self._train_here = steps, train
+        self.main, self.folder, self.rounds, self.config = steps.main, steps.folder, steps.rounds, steps.config
+        found = read_record(self.folder)
+        self.record = found or self._new_record()
+        if found is None:
+            self.record.write(self.folder)
+
+    def _new_record(self) -> LeagueRecord:
+        config = self.config
+        matches = config.evaluation.eval_matches or (FEW_MATCHES if self.device == "cpu" else MANY_MATCHES)
+        return LeagueRecord(config.seed + FRESH, matches)
+
+    @property
+    def device(self) -> str:
+        import torch
+
+        device = self.config.device
+        return device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+
+    def train(self) -> int:
+        """Take the steps that are not done, and print the table; returns the exit code."""
+        for number in range(1, self.rounds + 1):
+            for role in ROLES:
+                code = self.take_step(role, number)
+                if code:
+                    return code
+            self.end_round(number)
+        self.print_end()
+        return 0
+
+    def take_step(self, role: str, number: int) -> int:
+        """Train a team and let its copy join the league, unless that is done; returns the exit code."""
+        name, run = f"{role}_{number}", self.steps.run(role, number)
+        step = self.record.step(name)
+        if step is not None and step.is_done:
+            return 0
+        if step is None:
+            step = Step(name, self.steps.choose_opponents(self.record, role, number), _episodes(run))
+            self.record.steps.append(step)
+            self.record.write(self.folder)
+        log, rivals = self.steps.log(role, number), self.steps.describe(role, step.opponents)
+        print(f"round {number} of {self.rounds}: {name} trains against {rivals}; log in {log}", flush=True)
+        code = self._train(role, number, step, log)
+        if code:
+            return code
+        if _episodes(run) == step.first_episode:
+            raise UserError(
+                f"{name}: an update plays more episodes than its budget in a round; raise --max_episodes or "
+                "--max_minutes, or ask for fewer rounds"
+            )
+        self._join(step, run, best=role == MAIN_EXPLOITER)
+        return 0
+
+    def _train(self, role: str, number: int, step: Step, log: Path) -> int:
+        plan = plan_resume(self.steps.words_of(role, number, step.opponents))
+        with open(log, "a") as out, redirect_stdout(out):
+            code = self._train_here(replace(plan, until=self.steps.until(role, number)))
+        if self.device != "cpu":
+            gc.collect()  # frees the GPU's memory of this training before the next one
+        return code
+
+    def _join(self, step: Step, run: Path, best: bool) -> None:
+        """Freeze a copy of the run's team, play its matches against all members, and write all of it down."""
+        from marl.networks.policy import describe_actor
+        from marl.storage import snapshot
+        from marl.storage.saved_player import load_player
+        from opponents.match import play
+
+        player = load_player(str(run if best else list_complete(run)[0]))
+        about = describe_actor(player.encoder, player.actor.spec)
+        snapshot.write(self.steps.member(step.name), dict(player.actor.state_dict()), about)
+        members, pairs = self.record.members, []
+        for other in members:
+            home, away = (snapshot.read(self.steps.member(name), name) for name in (step.name, other))
+            results = play(home, away, self.record.matches, self.device, self.record.seed)
+            pairs.append(Pair(step.name, other, results.wins, results.draws, results.losses))
+        step.is_done = True
+        self.record.pairs += pairs
+        self.record.write(self.folder)
+        table = self.record.table()
+        worst = min(members, key=lambda other: self.record.points(step.name, other), default=None)
+        share = "" if worst is None else f"; fewest points from {worst}: {self._share(step.name, worst):.1%}"
+        print(f"  {step.name} joins: rating {table.ratings[-1]:.0f} ±{table.margins[-1]:.0f}{share}", flush=True)
+
+    def end_round(self, number: int) -> None:
+        """Log the ratings of the round; those of the last round of an earlier start once more, in their place."""
+        from marl.training.metrics import Metrics
+
+        rounds = self.record.rounds
+        if len(rounds) < number:
+            rounds.append(self._metrics(number))
+            self.record.write(self.folder)
+        if len(rounds) == number:
+            metrics = Metrics(self.folder, int(rounds[-2]["step"]) if number > 1 else None)
+            metrics.log(int(rounds[-1]["step"]), {tag: value for tag, value in rounds[-1].items() if tag != "step"})
+            metrics.close()
+
+    def _metrics(self, number: int) -> dict[str, float]:
+        """Values of a finished round; the step is the main team's episode."""
+        table = self.record.table()
+        values: dict[str, float] = {"step": _episodes(self.main), "league/members": len(table.names)}
+        for role in ROLES:
+            i = table.names.index(f"{role}_{number}")
+            rating, margin = float(table.ratings[i]), float(table.margins[i])
+            values |= {f"league/rating_{role}": rating, f"league_low/{role}": rating - margin}
+            values[f"league_high/{role}"] = rating + margin
+        main = f"{MAIN}_{number}"
+        values["league/main_vs_worst"] = min(self._share(main, other) for other in table.names if other != main)
+        values["league/main_vs_exploiter"] = self._share(main, f"{MAIN_EXPLOITER}_{number}")
+        return values
+
+    def print_end(self) -> None:
+        """Print the table of the league, and commands for the main team."""
+        from marl.commands.league import print_table
+
+        print()
+        print_table(self.record.table(), self.record.seed)
+        last, limit = f"{MAIN}_{self.rounds}", self.config.schedule.max_episodes or EPISODES
+        others = [name for name in self.record.members if name != last]
+        worst = min(others, key=lambda other: self.record.points(last, other))
+        more = [*self.steps.words, "--max-episodes", str(2 * limit)]
+        more += ["--max-minutes", f"{2 * self.config.max_minutes:g}"] if self.config.max_minutes else []
+        rows = [
+            ("look at it", command("replay", self.main / "best_match.jsonl", "--html", "best_match.html")),
+            ("measure it", command("eval", "--home", self.main, "--away", self.steps.member(worst))),
+            ("all curves", f"{interpreter()} -m tensorboard.main --logdir {shlex.quote(str(self.main.parent))}"),
+            ("go on", command("train", *more, LEAGUE, str(2 * self.rounds))),
+        ]
+        print()
+        for name, text in rows:
+            print(f"{name:10}  {text}")
+
+    def _share(self, home: str, away: str) -> float:
+        return self.record.points(home, away) / self.record.matches
+
+
+def _episodes(run: Path) -> int:
+    """Episodes of a run's newest checkpoint; 0 without one."""
+    found = list_complete(run)
+    return episode_of(found[0]) if found else 0
