@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from marl.commands.train_seeds import is_done, parse_seeds  # noqa: E402
-from marl.commands.training_jobs import Job, Room, run_jobs  # noqa: E402
+from marl.commands.training_jobs import Job, Room, limit_threads, run_jobs  # noqa: E402
 from marl.compute import machine  # noqa: E402
 from marl.config.train_config import read_config  # noqa: E402
 from marl.registry import LEARNERS  # noqa: E402
@@ -87,7 +87,7 @@ def train(args: argparse.Namespace) -> int:
         return bool(stopped) or time.monotonic() > deadline
 
     with stop_on_signals(stopped.append):
-        room = Room(({},) * args.side_by_side)
+        room = Room((limit_threads(1),) * args.side_by_side)
         run_jobs(jobs(args), room, lambda job: None, tell_end, is_stopped, lambda running: None)
     if stopped:
         sys.exit(128 + stopped[0])

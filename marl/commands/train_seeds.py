@@ -6,7 +6,6 @@ resumes those that were cut off. A seed that fails does not stop the others.
 
 import json
 import re
-import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 from marl.arguments import parse_whole_number
 from marl.commands import launch_flags
-from marl.commands.training_jobs import Job, Room, find_room, run_jobs
+from marl.commands.training_jobs import THREADS_VARIABLE, Job, Room, find_room, run_jobs
 from marl.config.reader import to_dict
 from marl.config.train_config import TrainConfig, read_config
 from marl.config.values import as_written
@@ -249,8 +248,8 @@ def _listed(seeds: Sequence[int] | Mapping[int, Any]) -> str:
 def _describe(room: Room, jobs: int) -> str:
     if jobs <= 1 or len(room) == 1:
         return "one after another"
-    threads = shlex.join(f"{name}={value}" for name, value in room.places[0].items())
-    return f"{min(len(room), jobs)} at a time" + (f", {threads}" if threads else "")
+    threads = room.places[0].get(THREADS_VARIABLE)
+    return f"{min(len(room), jobs)} at a time" + (f", {count(int(threads), 'thread')} each" if threads else "")
 
 
 def _result(folder: Path) -> str:

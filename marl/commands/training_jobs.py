@@ -19,7 +19,7 @@ from marl.wording import in_one_line
 TRAIN = (sys.executable, "-m", "marl", "train")
 THREADS = 2  # of a training beside others; more of them gain little: see marl/compute/threads.py
 POLL = 0.2  # seconds
-GPUS = "CUDA_VISIBLE_DEVICES"
+GPUS, THREADS_VARIABLE = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,15 @@ def find_room(flags: Mapping[str, str], plan: ResumePlan, asked: int | None) -> 
         places = [{} if named else {GPUS: ",".join(each)} for each in sets] or [{}]
         return Room(tuple(places[i % len(places)] for i in range(asked or len(places))))
     cores = machine.usable_cores()
-    fixed = plan.config.threads or parse_whole_number(os.environ.get("OMP_NUM_THREADS", ""), least=1)
+    fixed = plan.config.threads or parse_whole_number(os.environ.get(THREADS_VARIABLE, ""), least=1)
     number = asked or max(1, cores // (ranks * (fixed or min(THREADS, cores))))
     # Alone, a training chooses its threads itself.
-    threads = {} if fixed or number == 1 else {"OMP_NUM_THREADS": str(max(1, cores // (number * ranks)))}
-    return Room((threads,) * number)
+    return Room(({} if number == 1 else limit_threads(fixed or max(1, cores // (number * ranks))),) * number)
+
+
+def limit_threads(number: int) -> dict[str, str]:
+    """Environment variables of a training beside others: its threads of torch and Numba."""
+    return {THREADS_VARIABLE: str(number), "NUMBA_NUM_THREADS": str(number)}
 
 
 def _end_with_parent() -> Callable[[], None] | None:

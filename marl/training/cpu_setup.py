@@ -63,6 +63,7 @@ def set_up_cpu(
         threads.use_threads(number)
     elif environment.user_fixes_threads():
         number, source = torch.get_num_threads(), "OMP_NUM_THREADS"
+        threads.use_threads(number, numba_too=not environment.user_fixes_threads("NUMBA_NUM_THREADS"))
     else:
         number, source = on_main(group, lambda: _choose_threads(make_step, rows, most, overlaps, key, earlier or {}))
         number = min(number, most)  # rank 0 may be on a larger machine

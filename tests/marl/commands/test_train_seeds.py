@@ -12,7 +12,7 @@ from helpers.training import TINY, here
 
 from marl.commands import train_seeds, training_jobs
 from marl.commands.train_seeds import parse_seeds
-from marl.commands.training_jobs import find_room
+from marl.commands.training_jobs import find_room, limit_threads
 from marl.training.resume_plan import plan_resume
 
 # Stands for `python -m marl train`: writes a run as a training does, or fails, and notes that it was called.
@@ -113,10 +113,10 @@ def test_other_settings_need_another_name(fake) -> None:
     ("cores", "words", "environment", "asked", "places"),
     [
         (2, [], {}, None, [{}]),
-        (2, ["--threads", "1"], {}, None, [{}, {}]),
-        (8, [], {}, None, [{"OMP_NUM_THREADS": "2"}] * 4),
-        (8, [], {"OMP_NUM_THREADS": "4"}, None, [{}, {}]),
-        (2, [], {}, 2, [{"OMP_NUM_THREADS": "1"}] * 2),
+        (2, ["--threads", "1"], {}, None, [limit_threads(1)] * 2),
+        (8, [], {}, None, [limit_threads(2)] * 4),
+        (8, [], {"OMP_NUM_THREADS": "4"}, None, [limit_threads(4)] * 2),
+        (2, [], {}, 2, [{"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}] * 2),
         (1, [], {}, None, [{}]),
     ],
 )

@@ -90,8 +90,11 @@ def test_a_flag_fixes_them(machine) -> None:
 def test_the_environment_fixes_the_threads(machine, monkeypatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     torch.set_num_threads(5)  # as torch does when it starts
+    given: list[int] = []
+    monkeypatch.setattr(numba, "set_num_threads", given.append)
     assert set_up_cpu(a_config("--onednn", "on"), Solo(CPU))[:3] == (5, "OMP_NUM_THREADS", True)
     assert not machine.measured
+    assert given == [min(5, numba.config.NUMBA_NUM_THREADS)]  # Numba's loops do not use all cores either
 
 
 def test_a_rank_measures_up_to_its_share_of_the_cores(machine, monkeypatch) -> None:
