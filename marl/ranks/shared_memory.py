@@ -206,10 +206,10 @@ class SharedMemory:
         """divisor: of float32; 1 for other types."""
         self._count += 1
         if piece.dtype in self._small and piece.numel() * piece.element_size() <= FEW:
-            numbers, (slots, parts) = piece.numpy(), self._small[piece.dtype]
-            _write(numbers, slots[self._count % 2, self._rank])
+            numbers, (small, parts) = piece.numpy(), self._small[piece.dtype]
+            _write(numbers, small[self._count % 2, self._rank])
             self._meet(0)
-            _add_all(slots[self._count % 2], parts, parts.dtype.type(divisor), numbers)
+            _add_all(small[self._count % 2], parts, parts.dtype.type(divisor), numbers)
             return
         begin, end = (len(piece) * rank // self._world for rank in (self._rank, self._rank + 1))
         if piece.dtype == torch.float32:  # gradients: torch's methods would take longer than the work

@@ -209,9 +209,10 @@ class Rollout:
         if learner is None or turn is None or self.frozen_players or get_num_threads() > 1:
             return
         write, advance = self.buffer.bind_writing(self.obs)
-        before = (self._assign_opponents, *learner.act, self._draw_actions)
+        before: list[Callable[[], None]] = [self._assign_opponents, *learner.act, self._draw_actions]
         # Encoded at the end: the last observations of a call are the first ones of the next.
-        after = (write, *learner.record, turn.play, self._finish_turn, advance, turn.start, turn.encode)
+        after: list[Callable[[], None]] = [write, *learner.record, turn.play, self._finish_turn, advance]
+        after += [turn.start, turn.encode]
         self._chain = TurnChain(before, self._scripted, after)
 
     def play_turns(self, turns: int, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
