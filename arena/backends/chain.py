@@ -52,18 +52,26 @@ def _repeat(times, addresses, arguments):
         _call_each(addresses, arguments)
 
 
-def chain(calls: Sequence[partial]) -> Callable[[int], None]:
-    """A call that makes these calls in order, as often as its argument says. calls: compiled loops bound for a CPU.
+def as_bound(call: Callable[[], None]) -> partial:
+    """A loop with its arguments, as the loops of a CPU are bound."""
+    if not isinstance(call, partial):
+        raise TypeError(f"{call!r} is not a compiled loop bound for one core")
+    return call
+
+
+def chain(calls: Sequence[Callable[[], None]]) -> Callable[[int], None]:
+    """A call that makes these calls in order, as often as its argument says. calls: compiled loops bound for one core.
 
     The loops are compiled at the first call.
     """
-    arguments = tuple(call.args for call in calls)
+    bound = [as_bound(call) for call in calls]
+    arguments = tuple(call.args for call in bound)
     addresses: tuple[Any, ...] = ()
 
     def repeat(times: int) -> None:
         nonlocal addresses
         if not addresses:
-            addresses = tuple(address_of(call.func, call.args) for call in calls)
+            addresses = tuple(address_of(call.func, call.args) for call in bound)
         _repeat(times, addresses, arguments)
 
     return repeat

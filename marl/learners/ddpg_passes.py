@@ -3,7 +3,8 @@
 Losses are those of ddpg.py. Actor and critic may be computed in two threads: each has tensors of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -45,12 +46,15 @@ class DdpgPasses:
         self._next_masked, self._next_probs, self._by_q_values = (empty() for _ in range(3))
         self._actor_backward = self._actor.bind_backward(self._by_logits, gradients.of[0])
         self._critic_backward = self._critic.bind_backward(self._by_q_values, gradients.of[1])
+        self._mask_logits = self._bind_mask(self._actor.outputs, self._obs, self._masked)
+        self._mask_next_logits = self._bind_mask(self._target_actor.outputs, self._next_obs, self._next_masked)
         rows, q_values = batch.rows, self._critic.outputs
         actions, returns = rows.actions.flatten(0, 1), rows.returns.flatten()
         td = (q_values, actions, self._target_critic.outputs, self._next_probs, returns, rows.discounts)
         self._td = [tensor.numpy() for tensor in (*td, self._by_q_values)]
-        self._of_actor = [tensor.numpy() for tensor in (self._log_probs, self._probs, q_values)]
-        self._coefs = np.float32(config.entropy), np.float32(config.uniform_kl or 0.0)
+        arrays = (tensor.numpy() for tensor in (self._log_probs, self._probs, q_values))
+        coefs = np.float32(config.entropy), np.float32(config.uniform_kl or 0.0)
+        self._of_actor = (*arrays, *coefs, self._by_log_probs.numpy())
 
     def read_batch(self) -> None:
         """Turn the observations of the present batch into floats."""
@@ -59,13 +63,15 @@ class DdpgPasses:
 
     def compute_next_probs(self) -> None:
         """The target actor's probabilities."""
-        masked = self._mask(self._target_actor.forward(), self._next_obs, self._next_masked)
-        torch.softmax(masked, -1, out=self._next_probs)
+        self._target_actor.forward()
+        self._mask_next_logits()
+        torch.softmax(self._next_masked, -1, out=self._next_probs)
 
     def compute_probs(self) -> None:
         """The actor's probabilities."""
-        masked = self._mask(self._actor.forward(), self._obs, self._masked)
-        torch.log_softmax(masked, -1, out=self._log_probs)
+        self._actor.forward()
+        self._mask_logits()
+        torch.log_softmax(self._masked, -1, out=self._log_probs)
         torch.exp(self._log_probs, out=self._probs)
 
     def compute_q_values(self) -> None:
@@ -84,13 +90,12 @@ class DdpgPasses:
 
     def learn_actor(self) -> tuple[float, float, float]:
         """Write the actor's gradients; returns loss, entropy and value."""
-        numbers = actor_gradient(*self._of_actor, *self._coefs, self._by_log_probs.numpy())
+        numbers = actor_gradient(*self._of_actor)
         torch.ops.aten._log_softmax_backward_data.out(
             self._by_log_probs, self._log_probs, -1, torch.float32, out=self._by_logits
         )
         self._actor_backward()
         return numbers
 
-    def _mask(self, logits: torch.Tensor, obs: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        mask_logits(logits.numpy(), obs.numpy(), self._direction_at, out.numpy())
-        return out
+    def _bind_mask(self, logits: torch.Tensor, obs: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:
+        return partial(mask_logits, logits.numpy(), obs.numpy(), self._direction_at, out.numpy())

@@ -11,12 +11,15 @@ Nothing here waits for a GPU, so a whole round can be one CUDA graph: once the p
 remaining steps of the round are computed and change nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
+from arena.backends.chain import chain
 from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.compute.adam import flatten
@@ -33,6 +36,7 @@ from marl.learners.ppo_loss import PpoBatch, ppo_loss
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import make_actor
 from marl.networks.central_critic import ActorCritic, CentralCritic
+from marl.networks.dense_kernels import LEVELS, gather_floats, mean_rows
 from marl.networks.dense_pass import DenseInference, DenseLayers, DensePass, Gradients, dense_layers
 from marl.networks.spec import ACTIONS, spec_from_config
 from marl.ranks.process_group import Ranks, Solo
@@ -235,7 +239,10 @@ class Ppo(Learner):
             norm = norm if self._sync_freq == 1 else norm * self._sync_freq
         else:
             norm = torch.zeros_like(self._skipped_in_a_row)
-        self._add_stats(torch.cat((stats, norm[None])), norm, step)
+        if norm.device.type == "cpu":
+            self._add_numbers((*stats.tolist(), norm.item()), norm.item(), step)
+        else:
+            self._add_stats(torch.cat((stats, norm[None])), norm, step)
 
     def outputs_for(self, items: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
         """The network's outputs [M, 3, 5] for items of a minibatch; idx [M] gets their rows in the buffer."""
@@ -332,14 +339,29 @@ class _Part:
             torch.zeros(rows * TEAM, STATS, device=device),
         )
         self._loss_gradient = loss_gradients.bind(rows * TEAM, device, self.batch, buffer.targets, learner.coefs)
+        self._chain: Callable[[int], None] | None = None
         if self.gradients is not None:
             self._backward = self._pass.bind_backward(gradients.view(-1, OUTPUTS), self.gradients.of[0])
+            if self._pass.compiled is not None and weight == 1:
+                self._chain = self._bind_chain(buffer, self._pass.compiled)
+
+    def _bind_chain(self, buffer: RolloutBuffer, forward: partial) -> Callable[[int], None]:
+        """All of `backward` but the copy of the items, in one compiled call."""
+        rows, idx = buffer.obs.view(buffer.turns * buffer.teams, -1), self.batch.idx
+        gather = partial(gather_floats, rows.numpy(), idx.numpy(), self._x.view(len(idx), -1).numpy())
+        self._means = torch.zeros(STATS)
+        levels = np.zeros((LEVELS, STATS), np.float32)
+        mean = partial(mean_rows, self.batch.stats.numpy(), levels, self._means.numpy())
+        return chain((gather, forward, self._loss_gradient, self._backward, mean))
 
     def backward(self, learner: Ppo, items: torch.Tensor) -> torch.Tensor:
-        """Accumulate the gradients of these items; returns the means of the statistics."""
+        """Accumulate the gradients of these items; returns the means of the statistics, until the next call."""
         batch = self.batch
         if self.gradients is not None:
             batch.idx.copy_(items)
+            if self._chain is not None:
+                self._chain(1)
+                return self._means
             torch.index_select(learner.buffer.words, 0, batch.idx, out=self._words)
             self._x.copy_(self._obs)
             self._pass.forward()

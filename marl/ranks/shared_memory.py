@@ -7,6 +7,8 @@ ranks have little to compute. Here a sum is two meetings of the ranks:
     2. when all counters are raised, rank r adds part r of all slots, writes the sum, and raises its second counter;
     3. when all second counters are raised, every rank reads the sum.
 
+A sum of a few floats is one meeting: every rank adds up all slots itself.
+
 Slots are used in turn, even and odd sums: whoever writes an even one has met all ranks since the last even one was
 read. The order of the additions depends on the number of ranks alone, and all ranks read the same sum.
 
@@ -35,6 +37,7 @@ from marl.compute.machine import usable_cores
 from marl.compute.shards import tree_sum
 
 SLOT = 1 << 19  # bytes; a larger tensor is summed in pieces
+FEW = 1 << 10  # bytes of floats that every rank sums alone
 LINE = 64  # bytes between two counters: ranks that poll one do not slow down the writer of another
 SPINS = 10_000  # looks at the counters before a rank sleeps, some 50 us
 LOOK = 0.1  # seconds between two looks whether the processes of the ranks live
@@ -111,6 +114,25 @@ def _add_part(slots, begin, end, divisor):
 
 
 @njit
+def _add_all(slots, parts, divisor, sums):
+    """The sums of all slots but the last, divided; in the order of _sum_of. parts [ranks]: overwritten."""
+    world = parts.shape[0]
+    for i in range(sums.shape[0]):
+        for rank in range(world):
+            parts[rank] = slots[rank, i]
+        if world & (world - 1) == 0:
+            step = 1
+            while step < world:
+                for rank in range(0, world, 2 * step):
+                    parts[rank] += parts[rank + step]
+                step *= 2
+        else:
+            for rank in range(1, world):
+                parts[0] += parts[rank]
+        sums[i] = parts[0] / divisor
+
+
+@njit
 def _add(numbers, more):
     for i in range(numbers.shape[0]):
         numbers[i] += more[i]
@@ -118,8 +140,11 @@ def _add(numbers, more):
 
 def load_kernels() -> None:
     """Compile the functions above, or read them from the cache."""
+    for kind in (np.float32, np.float64):
+        slots = np.zeros((2, 1), kind)
+        _write(slots[0], slots[1])
+        _add_all(slots, slots[0], kind(1), slots[1])
     slots = np.zeros((2, 1), np.float32)
-    _write(slots[0], slots[1])
     _add_part(slots, 0, 1, np.float32(1))
     counters = np.zeros(2, np.int64)
     _raise_counter(counters, 0, 1)
@@ -141,6 +166,11 @@ class SharedMemory:
         data = torch.frombuffer(memory, dtype=torch.uint8, offset=2 * world * LINE)
         self._slots = data.view(2, world + 1, SLOT)  # even and odd sums; of every rank, and for the result
         self._floats = self._slots.view(torch.float32).numpy()
+        # By type: slots, and one number of every rank.
+        self._small: dict[torch.dtype, tuple[np.ndarray, np.ndarray]] = {
+            dtype: (self._slots.view(dtype).numpy(), torch.zeros(world, dtype=dtype).numpy())
+            for dtype in (torch.float32, torch.float64)
+        }
         self._base = self._counters.ctypes.data
         self._count = 0
         self._spins = SPINS if world <= usable_cores() else 0
@@ -175,6 +205,12 @@ class SharedMemory:
     def _sum_piece(self, piece: torch.Tensor, divisor: np.float32) -> None:
         """divisor: of float32; 1 for other types."""
         self._count += 1
+        if piece.dtype in self._small and piece.numel() * piece.element_size() <= FEW:
+            numbers, (small, parts) = piece.numpy(), self._small[piece.dtype]
+            _write(numbers, small[self._count % 2, self._rank])
+            self._meet(0)
+            _add_all(small[self._count % 2], parts, parts.dtype.type(divisor), numbers)
+            return
         begin, end = (len(piece) * rank // self._world for rank in (self._rank, self._rank + 1))
         if piece.dtype == torch.float32:  # gradients: torch's methods would take longer than the work
             numbers, floats = piece.numpy(), self._floats[self._count % 2]

@@ -99,6 +99,7 @@ class Rollout:
         self._turns = 0
         self._in_mix_until = dict.fromkeys(range(len(self.opponents)), 0)  # opponent id -> turn; -1: still in the mix
         self._chain: TurnChain | None = None  # plays turns in one compiled call
+        self._is_observed = False  # whether obs are those of the present turn
         self.frozen_players: list[Callable[[], None]] = []  # write the actions of players that do not learn
 
     def _place_teams(self, side: torch.Tensor) -> None:
@@ -160,7 +161,7 @@ class Rollout:
 
     def instrument(self, wrap: Wrap) -> None:
         """Measure the parts of a turn: each function is replaced by wrap(part, function)."""
-        self._chain = None  # its parts could not be told apart
+        self._chain, self._is_observed = None, False  # the parts of a chain could not be told apart
         self._assign_opponents = wrap("opponents", self._assign_opponents)
         self.observe = wrap("encode", self.observe)
         self._draw_actions = wrap("policy", self._draw_actions)
@@ -181,6 +182,7 @@ class Rollout:
         The policy plays them up to there (without one, actions are random) against the mix, and nobody learns from it;
         matches that are cut off on the way do not count.
         """
+        self._is_observed = False
         self.arena.start()
         for turn in range(TURNS):
             self._choose_actions(policy)
@@ -207,8 +209,10 @@ class Rollout:
         if learner is None or turn is None or self.frozen_players or get_num_threads() > 1:
             return
         write, advance = self.buffer.bind_writing(self.obs)
-        before = (self._assign_opponents, turn.encode, *learner.act, self._draw_actions)
-        after = (write, *learner.record, turn.play, self._finish_turn, advance, turn.start)
+        before: list[Callable[[], None]] = [self._assign_opponents, *learner.act, self._draw_actions]
+        # Encoded at the end: the last observations of a call are the first ones of the next.
+        after: list[Callable[[], None]] = [write, *learner.record, turn.play, self._finish_turn, advance]
+        after += [turn.start, turn.encode]
         self._chain = TurnChain(before, self._scripted, after)
 
     def play_turns(self, turns: int, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
@@ -217,13 +221,16 @@ class Rollout:
             for _ in range(turns):
                 self.play_turn(policy, record_step)
             return
+        self.observe()
         self._chain.play(turns, [self._may_be_met(i) for i in range(len(self.opponents))])
+        self._is_observed = True
         self._turns += turns
 
     def play_turn(self, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
         """One turn of every match, from observation to buffer row; record_step is called before the turn is played."""
         arena, buffer = self.arena, self.buffer
         self._choose_actions(policy)
+        self._is_observed = False
         buffer.write_obs(self.obs)
         if record_step is not None:
             record_step()
@@ -246,6 +253,8 @@ class Rollout:
 
     def observe(self) -> torch.Tensor:
         """Observations of the snakes that learn; always the same tensor."""
+        if self._is_observed:
+            return self.obs
         return self.arena.observe(self.encoder.name, self.seats, out=self.obs)
 
     def is_first(self) -> torch.Tensor:
@@ -272,6 +281,7 @@ class Rollout:
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Resume where state_dict() stopped, instead of `start`."""
+        self._is_observed = False
         for name, tensor in self._saved().items():
             if name in state:  # deaths and lengths are not in old checkpoints
                 tensor.copy_(state[name])

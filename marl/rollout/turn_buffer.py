@@ -46,7 +46,9 @@ class TurnBuffer:
         self.turn_rows = TurnRows(self.counts, self.actions, self.rewards, self.terminated)
         # Copied by whole words, which is several times faster than byte by byte.
         self.words = self.obs.view(turns * teams, -1).view(torch.int64)
-        self._rows = self.words.view(turns, -1).numpy() if device.type == "cpu" else None
+        on_cpu = device.type == "cpu"
+        self._rows = self.words.view(turns, -1).numpy() if on_cpu else None
+        self._counts = self.counts.numpy() if on_cpu else None
 
     @property
     def bytes(self) -> int:
@@ -56,14 +58,14 @@ class TurnBuffer:
     def count(self, what: int) -> None:
         """Add one to the number of turns written (0), or of batches or epochs drawn (1)."""
         if self.device.type == "cpu":
-            self.counts.numpy()[what] += 1  # a tensor's own addition takes 8 us
+            self._counts[what] += 1  # a tensor's own addition takes 8 us
         else:
             self.counts[what : what + 1] += 1
 
     def write_obs(self, obs: torch.Tensor) -> None:
         """Store what the snakes see on the turn about to be played."""
         if self.device.type == "cpu":
-            self._rows[self.counts.numpy()[0] % self.turns] = obs.numpy().view(np.int64).ravel()
+            self._rows[self._counts[0] % self.turns] = obs.numpy().view(np.int64).ravel()
             return
         row = (self.counts[:1] % self.turns).to(self.storage)
         words = obs.view(1, -1).view(torch.int64).to(self.storage)

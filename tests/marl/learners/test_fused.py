@@ -1,10 +1,13 @@
 """`--no-fused` (losses, advantages and returns in plain torch) trains as the compiled loops do, within rounding."""
 
+import platform
+
 import pytest
 import torch
 from helpers.collecting import CPU, a_rollout
 from helpers.ppo_rounds import a_ppo, begin, play, weights_of
 
+from marl.compute import blas
 from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
@@ -95,3 +98,17 @@ def test_torch_trains_as_the_compiled_loops_do(train, options, called) -> None:
     expected = weights_of(fused)
     for name, tensor in weights_of(plain).items():
         torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("train", [by_ppo, by_ddpg])
+def test_passes_in_compiled_calls_train_as_torchs_functions_do(train, monkeypatch) -> None:
+    """To the bit where they round alike (ARM)."""
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    assert blas.is_usable()
+    compiled, compiled_stats = train(True)
+    monkeypatch.setattr(blas, "is_usable", lambda: False)
+    plain, plain_stats = train(True)
+    tolerance = 0.0 if platform.machine() in ("aarch64", "arm64") else 1e-3
+    for name, weight in weights_of(plain).items():
+        torch.testing.assert_close(weights_of(compiled)[name], weight, rtol=tolerance, atol=tolerance, msg=name)
+    torch.testing.assert_close(compiled_stats, plain_stats, rtol=tolerance, atol=tolerance)
