@@ -119,6 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()  # modules and tests stay to the end: collections need not look through them
     gc.enable()
+    atexit.register(gc.freeze)  # Python looks through all objects once more at exit
     if "torch" in sys.modules:
         # Workers share the cores, and trainings of tests are small: with two threads they take half as much CPU time
         # again. Tests of threads set their own; trainings in processes of their own have the default.
