@@ -36,33 +36,47 @@ LONGEST = (
     "marl/training/test_train_ranks.py",
     "marl/training/test_exact_ranks.py",
     "marl/training/test_evaluation.py",  # W
-    "marl/ranks/test_faults.py",
+    "marl/export/test_jidi_submission.py",
     "marl/learners/test_learning.py",
+    "marl/ranks/test_faults.py",
     "marl/export/test_play_page.py",
+    "marl/export/test_play_page_opponents.py",
+    "marl/export/test_planned_submission.py",
     "marl/training/test_resume_plan.py",
     "marl/learners/test_ppo_ranks.py",
     "marl/learners/test_ppo.py",
     "marl/ranks/test_process_group.py",  # W
     "marl/doctor/test_doctor.py",
+    "arena/render/test_viewer.py",
     "marl/ranks/test_launch.py",  # W
+    "marl/ranks/test_fork_launch.py",
     "marl/training/test_train.py",
     "marl/ranks/test_two_hosts.py",  # W
-    "marl/training/test_console.py",
+    "marl/config/test_configs.py",
     "marl/training/test_slow_disk.py",  # W
+    "marl/storage/test_checkpoint.py",
     "marl/learners/test_ddpg.py",
+    "opponents/test_submission.py",  # W
+    "opponents/cage/test_malicious.py",  # W
     "arena/backends/test_parity.py",
     "marl/ranks/test_elastic.py",  # W
+    "marl/bench/test_bench_train.py",
+    "marl/learners/test_ppo_learning.py",
+    "marl/learners/test_ppo_lstm.py",
     "marl/training/test_league_runs.py",
     "marl/training/test_train_resume.py",
     "arena/render/test_window.py",  # W
     "marl/learners/test_flat_memory.py",
+    "marl/commands/test_league_page.py",
     "arena/test_golden.py",
     "marl/commands/test_play.py",  # W
     "marl/training/test_wandb_run.py",
     "arena/encoders/test_encoders.py",
+    "marl/training/test_console.py",
     "marl/training/test_nonfinite.py",
-    "arena/render/test_viewer.py",
     "arena/render/test_export.py",
+    "test_readme_commands.py",
+    "test_notebooks.py",
 )
 
 
@@ -105,6 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()  # modules and tests stay to the end: collections need not look through them
     gc.enable()
+    atexit.register(gc.freeze)  # Python looks through all objects once more at exit
     if "torch" in sys.modules:
         # Workers share the cores, and trainings of tests are small: with two threads they take half as much CPU time
         # again. Tests of threads set their own; trainings in processes of their own have the default.

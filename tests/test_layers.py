@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,8 @@ ORDER = (
 LINES_MAX = 400
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Every module that a file names in an import anywhere, `from x import y` as x and x.y."""
     found = set()
     for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
@@ -74,7 +76,7 @@ def imports(path: Path) -> set[str]:
                 package = path.parent.parts[: len(path.parent.parts) - node.level + 1]
                 base = ".".join((*package, *filter(None, [node.module])))
             found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def names(module: str, package: str) -> bool:
@@ -113,10 +115,12 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+MODULES = {module_of(file) for file in FILES}
+
+
 def ours(path: Path) -> set[str]:
     """Our modules that a file imports; `from package import name` counts as package.name if that is a module."""
-    modules = {module_of(file) for file in FILES}
-    return {module for module in imports(path) if module in modules}
+    return {module for module in imports(path) if module in MODULES}
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)

@@ -1,10 +1,11 @@
 """Where compiled code is kept: an edit compiles again what depends on the edited file, and nothing else."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,56 @@ def copy_compiler(root: Path) -> None:
     (root / "arena/__init__.py").touch()
     for file in (jit.__file__, callees.__file__):
         shutil.copy(file, root / "arena")
+
+
+# Runs code in new processes, each forked from this one: loading Numba takes longer than all the rest. Reads lines of
+# [folder, code, environment], answers lines of [exit code, stdout, stderr].
+FORKER = """
+import json, os, signal, sys, tempfile, traceback
+import numba
+for line in sys.stdin:
+    folder, code, environment = json.loads(line)
+    outputs = [tempfile.TemporaryFile("w+") for _ in range(2)]
+    child = os.fork()
+    if child == 0:
+        signal.alarm(300)  # ends one that hangs
+        failed = 1
+        try:
+            for stream, output in zip((sys.stdout, sys.stderr), outputs):
+                os.dup2(output.fileno(), stream.fileno())
+            os.chdir(folder)
+            os.environ.update(environment)
+            sys.path.insert(0, folder)
+            exec(code, {})
+            failed = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(failed)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for output in outputs:
+        output.seek(0)
+    print(json.dumps([status, *(output.read() for output in outputs)]), flush=True)
+"""
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def run_in() -> Iterator[Run]:
+    """run_in(folder, code, **environment): in a new process that finds the packages of the folder first."""
+    settings = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "PYTHONPATH")}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", FORKER], env=settings, cwd="/", **pipes) as forker:
+
+        def run(folder: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+            forker.stdin.write(json.dumps([str(folder), code, environment]) + "\n")
+            forker.stdin.flush()
+            return subprocess.CompletedProcess(code, *json.loads(forker.stdout.readline()))
+
+        yield run
+        forker.stdin.close()
 
 
 def folders(root: Path) -> dict[str, str]:
@@ -131,29 +182,26 @@ def test_a_folder_that_the_user_chose_is_used_and_nothing_in_it_is_removed(root,
     assert all(Path(folder).exists() for folder in before.values())
 
 
-def test_compiled_code_follows_a_constant_and_a_function_of_another_file(tmp_path) -> None:
+def test_compiled_code_follows_a_constant_and_a_function_of_another_file(tmp_path, run_in) -> None:
     """Real compiled code, each time in a new process: with Numba's own cache the second would print 20 again."""
     copy_compiler(tmp_path)
     (tmp_path / "arena/loop.py").write_text(
         "from arena.jit import njit\nfrom arena.rules import ROWS, times\n\n\n"
         "@njit\ndef rows():\n    return times(ROWS)\n"
     )
-    settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    settings["PYTHONPATH"] = str(tmp_path)
     found = []
     for rows, factor in ((10, 2), (11, 2), (11, 3), (11, 3)):
         (tmp_path / "arena/rules.py").write_text(
             f"from arena.jit import njit\nROWS = {rows}\n\n\n@njit\ndef times(x):\n    return {factor} * x\n"
         )
         code = "from arena.loop import rows; print(rows(), sum(rows.stats.cache_hits.values()))"
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        done = run_in(tmp_path, code)
         assert done.returncode == 0, done.stderr
         found.append(tuple(map(int, done.stdout.split())))
     assert found == [(20, 0), (22, 0), (33, 0), (33, 1)], "value, and whether it was loaded from the cache"
 
 
-def test_compiling_is_announced_and_loading_is_not(tmp_path) -> None:
+def test_compiling_is_announced_and_loading_is_not(tmp_path, run_in) -> None:
     """Each time in a new process; the second call is slow, and yet it loads only."""
     copy_compiler(tmp_path)
     (tmp_path / "arena/loop.py").write_text(
@@ -164,20 +212,15 @@ def test_compiling_is_announced_and_loading_is_not(tmp_path) -> None:
         "with announced('all'), announced('two'):\n    two(); time.sleep(2.2)\n"
         "with announced('two again'):\n    two()"
     )
-    settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    settings["PYTHONPATH"] = str(tmp_path)
     for rank, lines in (("0", 1), ("0", 0), ("1", 0)):
         if rank == "1":
             shutil.rmtree(tmp_path / "arena/__pycache__")  # it compiles, but is not the first rank of its node
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=settings | {"LOCAL_RANK": rank}, cwd=tmp_path, capture_output=True,
-            text=True, timeout=300,
-        )  # fmt: skip
+        done = run_in(tmp_path, code, LOCAL_RANK=rank)
         assert (done.returncode, done.stderr.count("snakes: compiling two (once; kept in ")) == (0, lines), done.stderr
         assert done.stderr.count("\n") == lines
 
 
-def test_the_share_of_a_long_compile_is_told(tmp_path) -> None:
+def test_the_share_of_a_long_compile_is_told(tmp_path, run_in) -> None:
     """Every function that becomes part of the called one, by its name or as a name in a module."""
     copy_compiler(tmp_path)
     (tmp_path / "arena/one.py").write_text("from arena.jit import njit\n\n\n@njit\ndef one():\n    return 1\n")
@@ -189,28 +232,23 @@ def test_the_share_of_a_long_compile_is_told(tmp_path) -> None:
         "from arena import jit; from arena.loop import four\njit.SHOW_SHARE_AFTER = {}\n"
         "with jit.announced('four', print):\n    print(four())"
     )
-    settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    settings["PYTHONPATH"] = str(tmp_path)
     shares = ["compiling four (once): 40%", "compiling four (once): 80%"]
     for after, expected in ((0, ["compiling four (once)", *shares, "4"]), (0, ["4"])):
-        command = [sys.executable, "-c", code.format(after)]
-        done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        done = run_in(tmp_path, code.format(after))
         assert done.stdout.splitlines() == expected, done.stderr
 
 
-def test_two_processes_that_compile_a_function_for_different_types_do_not_take_each_others_code(tmp_path) -> None:
+def test_two_processes_that_compile_a_function_for_different_types_do_not_take_each_others_code(
+    tmp_path, run_in
+) -> None:
     copy_compiler(tmp_path)
     (tmp_path / "arena/loop.py").write_text("from arena.jit import njit\n\n\n@njit\ndef half(x):\n    return x / 2\n")
     # Both find an empty index, as if neither had written yet.
     compile = "from unittest import mock; from arena.loop import half; f = half._cache._cache_file\n"
     compile += "with mock.patch.object(f, '_load_index', dict):\n    half({})"
     load = "from arena.loop import half; print(half(3), half(3.5), [str(s) for s in half.signatures])"
-    settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    settings["PYTHONPATH"] = str(tmp_path)
     for code in (compile.format("3"), compile.format("3.5"), load):
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=300
-        )
+        done = run_in(tmp_path, code)
         assert done.returncode == 0, done.stderr
     assert done.stdout == "1.5 1.75 ['(int64,)', '(float64,)']\n"
     assert len(list(tmp_path.rglob("*.nbc"))) == 2

@@ -1,6 +1,7 @@
 """The command line: help, mistakes in one line, both spellings of a flag."""
 
 import importlib
+import json
 import shlex
 import subprocess
 import sys
@@ -97,15 +98,49 @@ def test_the_version():
     assert f"torch {metadata.version('torch')}, numba {metadata.version('numba')}" in packages
 
 
-@pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name != "doctor"])  # it makes a report of its own
-def test_a_missing_package_is_one_line_for_every_command(name):
+OTHERS = [name for name in cli.COMMANDS if name != "doctor"]  # it makes a report of its own
+# Commands with their words as JSON; output goes to files in a folder, exit codes to stdout. Torch is loaded once.
+WITHOUT_NUMBA = """
+import json, os, sys
+sys.modules["numba"] = None
+import torch
+from marl.cli import main
+codes = {}
+for name, words in json.loads(sys.argv[2]).items():
+    child = os.fork()
+    if child == 0:
+        for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
+            os.dup2(os.open(f"{sys.argv[1]}/{name}.{ending}", os.O_WRONLY | os.O_CREAT), stream.fileno())
+        code = main([name, *words])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    codes[name] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(json.dumps(codes))
+"""
+
+
+@pytest.fixture(scope="module")
+def without_numba(tmp_path_factory) -> dict[str, subprocess.CompletedProcess[str]]:
+    """What every command says where numba is missing."""
     words = {"eval": ["--home", "level0", "--away", "level1"], "export": ["champion", "--html", "x.html"]}
     words |= {"completion": ["bash"], "exploit": ["level0"], "distill": ["champion", "--out", "x.safetensors"]}
     words |= {"replay": ["tests/data/long_match.jsonl"], "play": ["--red", "level0"]}
-    code = "import sys; sys.modules['numba'] = None; from marl.cli import main; sys.exit(main(sys.argv[1:]))"
-    result = subprocess.run(
-        [sys.executable, "-c", code, name, *words.get(name, [])], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    folder, asked = tmp_path_factory.mktemp("commands"), {name: words.get(name, []) for name in OTHERS}
+    call = [sys.executable, "-c", WITHOUT_NUMBA, folder, json.dumps(asked)]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return {
+        name: subprocess.CompletedProcess(
+            name, code, *((folder / f"{name}.{end}").read_text() for end in ("out", "err"))
+        )
+        for name, code in json.loads(done.stdout).items()
+    }
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_missing_package_is_one_line_for_every_command(name, without_numba):
+    result = without_numba[name]
     assert_one_line(result, "the package numba is missing in ", sys.executable.removeprefix(f"{ROOT}/"))
     assert "train_ddp.sh --help" in result.stderr or "pip install -r" in result.stderr
 

@@ -178,16 +178,16 @@ def test_the_update_interval_is_shared_out_to_all_ranks(interval, matches, world
     assert learner.turns == learner.buffer.turns == turns
 
 
-# --- stopped and resumed. A cycle is 0.8 episodes, as in test_resume.py
+# --- stopped and resumed. A cycle is 0.8 episodes, of 32 matches and 5 turns, as in test_resume.py
 
-SMALL = ["--update_interval", "160", "--batch_size", "240", "--epochs", "2"]
+SMALL = ["--matches", "32", "--update_interval", "160", "--batch_size", "240", "--epochs", "2"]
 # Of a run that ends by the clock: rates that follow from it would not be those of a run without one.
 STEADY = ["--lr_end", "1", "--entropy_end", "0.005", "--entropy", "0.005"]
 PPO = [*TINY_ANY, *SMALL]
 STOPS = {
     "term": (1, ["--algo", "ppo", "--target_kl", "0.02"], ["@0:term:14"]),
     "lstm_late": (1, ["--algo", "ppo_lstm", "--lstm_size", "8", *STEADY], ["@0:late:13", "--max_minutes", "60"]),
-    "two_term": (2, ["--algo", "mappo", "--matches", "4", "--check_sync", "1", "--sync_freq", "2"], ["@1:term:14"]),
+    "two_term": (2, ["--algo", "mappo", "--matches", "16", "--check_sync", "1", "--sync_freq", "2"], ["@1:term:14"]),
 }
 
 
@@ -250,7 +250,7 @@ def test_a_run_goes_on_with_other_ranks(stopped) -> None:
         assert re.search(r"\(episode \d+\), with new matches", printed[name])
     assert [manifest(run, episode)["world_size"] for episode in (16, 24, 32)] == [2, 1, 2]
     parts = {episode: saved(run, episode) for episode in (16, 24, 32)}
-    assert [part["rank0"]["fits"]["turns"] for part in parts.values()] == [20, 40, 20]
+    assert [part["rank0"]["fits"]["turns"] for part in parts.values()] == [5, 10, 5]
     counters = [part["state"]["progress"] for part in parts.values()]
     assert [each["episodes"] for each in counters] == [16, 24, 32]
     for each in counters:

@@ -9,14 +9,16 @@ import pickle
 import random
 import resource
 import shutil
+import signal
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from helpers.forking import Forked
+from helpers.training import LIMIT
 
 from arena.rules import RULES_VERSION
 from marl.errors import UserError
@@ -24,7 +26,6 @@ from marl.storage.checkpoint import Checkpoint, CheckpointError, manifest_sha256
 from marl.storage.checkpoint_finder import find_episode, list_complete, load, load_newest, resolve
 from marl.storage.checkpoint_writer import _HashingFile, mark_best, prune, save
 
-ROOT = Path(__file__).resolve().parents[3]
 ABOUT = {"world_size": 2, "encoder": "features", "encoder_version": 1}
 
 
@@ -182,58 +183,45 @@ def watch(put_in, steps, happen) -> None:
         put_in(owner, name, watched(name, getattr(owner, name)))
 
 
-KILLER = """
-import os, signal, sys
-from pathlib import Path
-import test_checkpoint as ours
-os.fsync = os.fstat
-def kill_at(count, episode):
-    run = Path(sys.argv[1]) / str(episode) / f"{count:03}"
-    run.mkdir(parents=True)
-    ours.put(run, 1, 10)
-    ours.mark_best(run, ours.put(run, 2, 20))
+def kill_everywhere(base: str) -> int:
+    """See `killed`. Runs in a process of its own, which forks one for every kill."""
+    os.fsync = os.fstat
+    for episode in (3, 2, 0):
+        for count in itertools.count(1):
+            run = Path(base) / str(episode) / f"{count:03}"
+            run.mkdir(parents=True)
+            put(run, 1, 10)
+            mark_best(run, put(run, 2, 20))
+            if not killed_at(count, run, episode):
+                break
+    return 0
+
+
+def killed_at(count: int, run: Path, episode: int) -> bool:
+    """Save the episode, or prune for 0, and be killed at this step; False if there are fewer steps."""
     child = os.fork()
     if child == 0:
-        left = count
-        def happen():
-            nonlocal left
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-        ours.watch(setattr, ours.STEPS, happen)
+        steps = itertools.count(1)
+        watch(setattr, STEPS, lambda: next(steps) == count and os.kill(os.getpid(), signal.SIGKILL))
         if episode:
-            ours.put(run, episode, 30)
+            put(run, episode, 30)
         else:
-            ours.prune(run, 1)
+            prune(run, 1)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert status in (0, signal.SIGKILL), status
     return status != 0
-
-for episode in (3, 2, 0):
-    count = 1
-    while kill_at(count, episode):
-        count += 1
-"""
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory) -> Path:
     """Folders 3, 2 and 0: runs with the checkpoints 1 (10) and 2 (20) in which saving 3 or 2 (30), or pruning, was
     killed at one step each; the last of them was not killed.
-
-    One process forks them all: loading torch takes longer than all the rest.
     """
     base = tmp_path_factory.mktemp("killed")
-    done = subprocess.run(
-        [sys.executable, "-c", KILLER, str(base)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    process = Forked(kill_everywhere, str(base), environment=dict(os.environ))
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
     return base
 
 
