@@ -48,16 +48,17 @@ def sgemm(typingctx, address, a_order, b_order, rows, columns, inner, a, a_row, 
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        integer, number, pointer = ir.IntType(32), ir.FloatType(), ir.FloatType().as_pointer()
-        address, *integers = values[:6]
+        # Integers have 64 bits, of which a library for 32 bits reads the lower half: registers, and places on the
+        # stack, have 64 bits on Linux.
+        number, pointer = ir.FloatType(), ir.FloatType().as_pointer()
+        address, *orders_and_sizes = values[:6]
         a, b, out = (
             builder.bitcast(context.make_array(signature.args[i])(context, builder, values[i]).data, pointer)
             for i in (6, 8, 11)
         )
-        orders_and_sizes = [builder.trunc(value, integer) for value in integers]
-        a_row, b_row = (builder.trunc(values[i], integer) for i in (7, 9))
-        arguments = [ir.Constant(integer, ROW_MAJOR), *orders_and_sizes, ir.Constant(number, 1.0), a, a_row, b, b_row]
-        arguments += [values[10], out, orders_and_sizes[3]]
+        columns = orders_and_sizes[3]
+        arguments = [ir.Constant(ir.IntType(64), ROW_MAJOR), *orders_and_sizes, ir.Constant(number, 1.0)]
+        arguments += [a, values[7], b, values[9], values[10], out, columns]
         kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
         builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)
         return context.get_dummy_value()
