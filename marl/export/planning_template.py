@@ -42,7 +42,8 @@ DISCOUNT, FOES, PRIOR, LEAF, DEAD_END = 0.97, 0.6, 0.1, 1 / 1.6, 1.0  # see marl
 CANDIDATES = 2**TEAM  # of each stage
 COMBINATIONS = np.stack(np.meshgrid(*[[0, 1]] * TEAM, indexing="ij"), -1).reshape(-1, TEAM)
 MOST_ROLLOUTS = 64  # of a stage
-MARGIN, LEAST_MARGIN = 0.2, 0.002  # of the time of a call, and in seconds: left unused
+MARGIN, LEAST_MARGIN = 0.25, 0.002  # of the time of a call, and in seconds: left unused
+FADING = 0.95  # of a slow turn, with every turn after it: half of it after 14 turns of rollouts
 PLAN_SEED = 0x706C616E << 31
 
 choose_by_policy = choose
@@ -71,16 +72,19 @@ class Clock:
     """Fits rollouts into the time until a deadline (seconds of time.perf_counter)."""
 
     turn_seconds = 0.001  # of one rollout of all candidates; measured, shared by all clocks
+    slow_turn = 0.0  # seconds of a slow turn of all rollouts: on a core with other work the next one may take as long
 
     def __init__(self, deadline):
         self.deadline, self.began = deadline, time.perf_counter()
 
     def fitting(self, share):
         """The number of rollouts that fit into a share of the time left; 0 if not even one turn does."""
-        left = share * (self.deadline - time.perf_counter())
-        if left < Clock.turn_seconds:
+        whole = self.deadline - time.perf_counter()
+        left = share * whole
+        if left < Clock.turn_seconds or whole < Clock.slow_turn:
+            Clock.slow_turn *= FADING
             if left > 0:  # a few slow turns must not end planning for good
-                Clock.turn_seconds = max(left, 0.7 * Clock.turn_seconds)
+                Clock.turn_seconds = min(Clock.turn_seconds, max(left, 0.7 * Clock.turn_seconds))
             return 0
         return max(1, min(MOST_ROLLOUTS, int(left / (HORIZON * Clock.turn_seconds))))
 
@@ -94,8 +98,9 @@ class Clock:
         turn = now - self.began
         # A turn during which the machine did something else says little.
         Clock.turn_seconds += 0.3 * (min(turn / rollouts, 2 * Clock.turn_seconds) - Clock.turn_seconds)
+        Clock.slow_turn = max(turn, FADING * Clock.slow_turn)
         self.began = now
-        return now + turn < self.deadline
+        return now + Clock.slow_turn < self.deadline
 
 
 def plan(match, team, clock, rollouts=None, number=0, seed=PLAN_SEED):
@@ -106,7 +111,10 @@ def plan(match, team, clock, rollouts=None, number=0, seed=PLAN_SEED):
     own = slice(team * TEAM, team * TEAM + TEAM)
     root = Simulation([match])
     outputs = forward(root)
-    prior = PRIOR * board_log_probs(root, *outputs)[0, own] - DEAD_END * dead_end_losses(root, own)
+    losses = dead_end_losses(root, own, clock)
+    if losses is None:
+        return None, None, (0, 0)
+    prior = PRIOR * board_log_probs(root, *outputs)[0, own] - DEAD_END * losses
     ranked = np.argsort(-prior, axis=-1, kind="stable")[:, :3]  # legal actions, best first
     stage = 2 * (number * TURNS + match.turn)
     stride = rollouts or MOST_ROLLOUTS
@@ -137,13 +145,17 @@ def plan(match, team, clock, rollouts=None, number=0, seed=PLAN_SEED):
     return combinations[worth.argmax()].tolist(), values, (first, second)
 
 
-def dead_end_losses(root, own):
-    """The length [3, 4] that each action of each own snake loses in a dead end; 0 if it is none."""
+def dead_end_losses(root, own, clock=None):
+    """The length [3, 4] that each action of each own snake loses in a dead end; 0 if it is none. None without time."""
     owner = root.board[0] - 1
     on_body = (owner >= 0) & (owner < SNAKES)
     waits = np.where(on_body, root.length[0][owner % SNAKES] - (root.turn[0] - root.entered[0][:CELLS]), 0).tolist()
     snakes = np.stack([root.head[0, own], root.length[0, own]], 1).tolist()
-    dead = [[is_dead_end(waits, head, length, action) for action in range(4)] for head, length in snakes]
+    dead = np.zeros((TEAM, 4), bool)
+    for snake, (head, length) in enumerate(snakes):
+        if clock and time.perf_counter() > clock.deadline:
+            return None
+        dead[snake] = [is_dead_end(waits, head, length, action) for action in range(4)]
     return np.where(dead, root.length[0, own, None] - START_LENGTH, 0)
 
 

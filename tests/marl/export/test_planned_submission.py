@@ -286,6 +286,37 @@ def test_calls_without_time_do_not_make_it_bold(module, monkeypatch) -> None:
     assert module.Clock.turn_seconds > 0.02
 
 
+def test_a_slow_turn_is_expected_again_for_a_while(module, monkeypatch) -> None:
+    """On a core with other work turns take several times as long now and then."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(module.Clock, "turn_seconds", 0.01)
+    monkeypatch.setattr(module.Clock, "slow_turn", 0.0)
+
+    def played(*times: float) -> list[bool]:
+        clock, now[0] = module.Clock(1.0), 0.0
+        clock.start()
+        found = []
+        for now[0] in times:
+            found.append(clock.next_fits(1))
+        return found
+
+    assert played(0.01, 0.02, 0.98) == [True, True, False]
+    assert played(0.2, 0.21) == [False, False], "0.96 s may come again"
+    assert module.Clock(0.5).fitting(1.0) == 0
+    faded = [module.Clock(0.5).fitting(1.0) for _ in range(30)]
+    assert faded[0] == 0 < faded[-1], faded
+
+
+def test_a_late_clock_ends_the_search_for_dead_ends(module, monkeypatch) -> None:
+    searched = []
+    search = module.is_dead_end
+    monkeypatch.setattr(module, "is_dead_end", lambda *arguments: searched.append(1) or search(*arguments))
+    match = module.Match(0, *read(module, games()[0][0]))
+    assert module.plan(match, 0, module.Clock(time.perf_counter() - 1)) == (None, None, (0, 0))
+    assert not searched
+
+
 def test_a_late_clock_ends_rollouts_early(module, monkeypatch) -> None:
     """Time enough for one turn of each stage: the positions after it are judged."""
     played = []
