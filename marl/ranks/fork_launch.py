@@ -114,6 +114,7 @@ class _Launcher:
 
     def _give_up(self, rank: int, code: int, losses: int) -> int:
         """Print why the run ends; returns its exit code."""
+        self._tell(" before training went on")  # the loss before this one
         if code == EXIT_LOST_RANK:  # its own message says that the launcher goes on
             print(f"snakes: {count(losses, 'lost rank')} without progress in between; {GO_ON}", file=sys.stderr)
         return report_failure(rank, code)

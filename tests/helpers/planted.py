@@ -92,6 +92,8 @@ def _before_cycle(number: int, what: str, whom: list[str]) -> None:
                 os.kill(os.getpid(), signal.SIGTERM)
             else:
                 assert what == "kill", what
+                if self.state.group.is_main:
+                    self.saver.wait()  # checkpoints that were begun count; STAGES kill while they are written
                 _kill(whom)
         cycle(self, learn)
 
