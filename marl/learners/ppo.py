@@ -23,6 +23,7 @@ from arena.backends.chain import chain
 from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.compute.adam import flatten
+from marl.compute.gather_rows import gather_rows
 from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
 from marl.compute.shards import mean_by_shard, tree_sum
@@ -36,7 +37,7 @@ from marl.learners.ppo_loss import PpoBatch, ppo_loss
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import make_actor
 from marl.networks.central_critic import ActorCritic, CentralCritic
-from marl.networks.dense_kernels import LEVELS, gather_floats, mean_rows
+from marl.networks.dense_kernels import LEVELS, mean_rows
 from marl.networks.dense_pass import DenseInference, DenseLayers, DensePass, Gradients, dense_layers
 from marl.networks.spec import ACTIONS, spec_from_config
 from marl.ranks.process_group import Ranks, Solo
@@ -348,7 +349,7 @@ class _Part:
     def _bind_chain(self, buffer: RolloutBuffer, forward: partial) -> Callable[[int], None]:
         """All of `backward` but the copy of the items, in one compiled call."""
         rows, idx = buffer.obs.view(buffer.turns * buffer.teams, -1), self.batch.idx
-        gather = partial(gather_floats, rows.numpy(), idx.numpy(), self._x.view(len(idx), -1).numpy())
+        gather = partial(gather_rows, rows.numpy(), idx.numpy(), self._x.view(len(idx), -1).numpy())
         self._means = torch.zeros(STATS)
         levels = np.zeros((LEVELS, STATS), np.float32)
         mean = partial(mean_rows, self.batch.stats.numpy(), levels, self._means.numpy())

@@ -11,6 +11,7 @@ from arena.encoders import Encoder
 from arena.jit import njit
 from arena.rng import SLOT_BATCH, draw_below
 from arena.rules import TEAM
+from marl.compute.gather_rows import gather_rows
 from marl.config.autoscale import free_memory
 from marl.learners.returns import n_step_returns
 from marl.rollout.turn_buffer import TurnBuffer
@@ -72,15 +73,6 @@ def sample_transition(i, keys, rows, n_step, gamma, batch):
     batch.discounts[i] = discount
     batch.idx[i] = turn * teams + team
     batch.next_idx[i] = at * teams + team
-
-
-@njit
-def gather_rows(words, idx, rows):
-    """rows [M, n] = words [all, n] at idx [M]."""
-    for i in range(idx.shape[0]):
-        row = int(idx[i])
-        for j in range(rows.shape[1]):
-            rows[i, j] = words[row, j]
 
 
 sample_transitions = item_loop(sample_transition)
@@ -147,7 +139,7 @@ class Sampler:
             self._compute_returns(buffer.turn_rows, batch.rows)
         buffer.count(1)
         for arrays in self._arrays:
-            gather_rows(*arrays)  # index_select takes four times as long for small batches
+            gather_rows(*arrays)
         if self._arrays:
             return batch
         for words, idx in self._gathered:

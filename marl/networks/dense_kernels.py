@@ -24,15 +24,6 @@ def to_floats(numbers, floats):
 
 
 @njit
-def gather_floats(numbers, idx, floats):
-    """Copy rows idx [M] of an encoder's integers [all, K] as floats [M, K]."""
-    for i in range(idx.shape[0]):
-        row = int(idx[i])
-        for j in range(numbers.shape[1]):
-            floats[i, j] = numbers[row, j]
-
-
-@njit
 def forward(address, scale, scaled, weights, biases, inputs, outputs):
     """outputs[l] = inputs[l] @ weights[l].T + biases[l], with ReLU but for the last layer. Tuples of L arrays.
 
