@@ -58,6 +58,8 @@ def copy_compiler(root: Path) -> None:
 FORKER = """
 import json, os, signal, sys, tempfile, traceback
 import numba
+# Python takes bytecode for current if the source has its second and its size: edits of a test may be faster than that.
+sys.dont_write_bytecode = True
 for line in sys.stdin:
     folder, code, environment = json.loads(line)
     outputs = [tempfile.TemporaryFile("w+") for _ in range(2)]
