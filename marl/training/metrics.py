@@ -60,11 +60,16 @@ class Metrics:
         self._reporting_errors(lambda: self._events.add(0, [layout(opponents)]))
 
     def log(self, step: int, values: Mapping[str, float], env_steps: int | None = None) -> None:
-        """Write all values of a step. With env_steps, the main curves are written by env steps as well."""
+        """Write all values of a step. With env_steps, the main curves are written by env steps as well.
+
+        A resumed run may repeat the evaluation of its checkpoint's episode; the same values are not written twice.
+        """
         assert not values.keys() & {"step", "time"}, "step and time are fields of every line"
         numbers = {tag: float(value) for tag, value in values.items()}
         finite = {tag: number if math.isfinite(number) else None for tag, number in numbers.items()}
         line = json.dumps({"step": int(step), "time": round(time.time(), 3)} | finite, allow_nan=False) + "\n"
+        if step < self._first and _without_times(json.loads(line)) in self._last_kept:
+            return
         self._reporting_errors(lambda: self._events.add_scalars(step, numbers))
         if env_steps is not None:
             self._reporting_errors(lambda: self._log_by_env_steps(env_steps, main_curves(numbers)))
@@ -95,7 +100,10 @@ class Metrics:
         self._events = EventFile(old if old.exists() else self._folder, first)
         if config:
             self._events.add_hparams(config)
-        _keep_lines(self._folder / LINES, first)
+        kept = _keep_lines(self._folder / LINES, first)
+        self._last_kept = [
+            _without_times(line) for line in map(json.loads, kept[-CHECKED:]) if line["step"] == first - 1
+        ]
 
     def _log_by_env_steps(self, env_steps: int, values: Mapping[str, float]) -> None:
         if self._by_env_steps is None:
@@ -157,10 +165,13 @@ def read_lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (Path(folder) / LINES).read_text().splitlines()]
 
 
-def _keep_lines(file: Path, first: int) -> None:
-    """Drop the lines from step `first` on, and lines that are no metrics, such as one cut off by a kill."""
+def _keep_lines(file: Path, first: int) -> list[bytes]:
+    """Drop the lines from step `first` on, and lines that are no metrics, such as one cut off by a kill.
+
+    Returns the lines that are kept.
+    """
     if not file.exists():
-        return
+        return []
     lines = read_regular(file).splitlines(keepends=True)
     suspect = len(lines) - CHECKED
     kept = [line for i, line in enumerate(lines) if _step(line, i >= suspect) < first]
@@ -168,6 +179,12 @@ def _keep_lines(file: Path, first: int) -> None:
         write_atomically(file, b"".join(kept))
     elif len(kept) < len(lines):  # a run of days has many lines: they are not written again
         os.truncate(file, sum(map(len, kept)))
+    return kept
+
+
+def _without_times(line: dict[str, Any]) -> dict[str, Any]:
+    """The step and the values of a line that a repetition would have as well."""
+    return {tag: value for tag, value in line.items() if tag.partition("/")[0] != "time"}
 
 
 def _step(line: bytes, is_checked: bool) -> float:

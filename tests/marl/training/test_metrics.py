@@ -270,6 +270,19 @@ def test_gauges_of_a_real_gpu():
     assert 0 <= gauges["system/gpu0_util_percent"] <= 100
 
 
+def test_an_evaluation_that_a_resumed_run_repeats_is_written_once(tmp_path) -> None:
+    """A run that was killed after its last evaluation and before its last checkpoint makes that evaluation again."""
+    log = Metrics(tmp_path)
+    log.log(20, {"loss": 1.0, "time/seconds": 3.0})
+    log.log(20, {"eval/points": 0.5, "time/seconds": 4.0})
+    resumed = Metrics(tmp_path, resume_at=20)
+    resumed.log(20, {"eval/points": 0.5, "time/seconds": 5.0})
+    resumed.log(20, {"eval/points": 0.25})  # of other matches
+    resumed.log(21, {"eval/points": 0.5})
+    values = [(line["step"], line.get("eval/points")) for line in metrics.read_lines(tmp_path)]
+    assert values == [(20, None), (20, 0.5), (20, 0.25), (21, 0.5)]
+
+
 def test_a_resumed_run_cuts_its_lines_off_and_writes_none_again(tmp_path) -> None:
     file = tmp_path / "metrics.jsonl"
     lines = [json.dumps({"step": step, "time": 0.5, "a": 1.0}) + "\n" for step in range(1, 301)]
