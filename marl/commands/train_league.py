@@ -16,7 +16,7 @@ import gc
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +34,7 @@ from marl.training.resume_plan import ResumePlan, plan_resume
 from opponents.scheduler import EPISODES
 
 LEAGUE = "--league"
+LIMITS = ("max_episodes", "max_minutes")
 ROUNDS = 4
 HELP = f"""League training:
   --league [ROUNDS]           train the team in rounds (default: {ROUNDS}) against itself, the schedule and a league of
@@ -218,7 +219,7 @@ class _League:
         last, limit = f"{MAIN}_{self.rounds}", self.config.schedule.max_episodes or EPISODES
         others = [name for name in self.record.members if name != last]
         worst = min(others, key=lambda other: self.record.points(last, other))
-        more = [*self.steps.words, "--max-episodes", str(2 * limit)]
+        more = [*_without_limits(self.steps.words), "--max-episodes", str(2 * limit)]
         more += ["--max-minutes", f"{2 * self.config.max_minutes:g}"] if self.config.max_minutes else []
         rows = [
             ("look at it", command("replay", self.main / "best_match.jsonl", "--html", "best_match.html")),
@@ -232,6 +233,18 @@ class _League:
 
     def _share(self, home: str, away: str) -> float:
         return self.record.points(home, away) / self.record.matches
+
+
+def _without_limits(words: Iterable[str]) -> Iterator[str]:
+    """The words of a command line without the flags of a training's length and their values."""
+    rest = iter(words)
+    for word in rest:
+        flag, is_whole, _ = word.partition("=")
+        if flag.startswith("--") and flag.rpartition(".")[2].lstrip("-").replace("-", "_") in LIMITS:
+            if not is_whole:
+                next(rest, None)
+        else:
+            yield word
 
 
 def _episodes(run: Path) -> int:

@@ -77,6 +77,7 @@ def undisturbed(tmp_path_factory) -> Path:
     assert "player  rating  95 %" in done.stdout
     (go_on,) = (line for line in done.stdout.splitlines() if line.startswith("go on"))
     assert go_on.endswith("--max-episodes 32 --league 4")
+    assert go_on.count("max") == 1, "the flags of the first command are replaced"
     return runs / "snakes_3v3" / "team"
 
 
