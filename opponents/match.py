@@ -17,9 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numba import get_num_threads
 
 from arena import BatchArena
+from arena.backends.chain import chain
 from arena.errors import ArenaError
+from arena.jit import announced
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from opponents.intervals import wilson
@@ -260,19 +263,50 @@ def _play_batch(
     died = torch.zeros(shape, dtype=torch.int16, device=arena.device)
     actions = torch.empty((TURNS, *shape), dtype=torch.int8, device=arena.device) if record else None
     begun = 0.0
+    play_compiled = _bind_turn(arena, ((home, home_seats), (away, away_seats)), moves)
     # Always all turns, even if all matches end before: a check on every turn would make the CPU wait for the GPU.
     for turn in range(TURNS):
         if turn == 1:
             begun = _clock(arena.device)
-        home.act(arena, home_seats, moves)
-        away.act(arena, away_seats, moves)
+        if play_compiled is not None:
+            play_compiled()
+        else:
+            home.act(arena, home_seats, moves)
+            away.act(arena, away_seats, moves)
+            arena.play_turn(moves)
         if actions is not None:
             actions[turn] = moves
-        died += arena.play_turn(moves).died
+        died += arena.events.died
         finish_turn(turn)
     taken = _clock(arena.device) - begun
     arena.check()
     return died, actions, taken
+
+
+def _bind_turn(
+    arena: BatchArena, players: Sequence[tuple[Player, torch.Tensor]], moves: torch.Tensor
+) -> Callable[[], None] | None:
+    """A turn as one compiled call; None if a player has no compiled loops, or if loops run on several cores.
+
+    players: with their seats.
+    """
+    play = arena.bind_play(moves)
+    if play is None or get_num_threads() > 1:
+        return None
+    calls = []
+    for player, seats in players:
+        bind_loops = getattr(player, "bind_loops", None)
+        found = bind_loops(arena, seats, moves) if bind_loops is not None else ()
+        if not found:
+            return None
+        calls += found
+    turns = chain([*calls, play])
+
+    def play_turn() -> None:
+        with announced(f"turns of {' and '.join(player.name for player, _ in players)}"):
+            turns(1)
+
+    return play_turn
 
 
 def _home_side(numbers: np.ndarray, matches: int) -> np.ndarray:
