@@ -4,9 +4,9 @@ The command `snakes eval`, for any two players, is marl/commands/eval.py. Both p
 """
 
 import textwrap
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numba
@@ -37,6 +37,7 @@ class Evaluation:
     """The team's results against each opponent."""
 
     results: dict[str, Results]
+    drawing: Future[bytes] | None = None  # the GIF of the best replay, if it is drawn already
 
     @property
     def points(self) -> float:
@@ -50,7 +51,9 @@ class Evaluation:
 
     def best_gif(self) -> bytes | None:
         """The best replay as a small GIF; drawing it takes seconds."""
-        return gif_bytes(self.best_replay, sizes=((GIF_CELL, 1),)) if self.best_replay else None
+        if self.drawing is not None:
+            return self.drawing.result()
+        return draw_gif(self.best_replay) if self.best_replay else None
 
     def console_lines(self, episode: int, last_episode: int) -> list[str]:
         """What the console says of it, in lines that fit."""
@@ -68,6 +71,11 @@ class Evaluation:
         return values | {"eval/points": self.points}
 
 
+def draw_gif(replay: Replay) -> bytes:
+    """A small GIF of a match."""
+    return gif_bytes(replay, sizes=((GIF_CELL, 1),))
+
+
 def evaluate(
     actor: AnyActor,
     encoder: Encoder,
@@ -83,10 +91,20 @@ def evaluate(
     the last opponent are kept. `progress` is called with the opponent and the done share of its matches.
     """
     mine: list[dict[str, PlayedMatches]] = []
-    problem = None
+    problem = drawing = None
+    seed += EVAL_SEED
+
+    def draw(parts: list[PlayedMatches]) -> None:
+        nonlocal drawing
+        best = summarise(parts, seed).replays["best"]
+        pool = ThreadPoolExecutor(1, "animation")
+        drawing = pool.submit(draw_gif, best)
+        pool.shutdown(wait=False)
+
     with group.keep_alive():
         try:
-            mine = _play_share(actor, encoder, config, group, seed + EVAL_SEED, record, progress)
+            draws = record and config.eval_gif and group.world == 1
+            mine = _play_share(actor, encoder, config, group, seed, record, progress, draw if draws else None)
         except (UserError, ArenaError) as error:
             problem = str(error)
     shares = group.gather((mine, problem)) or []
@@ -94,7 +112,7 @@ def evaluate(
     if problem is not None:  # of any rank: all ranks end
         raise UserError(problem)
     parts = [part for mine, _ in shares for part in mine]
-    return _join_parts(config, parts, seed + EVAL_SEED) if shares else None
+    return replace(_join_parts(config, parts, seed), drawing=drawing) if shares else None
 
 
 def share_of_matches(matches: int, rank: int, world: int) -> range:
@@ -110,13 +128,18 @@ def _play_share(
     seed: int,
     record: bool,
     progress: Progress | None,
+    on_recorded: Callable[[list[PlayedMatches]], None] | None = None,
 ) -> list[dict[str, PlayedMatches]]:
-    """Play this rank's matches on its device: parts of them in their order, each by opponent."""
+    """Play this rank's matches on its device: parts of them in their order, each by opponent.
+
+    on_recorded: gets the parts against the last opponent, while the matches against the others are played. Not called
+    where these would wait for it.
+    """
     numbers = share_of_matches(config.eval_matches, group.rank, group.world)
 
-    def play(numbers: range, progress: Progress | None) -> dict[str, PlayedMatches]:
+    def play(names: Sequence[str], numbers: range, progress: Progress | None) -> dict[str, PlayedMatches]:
         played = {}
-        for name in config.eval_opponents if numbers else ():
+        for name in names:
             keep = record and name == config.eval_opponents[-1]
             played[name] = play_some(
                 PolicyPlayer(actor, encoder, "team"),
@@ -132,13 +155,21 @@ def _play_share(
             )
         return played
 
+    if not numbers:
+        return []
     threads = _threads_at_once(PolicyPlayer(actor, encoder, "team"), config, group, len(numbers))
     if threads == 1:
-        return [play(numbers, progress)] if numbers else []
+        return [play(config.eval_opponents, numbers, progress)]
     parts = [numbers[i * len(numbers) // threads : (i + 1) * len(numbers) // threads] for i in range(threads)]
+    told = [progress] + [None] * (threads - 1)
     # numba.set_num_threads holds for the thread that calls it. torch.get_num_threads: torch takes over its number.
     with ThreadPoolExecutor(threads, "evaluation", lambda: (numba.set_num_threads(1), torch.get_num_threads())) as pool:
-        return [*pool.map(play, parts, [progress] + [None] * (threads - 1))]
+        if on_recorded is None:
+            return [*pool.map(partial(play, config.eval_opponents), parts, told)]
+        *others, last = config.eval_opponents
+        of_last = [*pool.map(partial(play, [last]), parts, told)]
+        on_recorded([part[last] for part in of_last])
+        return [a | b for a, b in zip(of_last, pool.map(partial(play, others), parts, told), strict=True)]
 
 
 def _threads_at_once(player: PolicyPlayer, config: EvalConfig, group: Solo | Ranks, matches: int) -> int:

@@ -93,6 +93,7 @@ def test_any_number_of_ranks_gives_the_evaluation_of_one(alone, world) -> None:
 @pytest.mark.usefixtures("one_thread")
 def test_compiled_turns_in_any_number_of_threads_give_the_evaluation_of_torch(monkeypatch) -> None:
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    monkeypatch.setattr(evaluation, "draw_gif", lambda replay: str(replay).encode())
     assert blas.is_usable()
     state = small_state("--algo", "ppo")
 
@@ -109,6 +110,9 @@ def test_compiled_turns_in_any_number_of_threads_give_the_evaluation_of_torch(mo
     plain = play(1)
     assert without_speed(compiled[0]) == without_speed(compiled[1]) == without_speed(plain)
     assert plain.best_replay is not None
+    # With several threads the GIF is drawn beside the last matches.
+    assert [each.drawing is not None for each in (*compiled, plain)] == [False, True, False]
+    assert compiled[1].best_gif() == plain.best_gif() == str(plain.best_replay).encode()
 
 
 @pytest.mark.parametrize(("matches", "world"), [(200, 1), (200, 3), (7, 8), (1, 2), (64, 64)])
