@@ -141,6 +141,10 @@ class BatchArena:
             return None
         return self._backend.bind_serial(encoder_named(encoder), seats, out, actions)
 
+    def bind_play(self, actions: torch.Tensor) -> Callable[[], None] | None:
+        """`play_turn` alone as such a loop; None on a GPU."""
+        return self._backend.bind_play(actions) if self.device.type == "cpu" else None
+
     def check(self) -> None:
         """Raise if a GPU turn was given actions outside 0-3 (waits for the device)."""
         if self._backend.faults():

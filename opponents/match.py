@@ -13,13 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from numba import get_num_threads
 
 from arena import BatchArena
+from arena.backends.chain import chain
 from arena.errors import ArenaError
+from arena.jit import announced, njit
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from opponents.intervals import wilson
@@ -29,6 +33,7 @@ from opponents.submission import CAGED, Submission, SubmissionOptions
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
 SUBMISSION_BATCH = 32  # a submission is loaded once for every match of a batch
 FORFEIT = 1000  # a lead above any lead by score
+TURNS_AT_ONCE = 20  # in one compiled call; after each one Python gets a word
 Progress = Callable[[float], None]  # gets the share of the turns that have been played, 0 to 1
 
 
@@ -260,19 +265,60 @@ def _play_batch(
     died = torch.zeros(shape, dtype=torch.int16, device=arena.device)
     actions = torch.empty((TURNS, *shape), dtype=torch.int8, device=arena.device) if record else None
     begun = 0.0
+    play_compiled = _bind_turns(arena, ((home, home_seats), (away, away_seats)), moves, died)
+    at_once = 1 if play_compiled is None or record else TURNS_AT_ONCE
     # Always all turns, even if all matches end before: a check on every turn would make the CPU wait for the GPU.
-    for turn in range(TURNS):
+    turn = 0
+    while turn < TURNS:
         if turn == 1:
             begun = _clock(arena.device)
-        home.act(arena, home_seats, moves)
-        away.act(arena, away_seats, moves)
+        turns = min(at_once, TURNS - turn) if turn else 1
+        if play_compiled is not None:
+            play_compiled(turns)
+        else:
+            home.act(arena, home_seats, moves)
+            away.act(arena, away_seats, moves)
+            died += arena.play_turn(moves).died
         if actions is not None:
             actions[turn] = moves
-        died += arena.play_turn(moves).died
-        finish_turn(turn)
+        turn += turns
+        finish_turn(turn - 1)
     taken = _clock(arena.device) - begun
     arena.check()
     return died, actions, taken
+
+
+def _bind_turns(
+    arena: BatchArena, players: Sequence[tuple[Player, torch.Tensor]], moves: torch.Tensor, died: torch.Tensor
+) -> Callable[[int], None] | None:
+    """Some turns as one compiled call; None if a player has no compiled loops, or if loops run on several cores.
+
+    players: with their seats. died [B, 6]: deaths are added to it.
+    """
+    play = arena.bind_play(moves)
+    if play is None or get_num_threads() > 1:
+        return None
+    calls = []
+    for player, seats in players:
+        bind_loops = getattr(player, "bind_loops", None)
+        found = bind_loops(arena, seats, moves) if bind_loops is not None else ()
+        if not found:
+            return None
+        calls += found
+    turns = chain([*calls, play, partial(_add_deaths, arena.events.died.numpy(), died.numpy())])
+
+    def play_turns(count: int) -> None:
+        with announced(f"turns of {' and '.join(player.name for player, _ in players)}"):
+            turns(count)
+
+    return play_turns
+
+
+@njit
+def _add_deaths(died, deaths):
+    for b in range(died.shape[0]):
+        for snake in range(SNAKES):
+            deaths[b, snake] += died[b, snake]
 
 
 def _home_side(numbers: np.ndarray, matches: int) -> np.ndarray:

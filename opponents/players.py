@@ -48,6 +48,9 @@ class Player(Protocol):
     def close(self) -> None:
         """Free what the player holds: processes, memory."""
 
+    # A player may have bind_loops(arena, seats, moves): `act` as compiled loops for arena.backends.chain, for one core;
+    # an empty tuple if there are none.
+
 
 Loader = Callable[[str], Player]
 
@@ -75,6 +78,10 @@ class Scripted:
     def bind(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> Callable[[], None]:
         """A call without arguments that does the same as `act`; a CUDA graph can record it."""
         return loops.bind(self._function, arena, seats, moves, self._noise)
+
+    def bind_loops(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> tuple[Callable[[], None], ...]:
+        """The same as compiled loops for arena.backends.chain, if Numba has one thread."""
+        return (self.bind(arena, seats, moves),)
 
     def close(self) -> None:
         """Nothing to free."""

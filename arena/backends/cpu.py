@@ -95,9 +95,12 @@ class CpuBackend:
     def bind_serial(self, encoder: Encoder, seats: torch.Tensor, out: torch.Tensor, actions: torch.Tensor) -> Calls:
         """Calls for one core that encode, play a turn with actions that nobody checks, and start what is over."""
         encode_seats = partial(encode.cpu_loop(encoder), *self._encode_arrays(encoder, seats, out))
-        play = partial(play_serial, self._state, self._keys, actions.numpy(), *self._events)
         matches = (self._state, self._keys, self._numbers, self._events[3], self._seed, self._stride)
-        return Calls(encode_seats, play, partial(start_serial, *matches))
+        return Calls(encode_seats, self.bind_play(actions), partial(start_serial, *matches))
+
+    def bind_play(self, actions: torch.Tensor) -> partial:
+        """A call for one core that plays a turn with actions that nobody checks."""
+        return partial(play_serial, self._state, self._keys, actions.numpy(), *self._events)
 
     def play(self) -> None:
         if not all_in_range(self._actions):

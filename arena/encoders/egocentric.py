@@ -56,7 +56,8 @@ def write_vector(match, snake, shared, orientation, out, start):
     """Write the vector of `canonical` from `start` on, byte by byte."""
     words = vector_words(match, snake, shared, orientation)
     for i in range(F_WIDTH):
-        out[start + i] = byte_at(words[i // 8], i % 8)
+        # Signed, as plain Python must write it; compiled code is the same with and without.
+        out[start + i] = (byte_at(words[i // 8], i % 8) ^ 128) - 128
 
 
 @njit

@@ -78,7 +78,7 @@ def _machine(report: dict[str, Any], args: argparse.Namespace) -> list[Check]:
     from marl.doctor import rank_check
 
     report["gpus"] = machine.gpus()
-    checks = [_cache(), _cage(), _self_check("cpu"), *_gpu_checks()]
+    checks = [_cache(), _cage(), _products(), _self_check("cpu"), *_gpu_checks()]
     report["ranks"], found = rank_check.examine(args.backend)
     report["backend"] = report["ranks"].pop("backend")
     report["runs_dir"], disk = _disk(args.runs_dir)
@@ -117,6 +117,15 @@ def _cage() -> Check:
 
     reason = why_not_caged()
     return Check("cage", True, f"none ({reason}); submissions need --uncaged" if reason else "submissions run in it")
+
+
+def _products() -> Check:
+    """No failure where compiled code cannot multiply: torch's functions are slower, and as right."""
+    from marl.compute.blas import sgemm_name
+
+    name = sgemm_name()
+    detail = f"compiled code calls torch's {name}" if name else "torch shows no BLAS function; CPU ranks are slower"
+    return Check("products", True, detail)
 
 
 def _gpu_checks() -> list[Check]:

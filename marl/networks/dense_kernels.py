@@ -1,7 +1,8 @@
 """Forward and backward passes of dense networks in one compiled call each (dense_pass.py). Everything is float32.
 
-L = layers, N = rows. Matrix products are those of torch's BLAS library (compute/blas.py). What is summed over rows is
-summed in the order of torch's `sum`, so that results are equal to the bit to those of torch's own calls on one thread.
+L = layers, N = rows. Matrix products are those of torch's BLAS library; function: compute/blas.py's sgemm_function().
+What is summed over rows is summed in the order of torch's `sum` on ARM, so that results are equal to the bit to those
+of torch's own calls on one thread. On x86 torch takes more columns at once, and the last bits of these sums differ.
 """
 
 import numpy as np
@@ -24,7 +25,7 @@ def to_floats(numbers, floats):
 
 
 @njit
-def forward(address, scale, scaled, weights, biases, inputs, outputs):
+def forward(function, scale, scaled, weights, biases, inputs, outputs):
     """outputs[l] = inputs[l] @ weights[l].T + biases[l], with ReLU but for the last layer. Tuples of L arrays.
 
     weights[0] is multiplied by scale first, into `scaled`.
@@ -40,7 +41,7 @@ def forward(address, scale, scaled, weights, biases, inputs, outputs):
         for i in range(rows):
             for j in range(width):
                 out[i, j] = bias[j]
-        sgemm(address, PLAIN, TRANSPOSED, rows, width, inner, x, inner, weight, inner, ONE, out)
+        sgemm(function, PLAIN, TRANSPOSED, rows, width, inner, x, inner, weight, inner, ONE, out)
         if layer < last:
             for i in range(rows):
                 for j in range(width):
@@ -49,7 +50,7 @@ def forward(address, scale, scaled, weights, biases, inputs, outputs):
 
 
 @njit
-def backward(address, scale, weights, inputs, by_outputs, by_weights, by_biases, levels):
+def backward(function, scale, weights, inputs, by_outputs, by_weights, by_biases, levels):
     """Gradients of weights and biases. by_outputs: of the outputs of every layer; the last one is given.
 
     inputs[l] for l > 0 are the outputs of layer l - 1 after ReLU. levels [LEVELS, widest]: for sums.
@@ -58,11 +59,11 @@ def backward(address, scale, weights, inputs, by_outputs, by_weights, by_biases,
         layer = len(weights) - 1 - back
         x, by_output, by_weight = inputs[layer], by_outputs[layer], by_weights[layer]
         rows, width, inner = x.shape[0], by_output.shape[1], x.shape[1]
-        sgemm(address, TRANSPOSED, PLAIN, width, inner, rows, by_output, width, x, inner, ZERO, by_weight)
+        sgemm(function, TRANSPOSED, PLAIN, width, inner, rows, by_output, width, x, inner, ZERO, by_weight)
         sum_rows(by_output, levels, by_biases[layer])
         if layer > 0:
             by_input = by_outputs[layer - 1]
-            sgemm(address, PLAIN, PLAIN, rows, inner, width, by_output, width, weights[layer], inner, ZERO, by_input)
+            sgemm(function, PLAIN, PLAIN, rows, inner, width, by_output, width, weights[layer], inner, ZERO, by_input)
             for i in range(rows):
                 for j in range(inner):
                     value = by_input[i, j]  # read in any case: without a branch the loop is 20 times as fast

@@ -78,7 +78,7 @@ class DensePass:
         if blas.is_usable():
             arrays = (_array(layers.scale), _array(self._scaled), _arrays(layers.weights), _arrays(layers.biases))
             rest = (_arrays(self._inputs), _arrays([*self._hidden, outputs]))
-            self.compiled = partial(dense_kernels.forward, blas.sgemm_address(), *arrays, *rest)
+            self.compiled = partial(dense_kernels.forward, blas.sgemm_function(), *arrays, *rest)
 
     def forward(self) -> torch.Tensor:
         """The outputs [N, n] for the rows of x; always the same tensor."""
@@ -104,7 +104,7 @@ class DensePass:
         levels = np.zeros((dense_kernels.LEVELS, widest), np.float32)
         arrays = (_array(layers.scale), _arrays(layers.weights), _arrays(self._inputs), _arrays(by_layer))
         found = (_arrays(gradients[::2]), _arrays(gradients[1::2]))
-        return partial(dense_kernels.backward, blas.sgemm_address(), *arrays, *found, levels)
+        return partial(dense_kernels.backward, blas.sgemm_function(), *arrays, *found, levels)
 
     def _backward(self, by_layer: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]) -> None:
         for i in reversed(range(len(self._inputs))):

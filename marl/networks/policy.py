@@ -1,18 +1,22 @@
 """Policies: an actor with its encoder and the choice of an action. As a player it takes the likeliest legal action."""
 
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 
 from arena import BatchArena
 from arena.encoders import Encoder, encoder_named
 from arena.encoders.orientation import LOCAL_ACTIONS
 from arena.rules import CELLS, SNAKES, TURN
+from marl.compute import blas
 from marl.errors import UserError
 from marl.networks.actors import AnyActor, make_actor
+from marl.networks.dense_pass import DenseInference, dense_layers
+from marl.networks.policy_kernels import choose_likeliest
 from marl.networks.spec import ACTIONS, NetworkSpec, spec_from_dict
 
 MASKED_LOGIT = -1e9  # never chosen, and its gradient is 0
@@ -54,6 +58,26 @@ class PolicyPlayer:
         """Write the actions of the seats into moves [B, 6]."""
         logits, _, self._hidden = self._forward(arena, seats)
         moves.view(-1)[seats.long()] = logits.argmax(-1).to(moves.dtype)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether `bind_loops` has loops: for dense networks on one thread of a CPU."""
+        return blas.is_usable() and dense_layers(self.actor) is not None
+
+    def bind_loops(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> tuple[partial, ...]:
+        """The same as `act` as compiled loops; none if there are no such."""
+        encoder = self.encoder
+        dtype = torch.int8 if encoder.dtype is np.int8 else torch.uint8
+        obs = torch.zeros(len(seats), encoder.width, dtype=dtype)
+        outputs = torch.zeros(len(seats), self.actor.spec.outputs)
+        turn = arena.bind_turn(encoder.name, seats, obs, moves)
+        if turn is None or not self.is_compiled:
+            return ()
+        infer = DenseInference(dense_layers(self.actor)).bind(obs, outputs)
+        at = encoder.direction_at, -1 if encoder.orientation_at is None else encoder.orientation_at
+        arrays = seats.numpy(), moves.numpy()
+        choose = partial(choose_likeliest, outputs.numpy(), obs.numpy(), *at, np.float32(MASKED_LOGIT), *arrays)
+        return turn.encode, *infer, choose
 
     def thoughts(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Probabilities [N, 4] of the actions in these seats, and the values [N] if the network has a value head."""

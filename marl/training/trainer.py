@@ -76,13 +76,13 @@ class Trainer:
     def _run(self) -> str:
         state = self.state
         self._apply_schedule()
+        if state.evaluation_plan.at_start and not state.is_resumed:
+            self._play_evaluation()  # before the first update: where the curves begin
         if not state.is_exact:
             self._renew_past_selves()
             with announced("rollout", self.outputs.console.task):
                 state.rollout.start(state.learner.act)
         self._stopwatch = Stopwatch(state.progress.seconds)  # compiling and staggering matches are not training
-        if state.evaluation_plan.at_start and not state.is_resumed:
-            self._play_evaluation()  # before the first update: where the curves begin
         if not state.is_exact:
             self.fill_buffer()
         self._agree()

@@ -12,11 +12,15 @@ from helpers.submissions import CAGED
 from helpers.training import TINY, start_ranks, the_run
 from helpers.training_states import small_state
 
+from marl.compute import blas
 from marl.config.evaluation_config import EvalConfig
 from marl.errors import UserError
 from marl.ranks.process_group import Solo
+from marl.training import evaluation
 from marl.training.evaluation import Evaluation, evaluate, share_of_matches
+from opponents.match import play_some
 
+SEED = 5
 CPU = torch.device("cpu")
 CONFIG = EvalConfig(eval_matches=7, eval_opponents=("level0", "level2"))
 
@@ -84,6 +88,31 @@ def test_any_number_of_ranks_gives_the_evaluation_of_one(alone, world) -> None:
     assert first.metrics() == alone.metrics()
     if world == 2:  # the GIF is drawn from the best replay alone, which takes a second
         assert first.best_gif() == alone.best_gif()
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_compiled_turns_in_any_number_of_threads_give_the_evaluation_of_torch(monkeypatch) -> None:
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    monkeypatch.setattr(evaluation, "draw_gif", lambda replay: str(replay).encode())
+    assert blas.is_usable()
+    state = small_state("--algo", "ppo")
+
+    def play(threads: int) -> Evaluation:
+        seen = []
+        monkeypatch.setattr(evaluation.numba, "get_num_threads", lambda: threads)
+        monkeypatch.setattr(evaluation, "play_some", lambda *a, **b: seen.append(a[3]) or play_some(*a, **b))
+        found = evaluate(state.learner.actor, state.encoder, CONFIG, Solo(CPU), 5, record=True)
+        assert len(seen) == 2 * threads, seen
+        return found
+
+    compiled = [play(threads) for threads in (1, 3)]
+    monkeypatch.setattr(blas, "is_usable", lambda: False)
+    plain = play(1)
+    assert without_speed(compiled[0]) == without_speed(compiled[1]) == without_speed(plain)
+    assert plain.best_replay is not None
+    # With several threads the GIF is drawn beside the last matches.
+    assert [each.drawing is not None for each in (*compiled, plain)] == [False, True, False]
+    assert compiled[1].best_gif() == plain.best_gif() == str(plain.best_replay).encode()
 
 
 @pytest.mark.parametrize(("matches", "world"), [(200, 1), (200, 3), (7, 8), (1, 2), (64, 64)])
