@@ -9,6 +9,7 @@ import torch.distributed.elastic.multiprocessing
 import torch.distributed.launcher.api
 import torch.distributed.nn
 import torch.utils.tensorboard  # noqa: F401
+from torch.backends import mkldnn
 
 import marl.commands.train
 import marl.learners.ppo_lstm
@@ -16,15 +17,26 @@ import marl.pictures.learning_curve
 import marl.training.report
 import marl.training.trainer  # noqa: F401
 from helpers import compile_in_turn
+from helpers.command import ROOT
 from helpers.training_states import small_state
+from marl.compute.blas import is_usable
+from marl.ranks.shared_memory import load_kernels
 from opponents.match import play
 
 compile_in_turn.install()
 play("level0", "level1", 1, record=True)  # one match alone: by the serial loops
-# The loops of a training, without a backward pass: with a GPU that would start threads.
-state = small_state()
-state.rollout.start(state.learner.act)
-state.rollout.play_turn(state.learner.act)
-del state
+# The loops and compiled updates of small trainings: a forked process would take 0.15 s to load them. No backward pass
+# by torch: where there is a GPU it would start threads.
+onednn, mkldnn.enabled = mkldnn.enabled, False
+for algo in ("ddpg", "ppo"):
+    state = small_state("--config", str(ROOT / "configs" / "smoke.yaml"), "--algo", algo, "--body", "32,32")
+    state.rollout.start(state.learner.act)
+    for _ in range(2):
+        state.rollout.play_turns(state.learner.turns, state.learner.act, state.learner.record_step)
+    if is_usable():
+        state.learner.learn()
+    del state
+mkldnn.enabled = onednn
+load_kernels()  # of sums over ranks
 gc.collect()
 gc.freeze()  # collections in forked processes leave these objects alone: their memory stays shared
