@@ -19,13 +19,15 @@ ROOT = Path(__file__).resolve().parent.parent
 # Not left to an installation: tests/arena must never be taken for the package `arena`.
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
-# Programs that tests start find the same packages, and their helpers.
-# Measured choices of threads and oneDNN: tests neither read nor write those of the user.
-CACHE = tempfile.mkdtemp(prefix="snakes-cache-")
-os.environ["XDG_CACHE_HOME"] = CACHE
-atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
+# Measured choices of threads and oneDNN: tests neither read nor write those of the user. All workers share the folder
+# of the process that starts them.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    CACHE = tempfile.mkdtemp(prefix="snakes-cache-")
+    os.environ["XDG_CACHE_HOME"] = CACHE
+    atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 # Threads that have nothing to do sleep at once: they would take the time of other test processes.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Programs that tests start find the same packages, and their helpers.
 PLACES = (str(ROOT), str(ROOT / "tests"))
 os.environ["PYTHONPATH"] = os.pathsep.join((*PLACES, *filter(None, [os.environ.get("PYTHONPATH")])))
 
@@ -166,3 +168,13 @@ def one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def without_onednn() -> Iterator[None]:
+    """As trainings choose on ARM, where it is slower; of no effect on x86, where torch's products are not oneDNN's."""
+    from torch.backends import mkldnn
+
+    before, mkldnn.enabled = mkldnn.enabled, False
+    yield
+    mkldnn.enabled = before

@@ -1,12 +1,14 @@
 """The notebooks of examples/: they run from the first cell to the last, and hold no outputs."""
 
 import json
+import os
 import re
-import subprocess
-import sys
 
 import pytest
 from helpers.command import ROOT
+from helpers.forking import Forked
+from helpers.run_notebook import run_notebook
+from helpers.training import finish
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 # So that the cells take seconds.
@@ -32,8 +34,8 @@ def test_a_notebook_holds_no_outputs(file) -> None:
 
 
 def test_the_quick_start_runs(tmp_path) -> None:
-    call = [sys.executable, ROOT / "tests/helpers/run_notebook.py", ROOT / "examples/quick_start.ipynb", *SMALL]
-    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    notebook = str(ROOT / "examples" / "quick_start.ipynb")
+    done = finish(Forked(run_notebook, notebook, str(tmp_path), *SMALL, environment=dict(os.environ)))
     assert done.returncode == 0, done.stderr[-3000:]
     assert re.search(r"^champion won \d+\.\d% \(\d+\.\d% to \d+\.\d%\)$", done.stdout, re.MULTILINE)
     assert re.search(r"^won .* against level1$", done.stdout, re.MULTILINE)

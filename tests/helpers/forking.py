@@ -138,8 +138,6 @@ def to_its_end(call: Callable[..., int], words: Sequence[Any], environment: dict
 
 def snakes(*words: str) -> int:
     """`python -m marl`, with the faults that PLANTED in its environment names. Its ranks are forked as well."""
-    from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
-
     from helpers.short_matches import short_matches
     from marl import cli
     from marl.ranks import fork_launch
@@ -156,9 +154,25 @@ def snakes(*words: str) -> int:
     mock.patch.object(fork_launch._Launcher, "_become_rank", become_rank).start()
     if "--fault_tolerant" not in words:  # the faults of a launcher would be those of all ranks that it forks
         plant_all()
-    mock.patch.object(SubprocessHandler, "_popen", lambda self, command, variables: Rank(command, variables)).start()
+    _fork_ranks_of_torch()
     with short_matches(words):
         return cli.main(words)
+
+
+def torchrun(*words: str) -> int:
+    """`torchrun`; its ranks are forked."""
+    from torch.distributed import run
+
+    _fork_ranks_of_torch()
+    run.main(words)
+    return 0
+
+
+def _fork_ranks_of_torch() -> None:
+    """Ranks that torch's launcher starts in this process are forked from it."""
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+
+    mock.patch.object(SubprocessHandler, "_popen", lambda self, command, variables: Rank(command, variables)).start()
 
 
 class Rank:

@@ -1,11 +1,9 @@
 """Programs of the ranks of test_process_group.py and test_launch.py: `python rank_programs.py NAME`, one per process.
 
-launch_all and launch_waiting launch them. `python rank_programs.py groups FOLDER JSON` runs groups side by side. Their
-ranks are forked from one process that has loaded torch: sixteen ranks would spend most of a minute on loading it, and
-exceed each other's timeouts.
+launch_all and launch_waiting launch them. `groups` runs groups of ranks side by side, in a process that is forked from
+the server of forking.py: sixteen ranks would spend most of a minute on loading torch, and exceed each other's timeouts.
 """
 
-import gc
 import json
 import os
 import signal
@@ -298,14 +296,15 @@ def launch_all(launches: list[tuple[dict, list, str, dict]]) -> int:
 
     A launch: environment, words, program, settings of marl.ranks.launch.launch.
     """
+    from helpers.ports import free_port
     from marl.ranks.launch import launch
     from marl.ranks.nodes import Nodes
 
     for environment, words, program, settings in launches:
         os.environ.pop("OMP_NUM_THREADS", None)  # of the server that this process was forked from
         os.environ.update(environment)
-        if "port" in settings:
-            settings["nodes"] = Nodes(master_port=settings.pop("port"))
+        if settings.pop("port", None) == "free":
+            settings["nodes"] = Nodes(master_port=free_port())
         code = launch(words, 2, timeout=60, program=(__file__, program), **settings)
         for stream in (sys.stdout, sys.stderr):
             print(f"=== {code}", file=stream, flush=True)
@@ -339,31 +338,22 @@ def run_rank(spec: dict, rank: int, port: int, output: str) -> None:
         os._exit(code)
 
 
-def groups(folder: str, description: str) -> None:
-    """Forks the ranks; their output goes to FOLDER/GROUP.RANK.out and .err, their exit codes to stdout as JSON.
+def groups(folder: str, specs: dict[str, dict]) -> int:
+    """In a forked process: forks the ranks. Their output goes to FOLDER/GROUP.RANK.out and .err, their exit codes to
+    stdout as JSON.
 
     `stuck` of a group is the number of its ranks that never end: they are killed once the others have ended. At the
     time limit all ranks are killed.
     """
-    # Loaded once for all ranks. DistributedDataParallel needs torch._dynamo.
-    import torch._dynamo
-    import torch.distributed.nn  # noqa: F401
+    from helpers.ports import free_port
 
-    import marl.ranks.startup  # noqa: F401
-    from marl.ranks import shared_memory
-    from tests.helpers.ports import free_ports
-
-    shared_memory.load_kernels()
-    gc.freeze()  # collections in the ranks leave these objects alone: their memory stays shared
-
-    specs = json.loads(description)
-    waiting = list(zip(specs, free_ports(len(specs)), strict=True))
+    waiting = list(specs)
     running: dict[int, tuple[str, int]] = {}
     codes: dict[str, dict[int, int]] = {name: {} for name in specs}
     deadline = time.monotonic() + 250
     while waiting or running:
         if waiting and len({name for name, _ in running.values()}) < SIDE_BY_SIDE:
-            name, port = waiting.pop(0)
+            name, port = waiting.pop(0), free_port()
             for rank in specs[name]["ranks"]:
                 pid = os.fork()
                 if pid == 0:
@@ -380,7 +370,8 @@ def groups(folder: str, description: str) -> None:
                     os.kill(other, signal.SIGKILL)
             time.sleep(0.02)
     print(json.dumps(codes))
+    return 0
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]](*sys.argv[2:] if sys.argv[1] == "groups" else ())
+    globals()[sys.argv[1]]()

@@ -1,10 +1,11 @@
-"""Runs the code cells of a notebook in one process, in order: run_notebook.py FILE [OLD=>NEW ...] (texts to replace).
+"""Runs the code cells of a notebook in one process, in order.
 
 Needs no Jupyter: HTML and Image of IPython.display are replaced by functions that tell the size of what they show.
 """
 
 import ast
 import json
+import os
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -20,8 +21,9 @@ def run_cell(source: str, names: dict, place: str) -> None:
         print("shows", value)
 
 
-def main() -> None:
-    path, *changes = sys.argv[1:]
+def run_notebook(path: str, folder: str, *changes: str) -> int:
+    """In a forked process, in this folder. changes: OLD=>NEW, texts to replace."""
+    os.chdir(folder)
     display = ModuleType("IPython.display")
     display.HTML = lambda text: SimpleNamespace(html=len(text))
     display.Image = lambda file: SimpleNamespace(image=Path(file).stat().st_size)
@@ -35,7 +37,4 @@ def main() -> None:
         text = text.replace(old, new)
     for i, source in enumerate(text.split("\0")):
         run_cell(source, names, f"cell {i}")
-
-
-if __name__ == "__main__":
-    main()
+    return 0

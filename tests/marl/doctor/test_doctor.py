@@ -11,9 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 from helpers import HELPERS, faulty_ranks
-from helpers.command import snakes
 from helpers.forking import Forked
-from helpers.training import here, started
+from helpers.training import alone, here, started
 
 from marl.compute import machine
 from marl.doctor import command, rank_check
@@ -35,7 +34,7 @@ def failed(report):
 
 
 def test_json_report(tmp_path):
-    result = snakes("doctor", "--json", "--runs_dir", str(tmp_path / "new" / "runs"))
+    result = alone("doctor", "--json", "--runs_dir", tmp_path / "new" / "runs")
     report = json.loads(result.stdout)
     assert result.returncode == 0, report["checks"]
     assert report["ok"] is True

@@ -148,14 +148,17 @@ def doubtful_places() -> list[tuple[int, int, int]]:
 
 
 def test_an_own_snake_is_never_in_doubt(exported) -> None:
-    """Also where it has respawned just where it could have moved to, which a foe cannot tell."""
+    """Also where it has respawned just where it could have moved to, which a foe cannot tell. The directions are found
+    by the same lines for all encoders: most get every sixth place."""
     encoder, _, path = exported
     described = encoder_named(encoder)
     at = described.orientation_at
     direction = slice(at, at + 1) if at else slice(described.direction_at, described.direction_at + 4)
     module, obs = watched(path)
     moved = respawned = 0
-    for number, turn, snake in doubtful_places():
+    for i, (number, turn, snake) in enumerate(doubtful_places()):
+        if encoder != "canonical" and i % 6 and not games()[number][turn].died[snake]:
+            continue
         module._match = None
         for position in games()[number][turn - 1 : turn + 1]:
             ask(module, position, snake)

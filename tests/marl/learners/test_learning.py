@@ -21,7 +21,7 @@ from marl.training.evaluation import evaluate
 from opponents.match import Results
 
 SEED = 1
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_onednn")
 MATCHES, CYCLES = 64, 200
 TESTED = range(100, CYCLES + 1, 20)  # after these cycles a team is tested, until it reaches its bounds
 

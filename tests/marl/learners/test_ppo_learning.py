@@ -18,7 +18,7 @@ from marl.training.evaluation import evaluate
 from opponents.match import Results
 
 SEED = 1
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_onednn")
 MATCHES, ROUNDS = 64, 40
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from helpers import rank_programs
 from helpers.forking import Forked
-from helpers.ports import free_port
 from helpers.training import LIMIT
 
 from marl.compute.machine import processor
@@ -73,7 +72,7 @@ def finish(process: Forked) -> tuple[int, str, str]:
 # (environment, words, program, launch arguments)
 LAUNCHES = {
     "fine": ({}, ["--max_episodes", "7"], "tell_environment", {}),
-    "mine": ({"OMP_NUM_THREADS": "5"}, [], "tell_environment", {"port": free_port()}),
+    "mine": ({"OMP_NUM_THREADS": "5"}, [], "tell_environment", {"port": "free"}),
     "store": ({}, [], "reach_store", {}),
     "exit 2": ({"FAIL": "2"}, [], "fail", {"max_restarts": 2}),
     "exit 3": ({"FAIL": "3"}, [], "fail", {}),

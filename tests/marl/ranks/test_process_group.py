@@ -4,20 +4,17 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
-from helpers import HELPERS
+from helpers.forking import Forked
 from helpers.ports import free_port
-from helpers.rank_programs import GROUP_VARIABLES
+from helpers.rank_programs import GROUP_VARIABLES, groups
+from helpers.training import LIMIT
 
 from marl.ranks.exits import EXIT_LOST_RANK
 from marl.ranks.lost_rank import explain
 from marl.ranks.startup import start
-
-PROGRAMS = HELPERS / "rank_programs.py"
 
 
 def lossy(lose: str, world: int = 2) -> dict:
@@ -68,24 +65,18 @@ GROUPS |= {name: lossy(name, world=4 if name.startswith("kill:2") else 2) for na
 def results(tmp_path_factory) -> dict[str, dict[int, tuple[int, str, str]]]:
     """(exit code, stdout, stderr) of all GROUPS, by group and rank; the groups run side by side."""
     folder = tmp_path_factory.mktemp("ranks")
-    done = subprocess.run(
-        [sys.executable, str(PROGRAMS), "groups", str(folder), json.dumps(GROUPS)],
-        env={k: v for k, v in os.environ.items() if k not in GROUP_VARIABLES}
-        # As the launcher sets it: otherwise torch prints a C++ stack for a store that is gone.
-        | {"TORCH_CPP_LOG_LEVEL": "ERROR"}
-        # torch looks up the name of 127.0.0.1 at every connection, and waits 5 s for a silent name server.
-        | {"RES_OPTIONS": "timeout:1 attempts:1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {k: v for k, v in os.environ.items() if k not in GROUP_VARIABLES}
+    # torch looks up the name of 127.0.0.1 at every connection, and waits 5 s for a silent name server.
+    environment["RES_OPTIONS"] = "timeout:1 attempts:1"
+    process = Forked(groups, str(folder), GROUPS, environment=environment)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
     return {
         name: {
             int(rank): (code, *((folder / f"{name}.{rank}.{end}").read_text() for end in ("out", "err")))
             for rank, code in codes.items()
         }
-        for name, codes in json.loads(done.stdout).items()
+        for name, codes in json.loads(out).items()
     }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.forking import Forked, torchrun
 from helpers.processes import wait_until
 from helpers.training import (
     LIMIT,
@@ -29,6 +30,7 @@ from helpers.training import (
     the_run,
     tiny_disk,
     wait_for,
+    without_ranks,
 )
 from safetensors.torch import load_file
 
@@ -37,7 +39,7 @@ from marl.ranks.exits import EXIT_TOGETHER
 
 RANKS = [*TINY, "--matches", "4"]  # two ranks x 4 are the matches of TINY
 SYNC = ["--check_sync", "1"]
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "marl"]
+TORCHRUN = ["--standalone", "--nproc_per_node", "2", "-m", "marl"]
 ENDLESS = ["--max_episodes", "1000000", "--max_minutes", "2", "--timeout", "4"]
 HASTY = "0:patience:1 1:patience:1"
 
@@ -94,8 +96,8 @@ def test_two_ranks_then_one_then_two_by_torchrun(launched, tmp_path) -> None:
     run = shutil.copytree(launched[0], tmp_path / "run")
     alone = here("train", "--resume", run, "--max_episodes", "24", "--matches", "8")
     assert alone.returncode == 0, alone.stderr
-    with started([*TORCHRUN, "train", "--resume", run, "--max_episodes", "32", "--matches", "4", *SYNC]) as process:
-        done = finish(process)
+    resuming = ["train", "--resume", str(run), "--max_episodes", "32", "--matches", "4", *SYNC]
+    done = finish(Forked(torchrun, *TORCHRUN, *resuming, environment=without_ranks()))
     assert done.returncode == 0, done.stderr
     assert "ranks           2 over shared memory\n" in done.stdout
     assert [manifest(run, episode)["world_size"] for episode in (16, 24, 32)] == [2, 1, 2]
