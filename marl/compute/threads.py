@@ -15,7 +15,7 @@ from marl.compute.overlap import Overlap
 
 MakeStep = Callable[[int], Callable[[], None]]  # rows -> a forward and backward pass with that many rows
 
-UNMEASURED = 2  # up to this many cores all are used: 2 threads are two halves of 1 (Overlap), faster than 1
+UNMEASURED = 2  # up to this many cores one process uses all: 2 threads are two halves of 1 (Overlap), faster than 1
 # Fewer threads are chosen if a step takes at most this many times as long as with the fastest number: a step alone
 # flatters many threads. On 16 x86 cores PPO was fastest alone with 16, but its run made 39 k env steps/s with them.
 ENOUGH = 1.5

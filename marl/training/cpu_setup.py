@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -65,7 +66,9 @@ def set_up_cpu(
         number, source = torch.get_num_threads(), "OMP_NUM_THREADS"
         threads.use_threads(number, numba_too=not environment.user_fixes_threads("NUMBA_NUM_THREADS"))
     else:
-        number, source = on_main(group, lambda: _choose_threads(make_step, rows, most, overlaps, key, earlier or {}))
+        is_rank = group.world > 1
+        choose = partial(_choose_threads, make_step, rows, most, overlaps, is_rank, key, earlier or {})
+        number, source = on_main(group, choose)
         number = min(number, most)  # rank 0 may be on a larger machine
         threads.use_threads(number, numba_too=not environment.user_fixes_threads("NUMBA_NUM_THREADS"))
     fixed = saved_onednn if config.onednn is None else config.onednn
@@ -111,12 +114,20 @@ def _threads_of_exact_ranks(config: TrainConfig, needed: int) -> int:
 
 
 def _choose_threads(
-    make_step: threads.MakeStep, rows: int, most: int, overlaps: bool, key: str, earlier: Mapping[str, Any]
+    make_step: threads.MakeStep,
+    rows: int,
+    most: int,
+    overlaps: bool,
+    is_rank: bool,
+    key: str,
+    earlier: Mapping[str, Any],
 ) -> tuple[int, str]:
+    """Threads, and where the number is from. A rank of several measures two, too: it has no two halves."""
+
     def is_allowed(number: Any) -> bool:
         return type(number) is int and 1 <= number <= most
 
-    if most <= threads.UNMEASURED:
+    if most <= (1 if is_rank else threads.UNMEASURED):
         return most, "all cores" if most > 1 else "one core"
     if earlier.get("key") == key and is_allowed(earlier.get("threads")):
         return earlier["threads"], f"of {most}, as before"

@@ -80,6 +80,16 @@ def test_one_or_two_cores_are_all_used_without_a_measurement(cores, source, mach
     assert machine.measured == ["onednn"]
 
 
+def test_a_rank_measures_two_cores_too(machine, monkeypatch) -> None:
+    """Its products do not run as two halves, and on one thread its passes are compiled calls."""
+    machine.has(2)
+    group = Solo(CPU)
+    monkeypatch.setattr(group, "backend", "gloo")
+    monkeypatch.setattr(group, "world", 2)
+    assert set_up_cpu(a_config(), group)[:2] == (2, "of 2, measured")
+    assert machine.measured == [(ROWS_MAX, 2, False), "onednn"]
+
+
 def test_a_flag_fixes_them(machine) -> None:
     found = set_up_cpu(a_config("--threads", "3", "--onednn", "off"), Solo(CPU), saved_onednn=True)
     assert found[:3] == (3, "--threads", False)
