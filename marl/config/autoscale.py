@@ -33,8 +33,8 @@ GPU = {"encoder": "planes", "body": (512, 256), "max_episodes": EPISODES}
 CPU_REPLAY = CPU | {"matches": 256, "batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 GPU_REPLAY = GPU | {"matches": 4096, "batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
 AUTO = {  # (device, section of the learner) -> values by plain name
-    ("cpu", "ddpg"): CPU_REPLAY | {"updates": 1},
-    ("cuda", "ddpg"): GPU_REPLAY,
+    ("cpu", "ddpg"): CPU_REPLAY | {"updates": 1, "a_lr": 2e-3, "c_lr": 2.5e-3},
+    ("cuda", "ddpg"): GPU_REPLAY | {"a_lr": 1e-3, "c_lr": 1e-3},
     ("cpu", "qlearning"): CPU_REPLAY,
     ("cuda", "qlearning"): GPU_REPLAY,
     ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 3072, "lr": 3e-3},

@@ -69,10 +69,16 @@ class ReplayConfig:
 class DdpgConfig(ReplayConfig):
     """DDPG for discrete moves."""
 
-    a_lr: float = 1e-3
-    """Learning rate of the actor."""
-    c_lr: float = 1e-3
-    """Learning rate of the critic."""
+    epsilon: float = 0.03
+    """Probability of a random move at the start; all other moves are sampled from the actor's softmax."""
+    epsilon_speed: float = 0.998
+    """Factor by which epsilon is multiplied at each episode."""
+    epsilon_min: float = 0.005
+    """Lower limit of epsilon."""
+    a_lr: float | None = None
+    """Learning rate of the actor (auto: 0.002, GPU 0.001)."""
+    c_lr: float | None = None
+    """Learning rate of the critic (auto: 0.0025, GPU 0.001)."""
     entropy: float = 0.01
     """Coefficient of the actor's entropy bonus; keeps the policy from becoming deterministic too early."""
     uniform_kl: float | None = None
