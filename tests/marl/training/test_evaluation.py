@@ -3,7 +3,10 @@
 import dataclasses
 import re
 import threading
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -16,6 +19,8 @@ from marl.config.evaluation_config import EvalConfig
 from marl.errors import UserError
 from marl.ranks.process_group import Solo
 from marl.training.evaluation import Evaluation, evaluate, share_of_matches
+from marl.training.training_state import TrainingState
+from opponents import match
 
 CPU = torch.device("cpu")
 CONFIG = EvalConfig(eval_matches=7, eval_opponents=("level0", "level2"))
@@ -42,10 +47,16 @@ class Together(Solo):
         return self._values[0]
 
 
+@cache
+def state_of(rank: int) -> TrainingState:
+    """The same on all ranks. An evaluation leaves it as it is."""
+    return small_state("--algo", "ppo_lstm", "--lstm_size", "8")
+
+
 def by_ranks(world: int, config: EvalConfig, record: bool = True) -> list[Any]:
     """What `evaluate` returns or raises on each rank."""
     values, barrier, ends = [None] * world, threading.Barrier(world, timeout=300), [None] * world
-    states = [small_state("--algo", "ppo_lstm", "--lstm_size", "8") for _ in range(world)]
+    states = [state_of(rank) for rank in range(world)]
 
     def run(rank: int) -> None:
         state = states[rank]
@@ -66,6 +77,13 @@ def by_ranks(world: int, config: EvalConfig, record: bool = True) -> list[Any]:
 
 def without_speed(evaluation: Evaluation) -> dict[str, Any]:
     return {name: dataclasses.replace(each, turns_per_second=0.0) for name, each in evaluation.results.items()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shorter_matches() -> Iterator[None]:
+    """Of the evaluations in this process: they are shared out alike."""
+    with mock.patch.object(match, "TURNS", 60):
+        yield
 
 
 @pytest.fixture(scope="module")
