@@ -161,7 +161,7 @@ def test_a_cancelled_job_leaves_no_process_and_a_good_checkpoint(repository, clu
     assert len(processes_with("SLURM_JOB_ID", job)) >= 4  # batch script, launcher, two ranks
     cluster.run("scancel", job)
     cluster.wait_for(job, "CANCELLED")
-    wait_until(lambda: not processes_with("SLURM_JOB_ID", job), 30, f"no process of job {job} is left")
+    wait_until(lambda: not processes_with("SLURM_JOB_ID", job), 60, f"no process of job {job} is left")
     about = saved(repository.run("mine"))
     assert not repository.run(f"slurm_{job}").exists()  # the name that was given counts
     assert about["episode"] >= 8

@@ -240,9 +240,11 @@ def fail() -> None:
 
 
 def fail_once() -> None:
-    """Rank 1 dies at its first start; after the restart a real process group forms."""
-    if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        os.kill(os.getpid(), signal.SIGKILL)
+    """Rank 1 dies at its first start, rank 0 waits for its end; after the restart a real process group forms."""
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        if os.environ["RANK"] == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(600)
     group = start()
     if group.any(group.rank == 1) and group.is_main:
         say(f"{group.world} ranks after a restart")

@@ -25,7 +25,11 @@ def main(marks: list[int]) -> None:
     torch.set_num_threads(1)
     rollout = a_rollout(4, turns=64, opponents=("level0", "level1"))
     learner = Ddpg(
-        DdpgConfig(batch_size=24), NetworkConfig(body=(8,)), rollout.buffer, Solo(CPU), Precision("fp32", CPU)
+        DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3),
+        NetworkConfig(body=(8,)),
+        rollout.buffer,
+        Solo(CPU),
+        Precision("fp32", CPU),
     )
     rollout.start()
     rollout.set_mix({"level0": 0.5, "level1": 0.5})

@@ -148,7 +148,7 @@ def test_what_was_asked_for_is_kept(device, max_utilization) -> None:
 
 
 def test_nothing_else_is_touched() -> None:
-    config = TrainConfig(seed=9, ddpg=DdpgConfig(tau=0.3, n_step=5))
+    config = TrainConfig(seed=9, ddpg=DdpgConfig(tau=0.3, n_step=5, a_lr=0.1, c_lr=0.2))
     found = resolve(config, CPU)
     assert (
         replace(found.ddpg, batch_size=None, buffer_size=None, turns=None, updates=None, uniform_kl=None) == config.ddpg

@@ -17,7 +17,7 @@ from opponents import match
 
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 MOMENT = [
-    "--device", "cpu", "--precision", "fp32", "--matches", "4", "--max_episodes", "8", "--log_interval", "4",
+    "--device", "cpu", "--precision", "fp32", "--matches", "8", "--max_episodes", "8", "--log_interval", "4",
     "--batch_size", "48", "--eval_interval", "0", "--eval_matches", "2",
     "--no-eval_gif",
 ]  # fmt: skip

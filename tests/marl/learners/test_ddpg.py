@@ -100,7 +100,9 @@ def learner(
     **options,
 ) -> Ddpg:
     """A learner with noise in its weights. Without a thread a test sees the actor's step first, then the critic's."""
-    config = DdpgConfig(**({"batch_size": 24, "entropy": 0.02, "max_grad_norm": 0.0} | options))
+    config = DdpgConfig(
+        **({"batch_size": 24, "a_lr": 1e-3, "c_lr": 1e-3, "entropy": 0.02, "max_grad_norm": 0.0} | options)
+    )
     if isinstance(precision, str):
         precision = Precision(precision, CPU)
     with pytest.MonkeyPatch.context() as patch:
@@ -276,7 +278,9 @@ def test_targets_move_by_tau(tau, buffer) -> None:
 
 
 def test_targets_begin_as_copies() -> None:
-    made = Ddpg(DdpgConfig(batch_size=24), BODY, a_buffer(8, 2), Solo(CPU), Precision("fp32", CPU))
+    made = Ddpg(
+        DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3), BODY, a_buffer(8, 2), Solo(CPU), Precision("fp32", CPU)
+    )
     weights = weights_of(made)
     assert len(weights) > 10
     for name, tensor in weights.items():
@@ -529,7 +533,14 @@ def test_whole_runs_with_one_seed_are_bit_identical() -> None:
 
     def run() -> tuple[list[list[float]], torch.Tensor]:
         rollout = a_rollout(8, turns=20, opponents=("level0", "level1"), seed=SEED)
-        made = Ddpg(DdpgConfig(batch_size=24), BODY, rollout.buffer, Solo(CPU), Precision("fp32", CPU), seed=SEED)
+        made = Ddpg(
+            DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3),
+            BODY,
+            rollout.buffer,
+            Solo(CPU),
+            Precision("fp32", CPU),
+            seed=SEED,
+        )
         rollout.start()
         rollout.set_mix({"level0": 0.5, "level1": 0.5})
         rollout.epsilon.fill_(0.2)
@@ -549,9 +560,9 @@ def test_whole_runs_with_one_seed_are_bit_identical() -> None:
 
 def test_first_weights_depend_on_the_seed_alone(buffer) -> None:
     torch.manual_seed(0)
-    a = Ddpg(DdpgConfig(batch_size=24), BODY, buffer, Solo(CPU), Precision("fp32", CPU), seed=5)
+    a = Ddpg(DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3), BODY, buffer, Solo(CPU), Precision("fp32", CPU), seed=5)
     torch.manual_seed(1)
-    b = Ddpg(DdpgConfig(batch_size=24), BODY, buffer, Solo(CPU), Precision("fp32", CPU), seed=5)
+    b = Ddpg(DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3), BODY, buffer, Solo(CPU), Precision("fp32", CPU), seed=5)
     assert all(torch.equal(x, y) for (_, x), (_, y) in zip(a.named_weights(), b.named_weights(), strict=True))
 
 
@@ -589,7 +600,13 @@ def test_weights_have_names_without_wrappers(buffer) -> None:
 
 
 def test_loading_weights_of_another_network_is_an_error(buffer) -> None:
-    wide = Ddpg(DdpgConfig(batch_size=24), NetworkConfig(body=(32, 12)), buffer, Solo(CPU), Precision("fp32", CPU))
+    wide = Ddpg(
+        DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3),
+        NetworkConfig(body=(32, 12)),
+        buffer,
+        Solo(CPU),
+        Precision("fp32", CPU),
+    )
     with pytest.raises(RuntimeError, match="size mismatch"):
         learner(buffer).load_weights(dict(wide.named_weights()))
 
@@ -619,7 +636,7 @@ def test_acting_gives_logits_without_a_graph(buffer) -> None:
 @pytest.mark.parametrize("masks_reversal", [True, False])
 def test_a_reversal_has_a_probability_only_without_a_mask(masks_reversal, buffer) -> None:
     """In targets and in the actor's loss, as in the actions that are drawn."""
-    config = DdpgConfig(batch_size=24)
+    config = DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3)
     made = Ddpg(config, BODY, buffer, Solo(CPU), Precision("fp32", CPU), masks_reversal=masks_reversal)
     obs = buffer.obs[0]
     backwards = obs[..., 12:16].argmax(-1) ^ 1
@@ -707,8 +724,8 @@ def test_only_plain_losses_of_dense_networks_are_computed_without_autograd(buffe
             return 2 * super()._critic_loss(q_values, actions, target)
 
     rest = (BODY, buffer, Solo(CPU), Precision("fp32", CPU))
-    assert Ddpg(DdpgConfig(batch_size=24), *rest)._passes is not None
-    assert OwnLoss(DdpgConfig(batch_size=24), *rest)._passes is None
-    assert Ddpg(DdpgConfig(batch_size=24), *rest, fused=False)._passes is None
+    assert Ddpg(DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3), *rest)._passes is not None
+    assert OwnLoss(DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3), *rest)._passes is None
+    assert Ddpg(DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3), *rest, fused=False)._passes is None
     for options in ({"twin": True}, {"critic": "team"}, {"critic_form": "joined"}, {"target_noise": 0.1}):
-        assert Ddpg(DdpgConfig(batch_size=24, **options), *rest)._passes is None, options
+        assert Ddpg(DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3, **options), *rest)._passes is None, options

@@ -40,7 +40,7 @@ def by_ppo(fused: bool, **options) -> tuple[Learner, list[torch.Tensor]]:
 def by_ddpg(fused: bool, **options) -> tuple[Learner, list[torch.Tensor]]:
     """A learner after some rounds of ten turns and five updates, and the statistics of the rounds."""
     rollout = a_rollout(16, turns=30, opponents=("level0", "level1"), seed=SEED)
-    config = DdpgConfig(batch_size=120, uniform_kl=0.02, **options)
+    config = DdpgConfig(batch_size=120, a_lr=1e-3, c_lr=1e-3, uniform_kl=0.02, **options)
     network = NetworkConfig(body=(16, 12))
     learner = Ddpg(config, network, rollout.buffer, Solo(CPU), Precision("fp32", CPU), seed=SEED, fused=fused)
     rollout.start()

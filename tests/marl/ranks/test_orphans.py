@@ -40,7 +40,7 @@ def test_a_rank_is_gone_as_soon_as_its_launcher_is_killed() -> None:
         rank = int(launcher.stdout.readline())
         assert lives(rank)
         launcher.kill()
-        wait_until(lambda: not lives(rank), 20, "the end of the rank")
+        wait_until(lambda: not lives(rank), 60, "the end of the rank")
 
 
 def test_a_rank_whose_launcher_died_before_it_could_ask_ends_by_itself() -> None:

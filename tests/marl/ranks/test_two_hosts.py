@@ -68,7 +68,7 @@ def test_a_cut_cable_is_told_and_after_it_heals_the_same_commands_go_on(hosts, t
     assert lines[0] == rendezvous_line(hosts)
     for lost, line in zip(("rank 1 of 2", "the launcher of rank 0"), lines[1:], strict=True):
         assert re.match(rf"snakes: {lost} stopped answering during .* cut off; resume it with --resume", line)
-    wait_until(lambda: not hosts.processes(), 10, "no process is left")
+    wait_until(lambda: not hosts.processes(), 60, "no process is left")
     (run,) = (tmp_path / "snakes_3v3").iterdir()
     assert run.name == "pair"
     stopped, _ = saved(run)

@@ -3,7 +3,10 @@
 import dataclasses
 import re
 import threading
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -18,6 +21,8 @@ from marl.errors import UserError
 from marl.ranks.process_group import Solo
 from marl.training import evaluation
 from marl.training.evaluation import Evaluation, evaluate, share_of_matches
+from marl.training.training_state import TrainingState
+from opponents import match
 from opponents.match import play_some
 
 SEED = 5
@@ -46,10 +51,16 @@ class Together(Solo):
         return self._values[0]
 
 
+@cache
+def state_of(rank: int) -> TrainingState:
+    """The same on all ranks. An evaluation leaves it as it is."""
+    return small_state("--algo", "ppo_lstm", "--lstm_size", "8")
+
+
 def by_ranks(world: int, config: EvalConfig, record: bool = True) -> list[Any]:
     """What `evaluate` returns or raises on each rank."""
     values, barrier, ends = [None] * world, threading.Barrier(world, timeout=300), [None] * world
-    states = [small_state("--algo", "ppo_lstm", "--lstm_size", "8") for _ in range(world)]
+    states = [state_of(rank) for rank in range(world)]
 
     def run(rank: int) -> None:
         state = states[rank]
@@ -70,6 +81,13 @@ def by_ranks(world: int, config: EvalConfig, record: bool = True) -> list[Any]:
 
 def without_speed(evaluation: Evaluation) -> dict[str, Any]:
     return {name: dataclasses.replace(each, turns_per_second=0.0) for name, each in evaluation.results.items()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shorter_matches() -> Iterator[None]:
+    """Of the evaluations in this process: they are shared out alike."""
+    with mock.patch.object(match, "TURNS", 60):
+        yield
 
 
 @pytest.fixture(scope="module")
