@@ -32,7 +32,7 @@ from marl.config.train_config import read_config  # noqa: E402
 from marl.registry import LEARNERS  # noqa: E402
 from marl.storage.run_folder import GROUP  # noqa: E402
 from marl.training.signals import stop_on_signals  # noqa: E402
-from marl.wording import duration  # noqa: E402
+from marl.wording import count, duration  # noqa: E402
 
 PAGE = ROOT / "docs" / "comparison.md"
 PICTURES = ROOT / "docs" / "pictures"
@@ -125,7 +125,7 @@ def write_report(args: argparse.Namespace, out: Path) -> None:
     given = ["python", "scripts/comparison.py", "--seeds", args.seeds, "--episodes", str(args.episodes)]
     given += [] if set(names) == set(LEARNERS) else ["--learners", args.learners]
     about = (
-        f"By `{shlex.join(given)}`: one thread per run, {args.side_by_side} runs at a time, {EVAL_MATCHES} matches "
+        f"By `{shlex.join(given)}`: one thread per run, {count(args.side_by_side, 'run')} at a time, {EVAL_MATCHES} matches "
         f"against each opponent in each evaluation, about {CROSS_PLAY} matches of cross-play for each pair of learners."
     )
     picture = f"![Share of the matches won by env steps, for each learner](pictures/{PICTURE})"

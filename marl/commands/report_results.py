@@ -9,6 +9,7 @@ import numpy as np
 from marl.commands.report_groups import ALL, Group, differing_settings
 from marl.commands.runs_summary import RunSummary
 from marl.statistics import Estimate, estimate_improvement, estimate_iqm
+from marl.wording import count
 
 AXES = ("episodes", "steps", "seconds")
 CURVE_RESAMPLES = 1_000  # of the bootstrap, for each point of a curve
@@ -82,7 +83,7 @@ def _machine(groups: Sequence[Group]) -> list[str]:
 def _machine_of(run: RunSummary) -> str:
     processor, versions = (_mapping(run.about.get(name)) for name in ("processor", "versions"))
     ranks = run.about.get("world_size")
-    words = [f"{processor['model']}, {processor.get('cores')} cores"] if "model" in processor else []
+    words = [f"{processor['model']}, {count(processor.get('cores', 0), 'core')}"] if "model" in processor else []
     words += [f"{ranks} ranks"] if isinstance(ranks, int) and ranks > 1 else []
     words += [f"device {run.config['device']}"] if run.config.get("device") not in (None, "auto") else []
     words += [f"{name} {versions[name]}" for name in ("torch", "numba") if versions.get(name)]

@@ -18,7 +18,10 @@ BAND = 0.15  # opacity of an interval
 UNIT_GAP = 46  # from the last tick to the words behind the axis
 PREFIX, LOW, HIGH = "eval/win_rate_", "eval_low/", "eval_high/"
 # Colour-blind people can tell them apart. In the order of the opponents.
-COLOURS = ((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (213, 94, 0), (86, 180, 233), (70, 70, 70))
+COLOURS = (
+    (0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (213, 94, 0), (86, 180, 233), (70, 70, 70),
+    (140, 86, 75),
+)  # fmt: skip
 
 
 class Measured(NamedTuple):

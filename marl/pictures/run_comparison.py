@@ -9,14 +9,13 @@ from PIL import Image
 from PIL.ImageFont import FreeTypeFont
 
 from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font
+from marl.pictures.learning_curve import COLOURS
 
 PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 430, 250, 2
 LEFT, RIGHT, TOP, BOTTOM = 56, 40, 40, 40  # margins around the curves of a panel
 TITLE, LEGEND_ROW, MARGIN = 70, 24, 24
 TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 16, 13, 22
 LABEL_GAP = 14  # least distance between two labels at the ends of their curves
-# Colour-blind people can tell them apart. In the order of the runs.
-COLOURS = ((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (213, 94, 0), (86, 180, 233), (70, 70, 70))
 X_NAMES = {
     "episodes": "episodes", "steps": "env steps", "minutes": "minutes of training", "seconds": "seconds of training",
 }  # fmt: skip
