@@ -125,8 +125,9 @@ def write_report(args: argparse.Namespace, out: Path) -> None:
     given = ["python", "scripts/comparison.py", "--seeds", args.seeds, "--episodes", str(args.episodes)]
     given += [] if set(names) == set(LEARNERS) else ["--learners", args.learners]
     about = (
-        f"By `{shlex.join(given)}`: one thread per run, {count(args.side_by_side, 'run')} at a time, {EVAL_MATCHES} matches "
-        f"against each opponent in each evaluation, about {CROSS_PLAY} matches of cross-play for each pair of learners."
+        f"By `{shlex.join(given)}`: one thread per run, {count(args.side_by_side, 'run')} at a time, "
+        f"{EVAL_MATCHES} matches against each opponent in each evaluation, "
+        f"about {CROSS_PLAY} matches of cross-play for each pair of learners."
     )
     picture = f"![Share of the matches won by env steps, for each learner](pictures/{PICTURE})"
     (out / TEXT).write_text(f"{about}\n\n```text\n{report.rstrip()}\n```\n\n{picture}\n", encoding="utf-8")
