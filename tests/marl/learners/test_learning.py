@@ -34,7 +34,8 @@ def train(cycles: range, algo: str = "ddpg", shuffled: bool = False) -> Iterator
     print(f"seed {SEED}")
     rollout = a_rollout(MATCHES, turns=400, opponents=("level0",), seed=SEED)
     buffer = rollout.buffer
-    config = read_config(["--algo", algo, "--batch_size", "512"])
+    given = [] if algo in ("vdn", "qmix") else ["--a_lr", "1e-3", "--c_lr", "1e-3", "--epsilon", "0.5"]
+    config = read_config(["--algo", algo, "--batch_size", "512", *given])
     options, cls = getattr(config, config.learner_section), load(LEARNERS, algo)
     learner = cls(options, NetworkConfig(body=(64, 64)), buffer, Solo(CPU), Precision("fp32", CPU), seed=SEED)
     matches = EvalConfig(eval_matches=100, eval_opponents=("level0",))

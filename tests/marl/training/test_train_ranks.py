@@ -282,7 +282,7 @@ def test_learning_rates_follow_the_ranks(results) -> None:
     state = torch.load(run / "checkpoints" / last(run) / "state.pt", weights_only=True)
     rate = state["learner"]["actor_optimizer"]["optimizer"]["param_groups"][0]["lr"]
     warm = min(1, state["progress"]["updates"] / 5)
-    assert rate == pytest.approx(1e-3 * 2**0.5 * warm)
+    assert rate == pytest.approx(2e-3 * 2**0.5 * warm)
 
 
 @pytest.mark.parametrize(

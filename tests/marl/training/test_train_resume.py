@@ -50,7 +50,7 @@ def test_resume_needs_no_other_flag_than_more_episodes(run) -> None:
     steps = [adam_of(state)["state"][0]["step"].item() for state in (before, after)]
     assert steps == [before["progress"]["updates"], after["progress"]["updates"]]
     # What was played before counts on: epsilon follows from the episode, the schedule from the results.
-    assert logged(run)[-1]["train/epsilon"] == pytest.approx(0.5 * 0.9995**32)
+    assert logged(run)[-1]["train/epsilon"] == pytest.approx(0.03 * 0.998**32)
     assert after["schedule"]["results"].keys() >= before["schedule"]["results"].keys()
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert (config["matches"], config["schedule"]["max_episodes"]) == (8, 32)
