@@ -80,8 +80,8 @@ class ScheduleConfig:
     learn_both_sides: bool = True
     """Learn from both sides of self-play matches."""
     opponents: tuple[str, ...] = ()
-    """Named players with their shares of the matches, PLAYER:SHARE,...: any player that `eval` knows. The schedule has
-    the rest of the matches (champion:0.4,territory:0.2,runs/NAME:0.1,plan:champion:0.1,DIR/submission.py:0.1)."""
+    """Named players with their shares of the matches: any player that `eval` knows. The schedule has the rest
+    (champion:0.4,runs/NAME:0.2)."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:

@@ -76,9 +76,9 @@ class DdpgConfig(ReplayConfig):
     epsilon_min: float = 0.005
     """Lower limit of epsilon."""
     a_lr: float | None = None
-    """Learning rate of the actor (auto: 0.002, GPU 0.001)."""
+    """Actor learning rate (auto: 2e-3, GPU 1e-3)."""
     c_lr: float | None = None
-    """Learning rate of the critic (auto: 0.0025, GPU 0.001)."""
+    """Critic learning rate (auto: 2.5e-3, GPU 1e-3)."""
     entropy: float = 0.01
     """Coefficient of the actor's entropy bonus; keeps the policy from becoming deterministic too early."""
     uniform_kl: float | None = None
