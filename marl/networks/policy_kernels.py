@@ -3,8 +3,7 @@
 from arena.encoders.orientation import local_action
 from arena.jit import njit
 from arena.rules import SNAKES
-
-ACTIONS = 4
+from marl.networks.spec import ACTIONS
 
 
 @njit
