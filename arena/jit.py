@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("arena", "opponents", "marl")
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|.+)|import[ \t]+(.+))$", re.MULTILINE)
 _announcements: list["_Announcement"] = []  # of the blocks around the call; the last one speaks
+_at_first_compile: list[Callable[[], None]] = []
 SHOW_SHARE_AFTER = 2.0  # seconds of one compile
 
 
@@ -108,6 +109,11 @@ def cached(compile: Callable[[Callable], Any], function: Callable, *callees: Cal
     return compiled
 
 
+def at_first_compile(call: Callable[[], None] | None) -> None:
+    """Make a call when the next function is compiled, and not if all are in the cache. None: make it no more."""
+    _at_first_compile[:] = [] if call is None else [call]
+
+
 def _name_files_by_key(compiled: Any) -> None:
     """Let the file of a function's machine code be named after the types that it was compiled for.
 
@@ -138,8 +144,11 @@ def _watch_cache(compiled: Any) -> None:
 
     def load_or_announce(*arguments: Any) -> Any:
         code = load(*arguments)
-        if code is None and _announcements:
-            _announcements[-1].begin()
+        if code is None:
+            while _at_first_compile:
+                _at_first_compile.pop()()
+            if _announcements:
+                _announcements[-1].begin()
         return code
 
     cache.load_overload = load_or_announce

@@ -314,6 +314,12 @@ def start(match, key):
     """Start a match: six straight snakes of three on drawn places, facing away from their tails, and five beans."""
     for i in range(MATCH_BYTES):
         match[i] = 0
+    fill_board(match, key)
+
+
+@njit
+def fill_board(match, key):
+    """The rest of `start`, for a match of zeros."""
     for snake in range(SNAKES):
         slot = SLOT_START + snake
         placed = False

@@ -1,4 +1,4 @@
-"""The loops over a batch on a GPU: one thread per match or per seat, each calling the same functions as the CPU.
+"""The loops over a batch on a GPU: a thread or more per match or seat, calling the same functions as the CPU.
 
 Imported only when a CUDA device is used. Launches go to torch's current stream, so they can be captured in a
 torch.cuda.graph, and nothing here waits for the device except `faults`.
@@ -7,27 +7,40 @@ torch.cuda.graph, and nothing here waits for the device except `faults`.
 import torch
 
 from arena import rules
-from arena.backends.encode import encode_kernel
+from arena.backends.encode import cell_kernels, encode_kernel
 from arena.backends.loops import launch
 from arena.backends.numba_cuda import cuda, cuda_kernel
 from arena.backends.tensors import BatchState
 from arena.encoders import Encoder
 from arena.rng import match_key
+from arena.rules import CELLS
+
+WARP = 32  # threads that run in step
+# Matches that one warp plays: few matches leave most of a GPU idle anyway, and those of a warp wait for each other.
+FEW, PLAYED_FEW = 1 << 15, 4
 
 
 @cuda_kernel
 def start_kernel(state, keys, numbers, mask, seed, stride):
-    b = cuda.grid(1)
-    if b < state.shape[0] and mask[b]:
+    """A warp for each match: all its threads clear the match, one starts it."""
+    b = cuda.grid(1) // WARP
+    thread = cuda.grid(1) % WARP
+    starts = b < state.shape[0] and mask[b]
+    if starts:
+        for i in range(thread, rules.MATCH_BYTES, WARP):
+            state[b, i] = 0
+    cuda.syncthreads()
+    if starts and thread == 0:
         numbers[b] += stride
         keys[b] = match_key(seed, int(numbers[b]))
-        rules.start(state[b], int(keys[b]))
+        rules.fill_board(state[b], int(keys[b]))
 
 
 @cuda_kernel
-def play_kernel(state, keys, actions, ate, died, reward, over, faults):
-    b = cuda.grid(1)
-    if b < state.shape[0]:
+def play_kernel(state, keys, actions, ate, died, reward, over, faults, played):
+    """played: matches of a warp."""
+    b = cuda.grid(1) // WARP * played + cuda.grid(1) % WARP
+    if cuda.grid(1) % WARP < played and b < state.shape[0]:
         legal = True
         for snake in range(rules.SNAKES):
             legal = legal and 0 <= actions[b, snake] <= 3
@@ -57,20 +70,35 @@ class CudaBackend:
         self._numbers = cuda.as_cuda_array(batch.numbers)
         self._played = [cuda.as_cuda_array(t) for t in (batch.actions, *batch.events, self._faults)]
         self._seed, self._stride = seed, stride
+        self._cells: torch.Tensor | None = None  # of encoders with cell_words
 
     def start(self, mask: torch.Tensor) -> None:
         slots = (self._state, self._keys, self._numbers, mask)
-        launch(start_kernel, self._matches, self._device, *slots, self._seed, self._stride)
+        launch(start_kernel, self._matches * WARP, self._device, *slots, self._seed, self._stride)
 
     def play(self) -> None:
-        launch(play_kernel, self._matches, self._device, self._state, self._keys, *self._played)
+        played = PLAYED_FEW if self._matches <= FEW else WARP
+        threads = -(-self._matches // played) * WARP
+        launch(play_kernel, threads, self._device, self._state, self._keys, *self._played, played)
 
     def encode(self, encoder: Encoder, seats: torch.Tensor, out: torch.Tensor) -> None:
         rows = out.view(len(seats), encoder.width)
+        if encoder.cell_words is not None:
+            self._encode_cells(encoder, seats, rows.view(torch.int64))
+            return
         if encoder.sparse:
             rows.zero_()  # in bulk: byte by byte in the kernel it took 20 times as long
         rows = rows.view(torch.int64) if encoder.words else rows
         launch(encode_kernel(encoder), len(seats), self._device, self._state, seats, rows)
+
+    def _encode_cells(self, encoder: Encoder, seats: torch.Tensor, rows: torch.Tensor) -> None:
+        if self._cells is None:
+            self._cells = torch.zeros(self._matches, CELLS, dtype=torch.uint8, device=self._device)
+        of_cells, of_parts = cell_kernels(encoder)
+        words = self._cells.view(torch.int64)
+        launch(of_cells, words.numel(), self._device, self._state, words)
+        parts = len(seats) * encoder.cell_words.parts
+        launch(of_parts, parts, self._device, self._state, seats, self._cells, rows)
 
     def faults(self) -> bool:
         found = bool(self._faults.item())

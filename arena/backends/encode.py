@@ -1,7 +1,8 @@
 """Loops that run an encoder over any seats of a batch. A seat is match * 6 + snake.
 
-Templates as in loops.py: `encode`, `share` and `SPARSE` stand for those of an encoder. Compiled per encoder, since
-compiling takes seconds and most programs use one. Seats of a match that stand together share its measurements.
+Templates as in loops.py: `encode`, `share`, `SPARSE`, `cell`, `write` and `PARTS` stand for those of an encoder.
+Compiled per encoder, since compiling takes seconds and most programs use one. Seats of a match that stand together
+share its measurements.
 """
 
 from collections.abc import Callable
@@ -13,12 +14,13 @@ from numba import prange
 from arena.backends import parallel
 from arena.backends.loops import specialise
 from arena.backends.parallel import call_at
-from arena.encoders import Encoder
+from arena.encoders import CellWords, Encoder
 from arena.jit import njit, njit_parallel
 from arena.rules import SNAKES
 
 CHUNK = 32 * SNAKES  # seats that one core takes at a stretch: whole matches
 SPARSE = False
+PARTS = 0
 
 
 def encode(match, snake, shared, out):
@@ -58,6 +60,35 @@ def kernel(state, seats, out):
         encode(match, int(seats[i]) % SNAKES, share(match), out[i])
 
 
+def cell(match, place):
+    raise NotImplementedError
+
+
+def write(match, snake, cells, part, out):
+    raise NotImplementedError
+
+
+def cells_kernel(state, words):
+    """words [B, 25] of 8 cells, a thread for each. Neighbouring threads read neighbouring matches."""
+    i = cuda.grid(1)  # noqa: F821
+    matches = state.shape[0]
+    if i < matches * words.shape[1]:
+        match = state[i % matches]
+        found = 0
+        for byte in range(8):
+            found |= cell(match, i // matches * 8 + byte) << 8 * byte
+        words[i % matches, i // matches] = found
+
+
+def parts_kernel(state, seats, cells, out):
+    """A thread for every part of a row. Each view is centred on its own head: in `cells` neighbours read nearby."""
+    i = cuda.grid(1)  # noqa: F821
+    if i < seats.shape[0] * PARTS:
+        seat = int(seats[i // PARTS])
+        b = seat // SNAKES
+        write(state[b], seat % SNAKES, cells[b], i % PARTS, out[i // PARTS])
+
+
 @cache
 def _cpu_loop(name: str, encode: Any, share: Any, sparse: bool) -> Any:
     return njit(specialise(serial, name, encode=encode, share=share, SPARSE=sparse), encode)
@@ -83,3 +114,19 @@ def _cuda_kernel(name: str, encode: Any, share: Any) -> Any:
 def encode_kernel(encoder: Encoder) -> Any:
     """kernel(state, seats, out) for a GPU, one thread per seat. Rows of a sparse encoder are zeroed by the caller."""
     return _cuda_kernel(encoder.name, encoder.encode, encoder.share)
+
+
+@cache
+def _cell_kernels(name: str, cell_words: CellWords) -> tuple[Any, Any]:
+    from arena.backends.numba_cuda import cuda, cuda_kernel
+
+    names = {"cell": cell_words.cell, "write": cell_words.write, "PARTS": cell_words.parts, "cuda": cuda}
+    kernels = (cells_kernel, cell_words.cell), (parts_kernel, cell_words.write)
+    first, second = (cuda_kernel(specialise(kernel, name, **names), callee) for kernel, callee in kernels)
+    return first, second
+
+
+def cell_kernels(encoder: Encoder) -> tuple[Any, Any]:
+    """The same for encoders with `cell_words`: kernel(state, words of cells), a thread for each word, and then
+    kernel(state, seats, cells, out), a thread for each part of the rows, which are words."""
+    return _cell_kernels(encoder.name, encoder.cell_words)

@@ -28,6 +28,14 @@ class Reflections(NamedTuple):
     actions: np.ndarray  # [K, 4]: what an action becomes
 
 
+class CellWords(NamedTuple):
+    """How a GPU writes rows that are made of cells, in words: first the cells of all matches, then the rows."""
+
+    cell: Callable  # cell(match, cell): compiled; a byte that says what is on a cell, whoever looks at it
+    write: Callable  # write(match, snake, cells, part, out): compiled; a part of the row, given the bytes of all cells
+    parts: int  # of a row
+
+
 class Encoder(NamedTuple):
     """W numbers per snake: how they are written, their bounds, and the factors that bring them to about [-1, 1].
 
@@ -49,6 +57,7 @@ class Encoder(NamedTuple):
     sparse: bool = False  # `encode` writes non-zero numbers only; rows are zeroed before
     orientation_at: int | None = None  # index of the orientation of the view; None: the board as it is
     reflections: Reflections | None = None  # None: a reflected row is no permutation of the row
+    cell_words: CellWords | None = None  # None: a GPU runs `encode`, with a thread for each row
 
     @property
     def width(self) -> int:

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from arena.encoders.encoder import WAIT_MAX, Encoder, Reflections
+from arena.encoders.encoder import WAIT_MAX, CellWords, Encoder, Reflections
+from arena.encoders.plane_cells import BEANS as BEAN_KIND
+from arena.encoders.plane_cells import FOES, HEADS, MATES, OWN, WAIT_BITS, packed_cell, scalar_word, view_word
 from arena.jit import njit
 from arena.rules import (
     BEAN_COUNT,
@@ -72,6 +74,40 @@ def encode_planes(match, snake, shared, out):
     out[P_SCALARS + 7] = TURNS - int(match[TURN])
 
 
+WORDS = CELLS // 8  # of a plane
+ONES = 0x0101010101010101  # a 1 in each byte of a word
+
+
+@njit
+def waits_of(word, kinds, owner):
+    """Of eight packed cells: the turns until free where a cell belongs to the owner, else 0."""
+    other = kinds & (3 * ONES) ^ owner * ONES  # 0 in the bytes of this owner's cells
+    return word & (((other | other >> 1) & ONES) ^ ONES) * 15
+
+
+@njit
+def marks_of(kinds, kind):
+    """Of eight packed cells: 1 where a cell is of the kind, else 0."""
+    other = kinds ^ kind * ONES
+    return ((other | other >> 1 | other >> 2) & ONES) ^ ONES
+
+
+@njit
+def write_plane_words(match, snake, cells, at, out):
+    """The same on a GPU, as words: those of eight cells in all planes, given packed_cell of all cells."""
+    if at == WORDS:
+        out[PLANES * WORDS] = scalar_word(match, snake)
+        return
+    word = view_word(match, snake, cells, at)
+    kinds = (word >> WAIT_BITS) & (7 * ONES)
+    out[at] = waits_of(word, kinds, OWN)
+    out[WORDS + at] = waits_of(word, kinds, MATES)
+    out[2 * WORDS + at] = waits_of(word, kinds, FOES)
+    out[3 * WORDS + at] = marks_of(kinds, MATES + HEADS)
+    out[4 * WORDS + at] = marks_of(kinds, FOES + HEADS)
+    out[5 * WORDS + at] = marks_of(kinds, BEAN_KIND)
+
+
 def _bounds() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lowest and highest values, and scale."""
     high = np.ones(P_WIDTH, np.uint8)
@@ -100,5 +136,13 @@ def _reflections() -> Reflections:
 
 
 PLANES_ENCODER = Encoder(
-    "planes", 1, np.uint8, *_bounds(), encode_planes, P_SCALARS, sparse=True, reflections=_reflections()
+    "planes",
+    1,
+    np.uint8,
+    *_bounds(),
+    encode_planes,
+    P_SCALARS,
+    sparse=True,
+    reflections=_reflections(),
+    cell_words=CellWords(packed_cell, write_plane_words, WORDS + 1),
 )
