@@ -27,6 +27,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 # Threads that have nothing to do sleep at once: they would take the time of other test processes.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Without a GPU, Triton's kernels are tested in its interpreter. Triton reads this once, and torch may import Triton.
+if not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))):
+    os.environ["TRITON_INTERPRET"] = "1"
 # Programs that tests start find the same packages, and their helpers.
 PLACES = (str(ROOT), str(ROOT / "tests"))
 os.environ["PYTHONPATH"] = os.pathsep.join((*PLACES, *filter(None, [os.environ.get("PYTHONPATH")])))

@@ -1,4 +1,4 @@
-"""torch's Adam without torch's compiler around it, and with short cuts for small networks on a CPU.
+"""torch's Adam without torch's compiler around it, with short cuts for small networks on a CPU, and flat on a GPU.
 
 The methods of torch's optimizers import torch.compile's machinery (torch._dynamo, sympy) at their first call, only to
 keep it away from them: 1.6 s at every start. These are the same methods without that wrapper.
@@ -27,14 +27,24 @@ class Adam(torch.optim.Adam):
     load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
     add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
 
-    _flat: "_Flat | None" = None
+    _flat: "_Flat | FlatOnGpu | None" = None
+    _accumulated: torch.Tensor | None = None  # flat gradients to which autograd adds
 
-    def use_flat(self, weights: torch.Tensor, gradients: torch.Tensor) -> None:
+    def use_flat(
+        self,
+        weights: torch.Tensor,
+        gradients: torch.Tensor,
+        averages: Sequence[torch.Tensor] | None = None,
+        accumulate: bool = False,
+    ) -> None:
         """Step along gradients that lie in one tensor, for good, by `clip_and_step`. weights: made by `flatten`.
 
-        For a CPU, in float32, without weight decay.
+        averages: where states shall lie, if not in new tensors. accumulate: autograd adds to the gradients, so
+        `clear_gradients` sets them to zero; else passes write all of them.
+        In float32, without weight decay. On a GPU by Triton (triton_kernels.py says whether it can run).
         """
-        self._flat = _Flat(self, weights, gradients)
+        self._flat = (_Flat if weights.device.type == "cpu" else FlatOnGpu)(self, weights, gradients, averages)
+        self._accumulated = gradients if accumulate else None
 
     @property
     def is_flat(self) -> bool:
@@ -71,59 +81,100 @@ class Adam(torch.optim.Adam):
             torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
-    def clip_and_step(self, max_norm: float, skip: bool = False) -> float:
-        """Clip flat gradients and step along them; returns their norm before.
+    def clip_and_step(self, max_norm: float, skip: torch.Tensor | None = None) -> torch.Tensor:
+        """Clip flat gradients and step along them; returns their norm before, on a GPU until the next step.
 
-        The step is left out with `skip`, and if the norm is not finite.
+        The step is left out if `skip` is 1, and if the norm is not finite. A GPU is not waited for.
         """
         if self._flat is None:
             raise ValueError("the gradients of this optimizer do not lie in one tensor")
         return self._flat.clip_and_step(max_norm, skip)
 
+    def take_flat_states(self) -> torch.Tensor:
+        """For steps that others make: the counts of steps, all equal, after states lie in the flat tensors."""
+        if self._flat is None:
+            raise ValueError("the gradients of this optimizer do not lie in one tensor")
+        self._flat.take_states()
+        return self._flat.steps
+
     def clear_gradients(self) -> None:
         """`zero_grad(set_to_none=True)` without torch's profiler around it, which takes 50 us. Flat ones stay."""
+        if self._accumulated is not None:
+            self._accumulated.zero_()
         if self._flat is None:
             for group in self.param_groups:
                 for parameter in group["params"]:
                     parameter.grad = None
 
 
-class _Flat:
-    """Weights, gradients and averages of an optimizer, each in one tensor: one compiled call clips and steps."""
+class _FlatStates:
+    """Gradients and averages of an optimizer, each in one tensor; gradients and states of parameters are views."""
 
-    def __init__(self, optimizer: Adam, weights: torch.Tensor, gradients: torch.Tensor) -> None:
+    def __init__(
+        self,
+        optimizer: Adam,
+        weights: torch.Tensor,
+        gradients: torch.Tensor,
+        averages: Sequence[torch.Tensor] | None = None,
+    ) -> None:
         self._optimizer = optimizer
         (group,) = optimizer.param_groups
         self._parameters = group["params"]
         for parameter, part in zip(self._parameters, _parts(gradients, self._parameters), strict=True):
             parameter.grad = part
         self._first: torch.Tensor | None = None  # the first parameter's average
-        self._steps = torch.zeros(len(self._parameters))  # all equal
-        self._averages = [torch.zeros_like(weights) for _ in AVERAGES]
-        ends = np.cumsum([parameter.numel() for parameter in self._parameters])
-        tensors = (weights, gradients, *self._averages)
-        self._arrays = (*(tensor.numpy() for tensor in tensors), ends, np.zeros(len(ends), np.float32))
+        self.steps = torch.zeros(len(self._parameters), device=weights.device)  # all equal
+        self._averages = averages or [torch.zeros_like(weights) for _ in AVERAGES]
 
-    def clip_and_step(self, max_norm: float, skip: bool) -> float:
-        group = self._optimizer.param_groups[0]
-        if self._first is None or self._optimizer.state[self._parameters[0]].get(AVERAGES[0]) is not self._first:
-            self._take_states()
-        steps = self._steps.numpy()
-        settings = (float(group["lr"]), *group["betas"], group["eps"])
-        norm = adam_kernels.clip_and_step(*self._arrays, max_norm, skip, *settings, float(steps[0]) + 1)
-        if math.isfinite(norm) and not skip:
-            steps += 1  # a tensor's own addition takes 7 us
-        return norm
-
-    def _take_states(self) -> None:
+    def take_states(self) -> None:
         """At the first step, and after states were loaded: let the states of all parameters be views of ours."""
         states = [self._optimizer.state[parameter] for parameter in self._parameters]
-        views = [self._steps.unbind(), *(_parts(average, self._parameters) for average in self._averages)]
+        if self._first is not None and states[0].get(AVERAGES[0]) is self._first:
+            return
+        views = [self.steps.unbind(), *(_parts(average, self._parameters) for average in self._averages)]
         for state, *parts in zip(states, *views, strict=True):
             for name, part in zip(("step", *AVERAGES), parts, strict=True):
                 part.copy_(state.get(name, torch.zeros(())))
                 state[name] = part
         self._first = views[1][0]
+
+
+class _Flat(_FlatStates):
+    """On a CPU one compiled call clips and steps."""
+
+    def __init__(self, optimizer: Adam, weights: torch.Tensor, gradients: torch.Tensor, *rest: Any) -> None:
+        super().__init__(optimizer, weights, gradients, *rest)
+        ends = np.cumsum([parameter.numel() for parameter in self._parameters])
+        tensors = (weights, gradients, *self._averages)
+        self._arrays = (*(tensor.numpy() for tensor in tensors), ends, np.zeros(len(ends), np.float32))
+
+    def clip_and_step(self, max_norm: float, skip: torch.Tensor | None) -> torch.Tensor:
+        group = self._optimizer.param_groups[0]
+        self.take_states()
+        steps, is_skipped = self.steps.numpy(), skip is not None and bool(skip.item())
+        settings = (float(group["lr"]), *group["betas"], group["eps"])
+        norm = adam_kernels.clip_and_step(*self._arrays, max_norm, is_skipped, *settings, float(steps[0]) + 1)
+        if math.isfinite(norm) and not is_skipped:
+            steps += 1  # a tensor's own addition takes 7 us
+        return torch.tensor(norm)
+
+
+class FlatOnGpu(_FlatStates):
+    """On a GPU two kernels clip and step. The learning rate is a tensor."""
+
+    def __init__(self, optimizer: Adam, weights: torch.Tensor, gradients: torch.Tensor, *rest: Any) -> None:
+        from marl.compute.flat_adam_kernels import ClipAndStep
+
+        super().__init__(optimizer, weights, gradients, *rest)
+        self._clip_and_step = ClipAndStep(weights, gradients, self._averages, self.steps)
+        self._zero = torch.zeros((), device=weights.device)
+
+    def clip_and_step(self, max_norm: float, skip: torch.Tensor | None) -> torch.Tensor:
+        group = self._optimizer.param_groups[0]
+        self.take_states()
+        skip = self._zero if skip is None else skip
+        self._clip_and_step(max_norm, skip, group["lr"], group["betas"], group["eps"])
+        return self._clip_and_step.norm
 
 
 def flatten(parameters: Iterable[nn.Parameter]) -> torch.Tensor:

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from marl.compute.adam import Adam
+from marl.compute.adam import Adam, flatten
 from marl.compute.shards import rows_of_shards
+from marl.compute.triton_kernels import triton_problem
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -19,9 +20,13 @@ class HasStep(Protocol):
     """An actor, as far as `Precision.act` needs it."""
 
     def step(
-        self, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
+        self,
+        obs: torch.Tensor,
+        is_first: torch.Tensor | None,
+        hidden: torch.Tensor | None,
+        out: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Outputs for the observations of one turn, and the next hidden state."""
+        """Outputs for the observations of one turn, and the next hidden state. out: where that is written."""
 
 
 class Precision:
@@ -51,15 +56,16 @@ class Precision:
             self._arange[len(flat)] = torch.arange(len(flat), device=obs.device)
         return self.gather(flat, self._arange[len(flat)]).view(obs.shape)
 
-    def gather(self, obs: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
-        """Observations idx of obs [N, ...], as to_float."""
+    def gather(self, obs: torch.Tensor, idx: torch.Tensor, widen: bool = True) -> torch.Tensor:
+        """Observations idx of obs [N, ...], as to_float; as they are if not `widen`."""
         words = obs.view(len(obs), -1).view(torch.int64)  # several times faster than byte by byte
         shape = (len(idx), *obs.shape[1:])
-        if self.name == "bf16" and obs.is_cuda:
+        if widen and self.name == "bf16" and obs.is_cuda:
             from marl.compute.gather_bf16 import gather_bf16
 
             return gather_bf16(words, idx, obs.dtype == torch.int8).view(shape)
-        return self.to_float(torch.index_select(words, 0, idx).view(obs.dtype).view(shape))
+        found = torch.index_select(words, 0, idx).view(obs.dtype).view(shape)
+        return self.to_float(found) if widen else found
 
     @torch.no_grad()
     def act(
@@ -69,10 +75,15 @@ class Precision:
         is_first: torch.Tensor | None,
         hidden: torch.Tensor | None,
         parts: int = 1,
+        widen: bool = True,
+        out: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """An actor's outputs for observations, and its next hidden state. parts: see autocast."""
+        """An actor's outputs for observations, and its next hidden state. parts: see autocast. widen: see gather.
+
+        out: where that state is written.
+        """
         with self.autocast(parts):
-            return actor.step(self.to_float(obs), is_first, hidden)
+            return actor.step(self.to_float(obs) if widen else obs, is_first, hidden, out)
 
     def optimizer(self, parameters: Iterable[nn.Parameter], rate: float) -> Adam:
         """Adam. On a GPU its learning rate is a tensor, so that it can change in a recorded graph."""
@@ -82,6 +93,12 @@ class Precision:
         if self.name == "fp16":
             self._scalers[id(optimizer)] = torch.amp.GradScaler(self.device.type)
         return optimizer
+
+    def flatten(self, optimizer: Adam) -> None:
+        """On a GPU with Triton: let autograd add gradients up in one tensor, over which two kernels clip and step."""
+        if self.device.type == "cuda" and self.name != "fp16" and not triton_problem(self.device):
+            weights = flatten(optimizer.param_groups[0]["params"])
+            optimizer.use_flat(weights, torch.zeros_like(weights), accumulate=True)
 
     def set_lr(self, optimizer: Optimizer, rate: float) -> None:
         """Change the learning rate without waiting for the device."""
@@ -119,7 +136,7 @@ class Precision:
         """
         max_norm = max_norm if max_norm > 0 else math.inf
         if optimizer.is_flat:
-            return torch.tensor(optimizer.clip_and_step(max_norm, skip is not None and bool(skip.item())))
+            return optimizer.clip_and_step(max_norm, skip)
         scaler = self._scalers.get(id(optimizer))
         if scaler is not None:
             scaler.unscale_(optimizer)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import numba
 import torch
+from numba.np.ufunc import parallel
 
 from marl.compute.overlap import Overlap
 
@@ -54,6 +55,15 @@ def use_threads(number: int, numba_too: bool = True) -> None:
     torch.set_num_threads(number)
     if numba_too:
         numba.set_num_threads(min(number, numba.config.NUMBA_NUM_THREADS))
+
+
+def limit_threads(number: int) -> None:
+    """Set the most threads that torch and Numba can have in a process that was forked before any of them was started.
+
+    Numba reads NUMBA_NUM_THREADS when it is imported and starts that many threads with the first parallel loop.
+    """
+    torch.set_num_threads(min(torch.get_num_threads(), number))
+    numba.config.NUMBA_NUM_THREADS = parallel.NUM_THREADS = min(parallel.NUM_THREADS, number)
 
 
 def _time_step(make_step: MakeStep, rows: int, threads: int, overlaps: bool, seconds: float) -> float:

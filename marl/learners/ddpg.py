@@ -19,11 +19,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from arena.encoders import Packing
 from marl.compute.adam import flatten
 from marl.compute.adam_kernels import move_towards
 from marl.compute.overlap import Overlap
+from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
+from marl.config.train_config import TrainConfig
+from marl.learners.ddpg_gpu import GpuPasses, may_learn_on_gpu
 from marl.learners.ddpg_passes import DdpgPasses
 from marl.learners.replay_buffer import Batch
 from marl.learners.replay_learner import ReplayLearner
@@ -33,6 +37,8 @@ from marl.networks.critics import Critics, expected_q, min_over_critics
 from marl.networks.dense_pass import DenseInference, Gradients, dense_layers
 from marl.networks.policy import MASKED_LOGIT
 from marl.networks.spec import ACTIONS, spec_from_config
+from marl.networks.stems import usable_packing
+from marl.networks.tail_tiles import LAYERS, SECOND_MAX
 
 # Methods that make the losses: passes without autograd take the place of all of them.
 LOSSES = ("_learn", "_next_probs", "_target", "_critic_loss", "_actor_loss", "_learn_actor", "_q_for_actor", "_logits",
@@ -69,35 +75,63 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         alone = group.world == 1 and group.backend is None
         self._overlap = Overlap(device, alone and config.critic_form == "heads")
         self._passes: DdpgPasses | None = None
-        if self._fused and self._has_plain_losses() and self._may_pass_directly(*self._dense_networks()):
-            self._lay_out_flat()
+        self._gpu_passes: GpuPasses | None = None
+        if self._fused and self._has_plain_losses(config):
+            is_near = self.buffer.storage == device and self._sync_freq == 1
+            if is_near and may_learn_on_gpu(precision, list(map(dense_layers, self._dense_networks()))):
+                self._lay_out_for_gpu()
+            elif self._may_pass_directly(*self._dense_networks()):
+                self._lay_out_flat()
+        if self.buffer.packing is not None and self._gpu_passes is None:
+            raise ValueError("only passes on a GPU can read packed rows")
 
-    def _has_plain_losses(self) -> bool:
-        """Whether the losses are those that passes without autograd are written for (ddpg_passes.py)."""
-        config = self.config
+    @classmethod
+    def _has_plain_losses(cls, config: DdpgConfig) -> bool:
+        """Whether the losses are those that passes without autograd are written for (ddpg_passes.py, ddpg_gpu.py)."""
         if config.twin or config.policy_delay > 1 or config.target_noise:
             return False
-        return all(getattr(type(self), name) is getattr(Ddpg, name) for name in LOSSES)
+        return all(getattr(cls, name) is getattr(Ddpg, name) for name in LOSSES)
+
+    @classmethod
+    def packing_for(cls, config: TrainConfig, precision: Precision) -> Packing | None:
+        # MADDPG and MATD3 keep plain rows and autograd: their critics read a team's rows, or there are two of them.
+        section, network = config.ddpg, config.network
+        is_dense = not network.messages and section.critic == "snake" and section.critic_form == "heads"
+        fits = is_dense and len(network.body or ()) == LAYERS - 1 and network.body[-1] <= SECOND_MAX
+        is_plain = config.packed and config.fused and config.ddp.sync_freq == 1 and cls._has_plain_losses(section)
+        return usable_packing(network, precision) if fits and is_plain else None
 
     def _dense_networks(self) -> list[Any]:
         critics: list[Any] = [self.critics, self.target_critics]
         return [self.actor, critics[0].each[0], self.target_actor, critics[1].each[0]]
 
-    def _lay_out_flat(self) -> None:
-        """Lay weights and gradients into one tensor each."""
+    def _flatten(self) -> None:
+        """Lay weights, those of the targets, and gradients into one tensor each."""
         self._gradients = Gradients(self.actor, self.critics)
         pairs = ((self.actor, self.critics), (self.target_actor, self.target_critics))
-        self._flat_weights = weights, _ = [flatten([*a.parameters(), *b.parameters()]) for a, b in pairs]
-        self._flat_arrays = [flat.numpy() for flat in reversed(self._flat_weights)]
+        self._flat_weights = [flatten([*a.parameters(), *b.parameters()]) for a, b in pairs]
+        self._layers = [dense_layers(network) for network in self._dense_networks()]
+
+    def _lay_out_for_gpu(self) -> None:
+        self._flatten()
+        optimizers = self.actor_optimizer, self.critic_optimizer
+        flat = (self._layers, self._flat_weights, self._gradients.flat, optimizers)
+        rest = (self._masks_reversal, self._precision)
+        self._gpu_passes = GpuPasses(self.config, self.buffer, self.sampler.batch.rows, *flat, *rest)
+        self._infer = self._gpu_passes.inference()
+        self.sampler.gathers = False  # the passes read the buffer's rows
+
+    def _lay_out_flat(self) -> None:
+        self._flatten()
         by_network = self._gradients.by_network
         for optimizer, flat, gradients in zip(
             (self.actor_optimizer, self.critic_optimizer),
-            weights.split([len(each) for each in by_network]),
+            self._flat_weights[0].split([len(each) for each in by_network]),
             by_network,
             strict=True,
         ):
             optimizer.use_flat(flat, gradients)
-        self._layers = [dense_layers(network) for network in self._dense_networks()]
+        self._flat_arrays = [flat.numpy() for flat in reversed(self._flat_weights)]
         self._infer = DenseInference(self._layers[0])
         self._passes = self._passes_of(self.sampler.batch)
 
@@ -110,7 +144,20 @@ class Ddpg(ReplayLearner[DdpgConfig]):
     def _wrapped(self) -> Sequence[Any]:
         return [self.ddp_actor, self.ddp_critics]
 
+    def learn(self) -> None:
+        passes = self._gpu_passes
+        if passes is None:
+            super().learn()
+            return
+        passes.take_weights()  # they may have been loaded; from here on each step copies them
+        self.sampler.draw()
+        passes.read_batch()
+        for left in reversed(range(self.updates)):
+            self._learn_on_gpu(passes, goes_on=left > 0)
+
     def _finish_step(self) -> None:
+        if self._gpu_passes is not None:
+            return  # its step has moved them
         if self._passes is not None:
             move_towards(*self._flat_arrays, self.config.tau)
             return
@@ -123,6 +170,10 @@ class Ddpg(ReplayLearner[DdpgConfig]):
 
         Only the last of every policy_delay steps moves the actor.
         """
+        if self._gpu_passes is not None:
+            self._gpu_passes.read_batch()
+            self._learn_on_gpu(self._gpu_passes)
+            return
         if self._passes is not None:
             if self._passes.batch is not batch:
                 self._passes = self._passes_of(batch)
@@ -168,6 +219,28 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         actor_norm = actor_step()
         norms = actor_norm.item(), critic_norm.item()
         self._add_numbers((critic_loss, actor_loss, entropy, value, *norms), sum(norms), stepped=True)
+
+    @torch.no_grad()
+    def _learn_on_gpu(self, passes: GpuPasses, goes_on: bool = False) -> None:
+        """The same on a GPU. goes_on: the next batch is drawn and read beside the backward pass."""
+        overlap = self._overlap
+        targets = overlap.run(passes.compute_targets)
+        passes.compute_outputs()
+        targets()
+        passes.compute_gradients()
+        following = overlap.run(self._read_next_batch, passes) if goes_on else None
+        passes.backward(overlap)
+        if following is not None:
+            following()
+            passes.take_next_batch()
+        stats = overlap.run(passes.stats)
+        self._average(self._gradients)
+        norms = passes.step(self.config.max_grad_norm, self.config.tau)
+        self._add_stats(torch.cat((stats(), norms[:2])), norms[2], stepped=True)
+
+    def _read_next_batch(self, passes: GpuPasses) -> None:
+        self.sampler.draw()
+        passes.read_next_batch()
 
     # --- the losses
 

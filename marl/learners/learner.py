@@ -17,6 +17,7 @@ from torch import nn
 
 from arena.encoders import Encoder
 from marl.compute.precision import Precision
+from marl.learners.stats_kernels import add_stats
 from marl.networks.actors import AnyActor
 from marl.networks.dense_pass import Gradients, dense_layers
 from marl.networks.spec import ACTIONS, NetworkSpec
@@ -90,6 +91,8 @@ class Learner(ABC):
         precision = self._precision
         if numba.config.DISABLE_JIT:  # plain Python is for debuggers
             return False
+        if self.buffer.packing is not None:  # for kernels on a GPU
+            return False
         if self._sync_freq > 1 or precision.device.type != "cpu" or precision.name != "fp32" or precision.shards:
             return False
         return all(dense_layers(network) is not None for network in networks)
@@ -115,11 +118,8 @@ class Learner(ABC):
         if norm.device.type == "cpu":
             self._add_numbers(stats.tolist(), norm.item(), stepped)
             return
-        skipped = (norm - norm).ne(0).float()
-        if stepped:
-            self._skipped_in_a_row.add_(1).mul_(skipped)
-        one = torch.ones_like(skipped)[None]
-        self.sums += torch.cat((one, stats, skipped[None])).nan_to_num(0.0, 0.0, 0.0)
+        in_a_row = self._skipped_in_a_row.view(1)
+        add_stats.bind(1 + len(stats), norm.device, stats, norm.view(1), stepped, self.sums, in_a_row)()
 
     def _add_numbers(self, stats: Sequence[float], norm: float, stepped: bool) -> None:
         """The same on a CPU, without a tensor's methods: each of them takes microseconds."""

@@ -32,14 +32,17 @@ from marl.config.network_config import NetworkConfig
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.learner import Learner
+from marl.learners.ppo_gpu import GpuPart, may_learn_on_gpu
 from marl.learners.ppo_kernels import KL, STATS, Coefs, Minibatch, loss_gradients, record_steps
 from marl.learners.ppo_loss import PpoBatch, ppo_loss
+from marl.learners.returns import moments
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import make_actor
 from marl.networks.central_critic import ActorCritic, CentralCritic
 from marl.networks.dense_kernels import LEVELS, mean_rows
 from marl.networks.dense_pass import DenseInference, DenseLayers, DensePass, Gradients, dense_layers
 from marl.networks.spec import ACTIONS, spec_from_config
+from marl.networks.stems import usable_packing
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout
 from marl.rollout.turn_chain import TurnCalls
@@ -95,6 +98,7 @@ class Ppo(Learner):
     ) -> None:
         super().__init__(buffer, group, precision, sync_freq)
         self.config, device = config, buffer.device
+        self._widens = buffer.packing is None  # packed rows are read as they are
         torch.manual_seed(seed)  # initial weights only: everything else that is random is drawn by number
         has_central = config.critic == "team"
         self.spec = spec_from_config(network, ACTIONS if has_central else OUTPUTS, self.recurrent)
@@ -134,8 +138,14 @@ class Ppo(Learner):
         has_passes = fused and not has_own_passes and self._may_pass_directly(self.network)
         weights = flatten(self.network.parameters()) if has_passes else None
         layers = dense_layers(self.network) if has_passes else None
-        self._parts = [_Part(self, size, size / each, fused, layers) for size in sizes]
-        self._infer = None if layers is None else DenseInference(layers)
+        self._parts: list[Any]
+        self._infer: Any
+        if fused and not has_own_passes and sync_freq == 1 and may_learn_on_gpu(precision, self.network):
+            part = GpuPart(buffer, self.network, self.coefs, each, precision)
+            weights, self._parts, self._infer = part.weights, [part], part.inference()
+        else:
+            self._parts = [_Part(self, size, size / each, fused, layers) for size in sizes]
+            self._infer = None if layers is None else DenseInference(layers)
         if weights is not None:
             self.optimizer.use_flat(weights, self._parts[0].gradients.flat)
 
@@ -145,7 +155,9 @@ class Ppo(Learner):
     ) -> "Ppo":
         """The learner of a configuration, with a buffer for this many teams. keys: of the shuffling."""
         turns = max(1, round(config.ppo.update_interval / (config.matches * group.world)))
-        buffer = RolloutBuffer(turns, teams, encoder_named(config.network.encoder), group.device, keys)
+        packing = usable_packing(config.network, precision) if config.packed and config.fused else None
+        encoder = encoder_named(config.network.encoder)
+        buffer = RolloutBuffer(turns, teams, encoder, group.device, keys, packing)
         rest = (group, precision, config.ddp.sync_freq, config.seed, config.fused)
         return cls(config.ppo, config.network, buffer, *rest)
 
@@ -157,6 +169,8 @@ class Ppo(Learner):
 
     def attach(self, rollout: Rollout) -> None:
         self._rollout = rollout
+        if isinstance(self._parts[0], GpuPart):
+            self._infer.write_into(rollout.outputs)
         turn = (rollout.arena.state, rollout.learning_seats, rollout.board_actions, rollout.masks_reversal)
         self._record_step = record_steps.bind(len(rollout.seats), self.buffer.device, *turn, self.buffer.policy_rows)
 
@@ -167,7 +181,7 @@ class Ppo(Learner):
         """Outputs without gradients; hidden states stay as they are. parts: as in Precision.act."""
         if self._infer:
             return self._infer(obs)
-        return self._precision.act(self.network, obs, None, None, parts)[0]
+        return self._precision.act(self.network, obs, None, None, parts, self._widens)[0]
 
     def record_step(self) -> None:
         """Store log-probability and value of the actions that are about to be played."""
@@ -175,7 +189,7 @@ class Ppo(Learner):
 
     def bind_turn(self, rollout: Rollout) -> TurnCalls | None:
         is_own = type(self).act is Ppo.act and type(self).record_step is Ppo.record_step
-        if self._infer is None or self._overlap.splits or not is_own:
+        if self._infer is None or self._overlap.splits or not is_own or self.buffer.device.type != "cpu":
             return None
         return TurnCalls.of(self._infer.bind(rollout.obs, rollout.outputs), self._record_step)
 
@@ -193,22 +207,24 @@ class Ppo(Learner):
                 # Epochs are counted as if all had been made, as they are on a GPU.
                 buffer.counts[1:] += self.config.epochs - 1 - epoch
                 break
+        if isinstance(self._parts[0], GpuPart):
+            self._infer.take_weights()  # for the turns until the next round
 
     def _measure_advantages(self) -> None:
         """Mean and deviation over all ranks, by which advantages are normalised."""
         shards = self.buffer.advantages.double().chunk(self._shards, 1)
-        total, squares, count = self._group.sum_(tree_sum([_moments(shard.contiguous()) for shard in shards]))
+        total, squares, count = self._group.sum_(tree_sum([moments(shard.contiguous()) for shard in shards]))
         mean = total / count
         self.coefs.adv_stats[0] = mean
         self.coefs.adv_stats[1] = (squares / count - mean.square()).clamp(min=1e-16).rsqrt()
 
     def _learn_epoch(self, order: torch.Tensor) -> bool:
         """All minibatches once; whether the rest of the round can be left out (a GPU is not asked)."""
-        each = self.minibatches.each
-        for number in range(self.minibatches.batches):
-            step = (number + 1) % self._sync_freq == 0
-            items = order[:, number * each : (number + 1) * each].flatten()
-            if step:
+        batches = [items.flatten() for items in order.split(self.minibatches.each, 1)[: self.minibatches.batches]]
+        for number, items in enumerate(batches, 1):
+            if isinstance(self._parts[0], GpuPart):
+                self._parts[0].next_items = batches[number] if number < len(batches) else None
+            if number % self._sync_freq == 0:
                 self._learn_minibatch(items, step=True)
             else:
                 with self._group.no_sync(self.ddp_network):
@@ -248,7 +264,7 @@ class Ppo(Learner):
     def outputs_for(self, items: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
         """The network's outputs [M, 3, 5] for items of a minibatch; idx [M] gets their rows in the buffer."""
         idx.copy_(items)
-        obs = self._precision.gather(self.buffer.obs.flatten(0, 1), idx)
+        obs = self._precision.gather(self.buffer.obs.flatten(0, 1), idx, self._widens)
         with self._precision.autocast(self._overlap.parts):
             return self.ddp_network(obs)
 
@@ -321,7 +337,7 @@ class _Part:
         """layers: of a dense network, whose gradients are computed without autograd."""
         buffer = learner.buffer
         device, rows = buffer.device, items * learner.minibatches.turns_per_item
-        self.items, self.weight, self._fused = items, weight, fused
+        self.items, self.weight, self.is_fused = items, weight, fused
         shards = learner._precision.shards
         self._shards = None if shards is None else shards // learner._overlap.parts
         outputs = torch.zeros(rows, TEAM, OUTPUTS, device=device)
@@ -373,7 +389,7 @@ class _Part:
             return mean_by_shard(batch.stats, self._shards)
         outputs = learner.outputs_for(items, batch.idx)
         batch.outputs.copy_(outputs.detach().view(batch.outputs.shape))
-        if not self._fused:
+        if not self.is_fused:
             targets = (tensor[: learner.turns].flatten(0, 1)[batch.idx] for tensor in learner.buffer.targets)
             loss, stats = learner.loss(outputs.view(batch.outputs.shape), PpoBatch(*targets))
             learner.backward(loss, self.weight)
@@ -382,8 +398,3 @@ class _Part:
         self._loss_gradient()
         learner.backward(outputs, self.weight, batch.gradients)
         return mean_by_shard(batch.stats, self._shards)
-
-
-def _moments(values: torch.Tensor) -> torch.Tensor:
-    """The sum of the values, the sum of their squares, and their number."""
-    return torch.stack((values.sum(), values.square().sum(), torch.full_like(values[0, 0, 0], values.numel())))

@@ -18,6 +18,10 @@ class PpoLstm(Ppo):
         self._hidden = self.actor.initial_state(self.buffer.teams * TEAM, self.buffer.device)
         self._first_hidden = self._hidden.clone()  # at the start of the round
         self._recorded = 0  # turns, counted in Python: a graph holds a whole round
+        self._turn_starts = torch.arange(self.turns, device=self.buffer.device)[:, None] * self.buffer.teams
+        # Under DistributedDataParallel gradients lie where it wants them.
+        if self._group.backend is None and self._parts[0].is_fused:
+            self._precision.flatten(self.optimizer)
 
     def _items(self) -> tuple[int, int]:
         """Teams, with all their turns."""
@@ -27,16 +31,14 @@ class PpoLstm(Ppo):
         """Outputs; the hidden states go on by one turn."""
         if self._recorded % self.turns == 0:
             self._first_hidden.copy_(self._hidden)
-        outputs, hidden = self._step(obs)
-        self._hidden.copy_(hidden)
-        return outputs
+        return self._step(obs, self._hidden)[0]
 
     def _forward(self, obs: torch.Tensor, parts: int = 1) -> torch.Tensor:
         return self._step(obs)[0]
 
-    def _step(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _step(self, obs: torch.Tensor, out: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         is_first = self._rollout.is_first().repeat_interleave(TEAM)
-        return self._precision.act(self.network, obs, is_first, self._hidden)
+        return self._precision.act(self.network, obs, is_first, self._hidden, widen=self._widens, out=out)
 
     def record_step(self) -> None:
         super().record_step()
@@ -51,10 +53,10 @@ class PpoLstm(Ppo):
         """
         buffer, turns, shards = self.buffer, self.turns, self._precision.shards
         leading = () if shards is None else (shards // self._overlap.parts,)
-        turn_starts = torch.arange(turns, device=items.device)[:, None] * buffer.teams
-        rows = turn_starts + items.view(*leading, 1, -1)  # [T, n]
+        rows = self._turn_starts + items.view(*leading, 1, -1)  # [T, n]
         idx.copy_(rows.flatten())
-        obs = self._precision.gather(buffer.obs.flatten(0, 1), idx).view(*leading, turns, -1, self.encoder.width)
+        obs = self._precision.gather(buffer.obs.flatten(0, 1), idx, self._widens)
+        obs = obs.view(*leading, turns, -1, buffer.row_encoder.width)
         is_first = buffer.is_first.flatten()[rows].repeat_interleave(TEAM, -1)
         hidden = self._first_hidden.view(2, buffer.teams, TEAM, -1)[:, items].view(2, *leading, -1, self.spec.lstm_size)
         with self._precision.autocast(self._overlap.parts):

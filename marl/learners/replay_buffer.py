@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from arena.backends.loops import item_loop
-from arena.encoders import Encoder
+from arena.encoders import Encoder, Packing
 from arena.jit import njit
 from arena.rng import SLOT_BATCH, draw_below
 from arena.rules import TEAM
@@ -57,19 +57,22 @@ def sample_transition(i, keys, rows, n_step, gamma, batch):
     teams = rows.rewards.shape[1]
     turn, team = sample_turn(i, keys, rows, n_step, batch.idx.shape[0])
     for k in range(TEAM):
-        batch.returns[i, k] = 0.0
         for action in range(ACTIONS):
             batch.actions[i, k, action] = 0.0
         batch.actions[i, k, int(rows.actions[turn, team, k])] = 1.0
     discount = 1.0
     at = turn
+    # Not added up in the batch: a GPU would wait for its memory at each step.
+    a = b = c = np.float32(0.0)
     for _ in range(n_step):
-        for k in range(TEAM):
-            batch.returns[i, k] += discount * rows.rewards[at, team, k]
+        a = np.float32(a + discount * rows.rewards[at, team, 0])
+        b = np.float32(b + discount * rows.rewards[at, team, 1])
+        c = np.float32(c + discount * rows.rewards[at, team, 2])
         discount *= gamma
         if rows.terminated[at, team]:
             discount = 0.0
         at = at + 1 if at + 1 < turns else 0
+    batch.returns[i, 0], batch.returns[i, 1], batch.returns[i, 2] = a, b, c
     batch.discounts[i] = discount
     batch.idx[i] = turn * teams + team
     batch.next_idx[i] = at * teams + team
@@ -79,9 +82,11 @@ sample_transitions = item_loop(sample_transition)
 
 
 class Batch:
-    """M rows drawn from the buffer, always in the same tensors."""
+    """M rows drawn from the buffer, always in the same tensors. Packed rows are not gathered: kernels find them."""
 
-    def __init__(self, rows: int, encoder: Encoder, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, rows: int, encoder: Encoder, dtype: torch.dtype, device: torch.device, gathered: bool = True
+    ) -> None:
         def empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
@@ -92,8 +97,7 @@ class Batch:
             empty(rows),
             empty(rows, TEAM, ACTIONS),
         )
-        self.obs = empty(rows, TEAM, encoder.width, dtype=dtype)
-        self.next_obs = empty(rows, TEAM, encoder.width, dtype=dtype)
+        self.obs, self.next_obs = (empty(rows if gathered else 0, TEAM, encoder.width, dtype=dtype) for _ in range(2))
 
 
 class ReplayBuffer(TurnBuffer):
@@ -101,13 +105,20 @@ class ReplayBuffer(TurnBuffer):
 
     @classmethod
     def sized(
-        cls, transitions: int, teams: int, encoder: Encoder, device: torch.device, keys: Sequence[int]
+        cls,
+        transitions: int,
+        teams: int,
+        encoder: Encoder,
+        device: torch.device,
+        keys: Sequence[int],
+        packing: Packing | None = None,
     ) -> "ReplayBuffer":
-        """A buffer for this many snake transitions; a GPU's is kept on the host if it would not fit."""
+        """A buffer for this many snake transitions; a GPU's is kept on the host, as plain rows, if it would not fit."""
         turns = transitions // (TEAM * teams)
-        need = turns * teams * TEAM * encoder.width
-        on_host = device.type == "cuda" and need > 0.8 * free_memory(device)
-        return cls(turns, teams, encoder, device, keys, torch.device("cpu") if on_host else device)
+        need = turns * teams * TEAM * (encoder if packing is None else packing.packed).width
+        if device.type == "cuda" and need > 0.8 * free_memory(device):
+            return cls(turns, teams, encoder, device, keys, torch.device("cpu"))
+        return cls(turns, teams, encoder, device, keys, device, packing)
 
     def sampler(self, rows: int, n_step: int, gamma: float, fused: bool = True) -> "Sampler":
         return Sampler(self, rows, n_step, gamma, fused)
@@ -117,7 +128,9 @@ class Sampler:
     """Draws batches of M rows with n-step returns, always into the same tensors."""
 
     def __init__(self, buffer: ReplayBuffer, rows: int, n_step: int, gamma: float, fused: bool = True) -> None:
-        self.batch = Batch(rows, buffer.encoder, buffer.dtype, buffer.device)
+        gathered = buffer.packing is None
+        self.batch = Batch(rows, buffer.encoder, buffer.dtype, buffer.device, gathered)
+        self.gathers = gathered  # whether batches hold observations, or only say where they are in the buffer
         self._buffer, self._n_step, self._gamma, self._fused = buffer, n_step, gamma, fused
         self._draw: Callable[[], None] = sample_transitions.bind(
             rows, buffer.device, buffer.keys, buffer.turn_rows, n_step, gamma, self.batch.rows
@@ -126,6 +139,7 @@ class Sampler:
         self._gathered = [
             (obs.view(rows, -1).view(torch.int64), idx)
             for obs, idx in ((batch.obs, drawn.idx), (batch.next_obs, drawn.next_idx))
+            if gathered
         ]
         self._arrays: list[tuple[np.ndarray, ...]] = []
         if buffer.device.type == "cpu":
@@ -138,6 +152,8 @@ class Sampler:
         if not self._fused:
             self._compute_returns(buffer.turn_rows, batch.rows)
         buffer.count(1)
+        if not self.gathers:
+            return batch
         for arrays in self._arrays:
             gather_rows(*arrays)
         if self._arrays:

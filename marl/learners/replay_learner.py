@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import torch
 from torch import nn
 
-from arena.encoders import encoder_named
+from arena.encoders import Packing, encoder_named
 from arena.rules import TEAM
 from marl.compute.adam import Adam
 from marl.compute.overlap import Overlap
@@ -22,6 +22,7 @@ from marl.learners.learner import Learner
 from marl.learners.replay_buffer import Batch, ReplayBuffer
 from marl.networks.dense_pass import DenseInference
 from marl.networks.policy import mask_reversal
+from marl.networks.stacked_pass import StackedInference
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
 from marl.rollout.turn_chain import TurnCalls
@@ -66,7 +67,7 @@ class ReplayLearner(Learner, Generic[Config]):
         self.turns, self.updates = config.turns, config.updates
         self.warmup_turns = max(config.warmup_turns, config.n_step + 1)
         self._fused = fused
-        self._infer: DenseInference | None = None  # for `act`, if the actor is dense
+        self._infer: DenseInference | StackedInference | None = None  # for `act`, if the actor is dense
         self._accumulated = 0  # batches since the last step
         torch.manual_seed(seed)  # initial weights only: everything else that is random is drawn by number
         self._make_networks(network)
@@ -79,11 +80,17 @@ class ReplayLearner(Learner, Generic[Config]):
         """The learner of a configuration, with a buffer for this many teams. keys: of the draws of batches."""
         section = getattr(config, config.learner_section)
         encoder = encoder_named(config.network.encoder)
-        buffer = ReplayBuffer.sized(section.buffer_size, teams, encoder, group.device, keys)
+        packing = cls.packing_for(config, precision)
+        buffer = ReplayBuffer.sized(section.buffer_size, teams, encoder, group.device, keys, packing)
         rest = (group, precision, config.ddp.sync_freq, config.seed, config.mask_reversal, config.fused)
         return cls(section, config.network, buffer, *rest)
 
     # --- what a subclass says
+
+    @classmethod
+    def packing_for(cls, config: TrainConfig, precision: Precision) -> Packing | None:
+        """The packed rows that the learner of a configuration can read; None: plain rows."""
+        return None
 
     @abstractmethod
     def _make_networks(self, network: NetworkConfig) -> None:
@@ -112,6 +119,10 @@ class ReplayLearner(Learner, Generic[Config]):
 
     # --- learning
 
+    def attach(self, rollout: Rollout) -> None:
+        if isinstance(self._infer, StackedInference):
+            self._infer.write_into(rollout.outputs)
+
     def act(self, obs: torch.Tensor) -> torch.Tensor:
         """Logits of the local actions."""
         if self._infer:
@@ -121,7 +132,7 @@ class ReplayLearner(Learner, Generic[Config]):
 
     def bind_turn(self, rollout: Rollout) -> TurnCalls | None:
         is_own = type(self).act is ReplayLearner.act and self.record_step is None
-        if self._infer is None or self._overlap.splits or not is_own:
+        if not isinstance(self._infer, DenseInference) or self._overlap.splits or not is_own:
             return None
         return TurnCalls.of(self._infer.bind(rollout.obs, rollout.outputs))
 
@@ -199,8 +210,14 @@ class ReplayLearner(Learner, Generic[Config]):
         self.learn = updates
 
     def last_batch(self) -> dict[str, torch.Tensor]:
-        batch = self.sampler.batch
-        return {**batch.rows._asdict(), "obs": batch.obs, "next_obs": batch.next_obs}
+        batch, packing = self.sampler.batch, self.buffer.packing
+        obs, next_obs = batch.obs, batch.next_obs
+        if not self.sampler.gathers:
+            kept = self.buffer.obs.flatten(0, 1)
+            obs, next_obs = kept[batch.rows.idx], kept[batch.rows.next_idx]
+        if packing is not None:
+            obs, next_obs = packing.unpack(obs), packing.unpack(next_obs)
+        return {**batch.rows._asdict(), "obs": obs, "next_obs": next_obs}
 
     def lr_text(self) -> str:
         return ", ".join(f"{rate:g}" for rate in self._rates().values())

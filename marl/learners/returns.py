@@ -34,3 +34,8 @@ def n_step_returns(rewards: torch.Tensor, terminated: torch.Tensor, gamma: float
         returns = returns + discounts[:, None] * reward
         discounts = discounts * gamma * (~ended).to(discounts.dtype)
     return returns, discounts
+
+
+def moments(values: torch.Tensor) -> torch.Tensor:
+    """The sum of the values, the sum of their squares, and their number."""
+    return torch.stack((values.sum(), values.square().sum(), torch.full_like(values[0, 0, 0], values.numel())))

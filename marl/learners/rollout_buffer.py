@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from arena.encoders import Encoder
+from arena.encoders import Encoder, Packing
 from arena.rules import TEAM
 from marl.learners.ppo_kernels import PolicyRows, Targets, estimate_advantages, shuffle_items
 from marl.learners.returns import generalized_advantages
@@ -17,8 +17,16 @@ from marl.rollout.turn_buffer import TurnBuffer
 class RolloutBuffer(TurnBuffer):
     """T turns of G teams: all of them belong to one round of updates."""
 
-    def __init__(self, turns: int, teams: int, encoder: Encoder, device: torch.device, keys: Sequence[int]) -> None:
-        super().__init__(turns, teams, encoder, device, keys)
+    def __init__(
+        self,
+        turns: int,
+        teams: int,
+        encoder: Encoder,
+        device: torch.device,
+        keys: Sequence[int],
+        packing: Packing | None = None,
+    ) -> None:
+        super().__init__(turns, teams, encoder, device, keys, packing=packing)
         shape = (turns, teams, TEAM)
         self.masked = torch.zeros(shape, dtype=torch.int8, device=device)  # masked action, -1 for none
         self.log_probs = torch.zeros(shape, device=device)  # of the actions that were played
@@ -28,6 +36,12 @@ class RolloutBuffer(TurnBuffer):
         self.returns = torch.zeros(shape, device=device)
         self.policy_rows = PolicyRows(self.counts, self.masked, self.log_probs, self.values)
         self.targets = Targets(self.actions, self.masked, self.log_probs, self.values, self.advantages, self.returns)
+
+    def row_of(self, turn: int) -> torch.Tensor | None:
+        """On a GPU: a round begins with row 0, so that the rows of its turns are known when it is recorded."""
+        if self.device.type == "cpu":
+            return None
+        return self.obs[turn % self.turns].view(-1, self.row_encoder.width)
 
     def estimator(self, gamma: float, gae_lambda: float, fused: bool = True) -> "Estimator":
         return Estimator(self, gamma, gae_lambda, fused)

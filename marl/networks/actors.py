@@ -15,8 +15,9 @@ from arena.encoders import Encoder
 from arena.rules import TEAM
 from marl.compute.shards import replicate, rows_are_of
 from marl.networks.layers import MLP, CommLayer, dense, lstm_step_by_shard
+from marl.networks.lstm_pass import lstm_step, lstm_turns, may_run_kernels
 from marl.networks.spec import ACTIONS, NetworkSpec
-from marl.networks.stems import make_stem
+from marl.networks.stems import DenseStem, make_stem
 
 State = tuple[torch.Tensor, torch.Tensor]  # of an LSTM: h and c, [..., H] each
 
@@ -31,6 +32,8 @@ class _Trunk(nn.Module):
         self.mates = CommLayer(width, width) if spec.messages else None
 
     def first_layer(self, obs: torch.Tensor) -> torch.Tensor:
+        if self.mates is None and type(self.first) is DenseStem:
+            return self.first(obs, relu=True)
         x = self.first(obs)
         if self.mates is not None:
             teams = x.view(*x.shape[:-2], -1, TEAM, x.shape[-1])
@@ -53,7 +56,11 @@ class Actor(_Trunk):
         """No hidden state."""
 
     def step(
-        self, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
+        self,
+        obs: torch.Tensor,
+        is_first: torch.Tensor | None,
+        hidden: torch.Tensor | None,
+        out: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, None]:
         return self(obs), None
 
@@ -74,6 +81,8 @@ class RecurrentActor(_Trunk):
     def forward(self, obs: torch.Tensor, is_first: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """is_first [T, N]: where a match plays its first turn the hidden state is reset to zero."""
         x, cell = self._body(obs), self._cell()
+        if may_run_kernels(x, self.spec.lstm_size):
+            return self.head(lstm_turns(x, is_first, hidden, self.cell))
         state, outputs = (hidden[0], hidden[1]), []
         for turn in range(obs.shape[-3]):
             state = self._next_state(cell, x[..., turn, :, :], is_first[..., turn, :], state)
@@ -81,10 +90,15 @@ class RecurrentActor(_Trunk):
         return self.head(torch.stack(outputs, -3))
 
     def step(
-        self, obs: torch.Tensor, is_first: torch.Tensor, hidden: torch.Tensor
+        self, obs: torch.Tensor, is_first: torch.Tensor, hidden: torch.Tensor, out: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        state = self._next_state(self._cell(), self._body(obs), is_first, (hidden[0], hidden[1]))
-        return self.head(state[0]), torch.stack(state)
+        """out: where the next hidden state is written, maybe `hidden` itself."""
+        x = self._body(obs)
+        if not torch.is_grad_enabled() and may_run_kernels(x, self.spec.lstm_size):
+            h, hidden = lstm_step(x, is_first, hidden, self.cell, out)
+            return self.head(h), hidden
+        state = self._next_state(self._cell(), x, is_first, (hidden[0], hidden[1]))
+        return self.head(state[0]), torch.stack(state) if out is None else out.copy_(torch.stack(state))
 
     def initial_state(self, snakes: int, device: torch.device) -> torch.Tensor:
         """The hidden state at the start of a match."""
@@ -93,7 +107,7 @@ class RecurrentActor(_Trunk):
     def _body(self, obs: torch.Tensor) -> torch.Tensor:
         x = self.first_layer(obs)
         for layer in self.layers:
-            x = F.relu(layer(x))
+            x = layer(x, relu=True)
         return x
 
     def _cell(self) -> Callable[[torch.Tensor, State], State]:

@@ -51,7 +51,7 @@ class Gradients:
     def __init__(self, *networks: nn.Module) -> None:
         parameters = [list(network.parameters()) for network in networks]
         sizes = [[parameter.numel() for parameter in each] for each in parameters]
-        self.flat = torch.zeros(sum(map(sum, sizes)))
+        self.flat = torch.zeros(sum(map(sum, sizes)), device=parameters[0][0].device)
         self.by_network = self.flat.split([sum(each) for each in sizes])
         # By network, in the order of its parameters: weight and bias of each layer in turn.
         self.of = [

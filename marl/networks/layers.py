@@ -5,17 +5,16 @@ from collections.abc import Sequence
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from marl.compute.linear import linear
 from marl.compute.shards import linear_replicated
 
 
 class Dense(nn.Linear):
-    """A dense layer."""
+    """A dense layer; with `relu` the ReLU behind it."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return linear(x, self.weight, self.bias)
+    def forward(self, x: torch.Tensor, relu: bool = False) -> torch.Tensor:
+        return linear(x, self.weight, self.bias, relu)
 
 
 def dense(inputs: int, outputs: int, gain: float = math.sqrt(2)) -> Dense:
@@ -37,7 +36,7 @@ class MLP(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
-            hidden = F.relu(layer(hidden))
+            hidden = layer(hidden, relu=True)
         return self.head(hidden)
 
 

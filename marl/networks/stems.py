@@ -10,20 +10,24 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from arena.encoders import Encoder
+from arena.encoders import PACKINGS, Encoder, Packing
 from arena.encoders.planes import PLANES
 from arena.rules import CELLS, COLUMNS, ROWS
 from marl import registry
 from marl.compute.linear import linear
+from marl.compute.precision import Precision
 from marl.compute.shards import linear_by_shard, rows_are_of
+from marl.compute.triton_kernels import triton_problem
+from marl.config.network_config import NetworkConfig
 from marl.networks.layers import dense
+from marl.networks.packed_rows import unpack_on_gpu
 from marl.networks.spec import NetworkSpec
 
 KERNEL = 3  # cells across that a convolution sees
 
 
 class DenseStem(nn.Module):
-    """A dense layer that reads an encoder's integers."""
+    """A dense layer that reads an encoder's integers, as plain rows or as packed ones (arena/encoders/packed.py)."""
 
     scale: torch.Tensor
 
@@ -33,14 +37,24 @@ class DenseStem(nn.Module):
         self.bias = nn.Parameter(torch.zeros(spec.body[0]))
         nn.init.orthogonal_(self.weight, math.sqrt(2))
         self.register_buffer("scale", torch.from_numpy(encoder.scale.copy()), persistent=False)
+        packing = PACKINGS.get(encoder.name)
+        self._packing = packing if packing is not None and packing.plain is encoder else None
 
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+    def forward(self, obs: torch.Tensor, relu: bool = False) -> torch.Tensor:
+        """The hidden layer; with `relu` the ReLU of it."""
+        if self._packing is not None and obs.shape[-1] == self._packing.packed.width:
+            if obs.is_cuda and not obs.is_floating_point():
+                rows = unpack_on_gpu(obs.reshape(-1, obs.shape[-1]), self._packing)
+                return linear(rows, self.weight * self.scale, self.bias, relu).view(*obs.shape[:-1], -1)
+            # A learner may have widened packed rows as if they were plain; bytes are exact in every format.
+            obs = self._packing.unpack(obs.to(torch.int16))
         if not obs.is_floating_point():
             obs = obs.to(self.weight.dtype)
         shards = rows_are_of()
         if shards is not None:  # each shard's gradient is scaled before they are summed, as on a rank of its own
-            return linear_by_shard(obs, self.weight, self.bias, shards, self.scale)
-        return linear(obs, self.weight * self.scale, self.bias)
+            x = linear_by_shard(obs, self.weight, self.bias, shards, self.scale)
+            return F.relu(x) if relu else x
+        return linear(obs, self.weight * self.scale, self.bias, relu)
 
 
 class TorusConvStem(nn.Module):
@@ -94,3 +108,12 @@ def _neighbourhoods(stride: int) -> torch.Tensor:
 def make_stem(encoder: Encoder, spec: NetworkSpec) -> nn.Module:
     """The stem that a specification names."""
     return registry.load(registry.NETWORKS, spec.stem)(encoder, spec)
+
+
+def usable_packing(network: NetworkConfig, precision: Precision) -> Packing | None:
+    """The packed rows that training can use on a GPU instead of an encoder's plain ones; None: keep those."""
+    packing = PACKINGS.get(network.encoder or "")
+    reads_packed = registry.load(registry.NETWORKS, network.kind) is DenseStem
+    if packing is None or not reads_packed or precision.name != "bf16" or precision.shards is not None:
+        return None
+    return None if triton_problem(precision.device) else packing

@@ -85,8 +85,9 @@ class Rollout:
         slots = torch.arange(rank * matches, (rank + 1) * matches)
         self._stagger_at = (slots * TURNS // self.all_matches).to(device)
         self._place_teams(slots % 2)
-        self.obs = torch.zeros(len(self.seats), self.encoder.width, dtype=buffer.dtype, device=device)
-        self.orientations = self.encoder.orientations(self.obs)
+        rows = self._row_encoder = buffer.row_encoder
+        self.obs = torch.zeros(len(self.seats), rows.width, dtype=buffer.dtype, device=device)
+        self.orientations = rows.orientations(self.obs)
         self.outputs = torch.zeros(len(self.seats), outputs, device=device)  # the network's: logits, and maybe a value
         self.board_actions = torch.zeros(matches, SNAKES, dtype=torch.int8, device=device)
         self.epsilon = torch.zeros(1, device=device)
@@ -100,6 +101,8 @@ class Rollout:
         self._in_mix_until = dict.fromkeys(range(len(self.opponents)), 0)  # opponent id -> turn; -1: still in the mix
         self._chain: TurnChain | None = None  # plays turns in one compiled call
         self._is_observed = False  # whether obs are those of the present turn
+        # Orientations are read from self.obs.
+        self._may_encode_into_buffer = rows.orientation_at is None
         self.frozen_players: list[Callable[[], None]] = []  # write the actions of players that do not learn
 
     def _place_teams(self, side: torch.Tensor) -> None:
@@ -162,6 +165,7 @@ class Rollout:
     def instrument(self, wrap: Wrap) -> None:
         """Measure the parts of a turn: each function is replaced by wrap(part, function)."""
         self._chain, self._is_observed = None, False  # the parts of a chain could not be told apart
+        self._may_encode_into_buffer = False  # parts are recorded once, with the same tensors
         self._assign_opponents = wrap("opponents", self._assign_opponents)
         self.observe = wrap("encode", self.observe)
         self._draw_actions = wrap("policy", self._draw_actions)
@@ -205,7 +209,7 @@ class Rollout:
         """Let `play_turns` be one compiled call, if the learner's part can be: on one thread, on which a turn of few
         matches is mostly Python. Not with players that do not learn: some of them are Python."""
         self._chain = None
-        turn = self.arena.bind_turn(self.encoder.name, self.seats, self.obs, self.board_actions)
+        turn = self.arena.bind_turn(self._row_encoder.name, self.seats, self.obs, self.board_actions)
         if learner is None or turn is None or self.frozen_players or get_num_threads() > 1:
             return
         write, advance = self.buffer.bind_writing(self.obs)
@@ -229,9 +233,11 @@ class Rollout:
     def play_turn(self, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
         """One turn of every match, from observation to buffer row; record_step is called before the turn is played."""
         arena, buffer = self.arena, self.buffer
-        self._choose_actions(policy)
+        row = buffer.row_of(self._turns) if self._may_encode_into_buffer else None
+        self._choose_actions(policy, row)
         self._is_observed = False
-        buffer.write_obs(self.obs)
+        if row is None:
+            buffer.write_obs(self.obs)
         if record_step is not None:
             record_step()
         arena.play_turn(self.board_actions)
@@ -240,10 +246,11 @@ class Rollout:
         arena.start(arena.events.over)
         self._turns += 1
 
-    def _choose_actions(self, policy: Policy | None) -> None:
+    def _choose_actions(self, policy: Policy | None, row: torch.Tensor | None = None) -> None:
+        """row: of the buffer, where observations are written."""
         self._assign_opponents()
         if policy is not None:
-            self.outputs.copy_(policy(self.observe()))
+            self.outputs.copy_(policy(self.observe() if row is None else self._encode(row)))
         self._draw_actions()
         for i, act in enumerate(self._scripted):
             if self._may_be_met(i):
@@ -252,10 +259,11 @@ class Rollout:
             play()
 
     def observe(self) -> torch.Tensor:
-        """Observations of the snakes that learn; always the same tensor."""
-        if self._is_observed:
-            return self.obs
-        return self.arena.observe(self.encoder.name, self.seats, out=self.obs)
+        """Observations of the snakes that learn, as the buffer keeps them; always the same tensor."""
+        return self.obs if self._is_observed else self._encode(self.obs)
+
+    def _encode(self, out: torch.Tensor) -> torch.Tensor:
+        return self.arena.observe(self._row_encoder.name, self.seats, out=out)
 
     def is_first(self) -> torch.Tensor:
         """[G]: whether the team's match is about to play its first turn."""

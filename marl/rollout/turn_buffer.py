@@ -4,13 +4,13 @@ T = turns kept, G = teams, W = width of an observation. A row is one turn of one
 Observations are kept as the encoder's bytes and only once. So a write is O(1) and a snake's turn costs W + 6 bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 import torch
 
-from arena.encoders import Encoder
+from arena.encoders import PACKINGS, Encoder, Packing
 from arena.rules import TEAM
 from marl.rollout.turn_kernels import TurnRows, count_turn, write_words
 
@@ -33,12 +33,15 @@ class TurnBuffer:
         device: torch.device,
         keys: Sequence[int],
         storage: torch.device | None = None,
+        packing: Packing | None = None,
     ) -> None:
+        """packing: observations are kept as packed rows of the encoder; None: as its plain rows."""
         self.turns, self.teams, self.encoder, self.device = turns, teams, encoder, device
-        self.storage = storage or device
+        self.storage, self.packing = storage or device, packing
+        self.row_encoder = encoder if packing is None else packing.packed  # writes the rows that are kept
         self.keys = torch.tensor(keys, dtype=torch.int64, device=device)
         self.dtype = torch.int8 if encoder.low.dtype.kind == "i" else torch.uint8
-        self.obs = torch.zeros(turns, teams, TEAM, encoder.width, dtype=self.dtype, device=self.storage)
+        self.obs = torch.zeros(turns, teams, TEAM, self.row_encoder.width, dtype=self.dtype, device=self.storage)
         self.actions = torch.zeros(turns, teams, TEAM, dtype=torch.int8, device=device)  # local
         self.rewards = torch.zeros(turns, teams, TEAM, device=device)
         self.terminated = torch.zeros(turns, teams, dtype=torch.bool, device=device)
@@ -71,6 +74,10 @@ class TurnBuffer:
         words = obs.view(1, -1).view(torch.int64).to(self.storage)
         self.words.view(self.turns, -1).index_copy_(0, row, words)
 
+    def row_of(self, turn: int) -> torch.Tensor | None:
+        """Where the encoder can write what the snakes see on turn `turn` of a rollout; None: write_obs copies it."""
+        return None
+
     def bind_writing(self, obs: torch.Tensor) -> tuple[partial, partial]:
         """`write_obs(obs)` and `advance` as compiled calls. For a CPU."""
         counts = self.counts.numpy()
@@ -96,7 +103,23 @@ class TurnBuffer:
         return {name: tensor.to("cpu", copy=True) for name, tensor in self.written().items()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Resume where state_dict() stopped; the buffer must be of the same size."""
+        """Resume where state_dict() stopped; the buffer must be of the same size.
+
+        Plain rows become packed ones and the other way round: a run may go on on another device or without Triton.
+        """
         self.counts.copy_(state["counts"])
+        convert = self._converter(state[SAVED["obs"]].shape[-1])
         for name, saved in SAVED.items():
-            getattr(self, name)[: len(state[saved])].copy_(state[saved])
+            kept, found = getattr(self, name), state[saved]
+            if name != "obs" or convert is None:
+                kept[: len(found)].copy_(found)
+                continue
+            for turn, rows in enumerate(found):  # one by one: less memory
+                kept[turn].copy_(convert(rows))
+
+    def _converter(self, width: int) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        """How rows of this width become those that are kept; None: they are."""
+        packing = PACKINGS.get(self.encoder.name)
+        if packing is None or width == self.row_encoder.width:
+            return None
+        return packing.unpack if self.packing is None else packing.pack

@@ -58,7 +58,9 @@ class WholeNumbers:
     def initial_state(self, snakes: int, device: torch.device) -> None:
         """No hidden state."""
 
-    def step(self, obs: torch.Tensor, is_first: torch.Tensor, hidden: None) -> tuple[torch.Tensor, None]:
+    def step(
+        self, obs: torch.Tensor, is_first: torch.Tensor, hidden: None, out: None = None
+    ) -> tuple[torch.Tensor, None]:
         return self(obs), None
 
 

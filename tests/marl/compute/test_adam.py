@@ -101,7 +101,7 @@ def test_flat_steps_are_torchs_and_saved_alike(max_norm: float) -> None:
         theirs(torch.randn(7, 16)).square().sum().backward()
         gradients.copy_(torch.cat([parameter.grad.flatten() for parameter in theirs.parameters()]))
         skip = step == 4
-        norm = our_optimizer.clip_and_step(max_norm, skip)
+        norm = our_optimizer.clip_and_step(max_norm, torch.tensor(float(skip))).item()
         assert norm == pytest.approx(torch.nn.utils.clip_grad_norm_(theirs.parameters(), max_norm).item(), rel=1e-6)
         their_optimizer.found_inf = torch.tensor(float(skip))
         their_optimizer.step()
@@ -121,7 +121,7 @@ def test_flat_steps_are_skipped_if_a_gradient_is_not_finite() -> None:
     optimizer = Adam(list(layer.parameters()), 0.01, fused=True)
     weights, gradients = flatten(layer.parameters()), torch.ones(8)
     optimizer.use_flat(weights, gradients)
-    assert optimizer.clip_and_step(1.0) == pytest.approx(8**0.5)
+    assert optimizer.clip_and_step(1.0).item() == pytest.approx(8**0.5)
     before, state = weights.clone(), copy.deepcopy(optimizer.state_dict())
     for bad in (float("nan"), float("inf")):
         gradients[5] = bad
@@ -129,6 +129,23 @@ def test_flat_steps_are_skipped_if_a_gradient_is_not_finite() -> None:
         assert torch.equal(weights, before)
         for number, tensors in optimizer.state_dict()["state"].items():
             assert all(torch.equal(tensor, state["state"][number][name]) for name, tensor in tensors.items())
+
+
+def test_autograd_adds_to_flat_gradients_until_they_are_cleared() -> None:
+    layer = torch.nn.Linear(3, 2)
+    optimizer = Adam(list(layer.parameters()), 0.01, fused=True)
+    weights = flatten(layer.parameters())
+    gradients = torch.zeros_like(weights)
+    optimizer.use_flat(weights, gradients, accumulate=True)
+    for backward_passes in (1, 2):
+        for _ in range(backward_passes):
+            layer(torch.ones(4, 3)).sum().backward()
+        assert gradients.tolist() == [4 * backward_passes] * 8
+        before = weights.clone()
+        optimizer.clip_and_step(1.0)
+        assert (weights < before).all()
+        optimizer.clear_gradients()
+        assert not gradients.any()
 
 
 def test_moving_towards_weights_is_torchs_lerp() -> None:

@@ -13,11 +13,20 @@ from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.encoders.features import F_BEANS, F_DIRECTION, F_MATES
 from arena.rules import SNAKES, TEAM, TURN, TURNS
+from marl.compute.precision import Precision
+from marl.compute.triton_kernels import triton_problem
+from marl.config.learner_configs import PpoConfig
+from marl.config.network_config import NetworkConfig
 from marl.config.reward_config import RewardConfig
 from marl.learners.ppo_kernels import KL
+from marl.learners.ppo_lstm import PpoLstm
+from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import RecurrentActor, make_actor
 from marl.networks.policy import PolicyPlayer
 from marl.networks.spec import ACTIONS, NetworkSpec
+from marl.ranks.process_group import Solo
+from marl.rollout.assignment import MatchAssignment
+from marl.rollout.rollout import Rollout
 
 SEED = 17
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -296,3 +305,40 @@ def test_where_beans_are_hidden_every_other_turn_an_lstm_beats_none(monkeypatch)
     remembering = mean_reward(monkeypatch, True)
     assert remembering > 1.5 * without
     assert seeing > 1.5 * without, "it is the sight of beans that is missing"
+
+
+# --- on a GPU
+
+
+@pytest.mark.needs_cuda
+def test_rounds_on_a_gpu_are_recorded_as_graphs_and_replayed() -> None:
+    """Three rounds as they are, one recorded, two replayed: each moves the weights, all stay finite."""
+    from marl.compute.cuda_graphs import Captured
+
+    device, turns = torch.device("cuda", 0), 4
+    assignment = MatchAssignment(64, self_play_both=tuple(range(32)))
+    buffer = RolloutBuffer(turns, assignment.teams, encoder_named("planes"), device, [7])
+    network = NetworkConfig(encoder="planes", body=(256, 128), lstm_size=128)
+    config = PpoConfig(batch_size=assignment.teams * turns * TEAM // 2, epochs=1, lr=1e-3)
+    learner = PpoLstm(config, network, buffer, Solo(device), Precision("bf16", device), 1, SEED)
+    rollout = Rollout(assignment, ("level0",), RewardConfig().weights(), buffer, SEED, outputs=learner.outputs)
+    rollout.set_mix({"level0": 1.0})
+    learner.attach(rollout)
+    rollout.arena.start()
+    learner.anneal(1.0, 0.0)
+    assert learner.optimizer.is_flat == (not triton_problem(device))
+
+    def a_cycle() -> None:
+        for _ in range(turns):
+            rollout.play_turn(learner.act, learner.record_step)
+        learner.learn()
+
+    cycle, before = Captured(a_cycle, device, True), None
+    for number in range(6):
+        cycle()
+        weights = torch.cat([parameter.detach().flatten() for parameter in learner.network.parameters()])
+        assert weights.isfinite().all(), f"round {number}, seed {SEED}"
+        assert before is None or not torch.equal(weights, before), f"round {number}, seed {SEED}"
+        before = weights
+    sums = learner.sums.tolist()
+    assert sums[-1] == 0, f"skipped updates, seed {SEED}: {sums}"

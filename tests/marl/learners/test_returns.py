@@ -92,7 +92,7 @@ def test_n_step_returns(generator, dtype, share, n_step) -> None:
     turn, team = batch.idx // teams, batch.idx % teams
     following = (turn + torch.arange(n_step)[:, None]) % turns
     returns, discounts = n_step_returns(rewards[following, team], terminated[following, team], gamma)
-    torch.testing.assert_close(batch.returns, returns, **TOLERANCE[dtype])
+    torch.testing.assert_close(batch.returns, returns, **TOLERANCE[torch.float32])  # always added up in float32
     torch.testing.assert_close(batch.discounts, discounts, **TOLERANCE[dtype])
     assert torch.equal(batch.next_idx, (turn + n_step) % turns * teams + team)
     assert torch.equal(batch.discounts == 0, discounts == 0)
