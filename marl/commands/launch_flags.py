@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,10 @@ LAUNCH_FLAGS = {
     "fault_tolerant": False,
 }  # fmt: skip
 FAULT_TOLERANT = "fault_tolerant"
-# What a training imports when it needs it. torch's DistributedDataParallel imports torch._dynamo, which takes 1.5 s.
-LOADED_LATE = ("marl.training.trainer", "marl.training.outputs", "marl.training.report", "torch._dynamo")
+# What a training imports when it needs it.
+LOADED_LATE = ("marl.training.trainer", "marl.training.outputs", "marl.training.report")
+# What only some learners import, for seconds (marl/ranks/lazy_ddp.py): loaded before if ranks may be forked again.
+LOADED_BY_SOME = ("torch._dynamo",)
 # Flags that stand for an environment variable.
 VARIABLES = {
     "nnodes": "NNODES", "node_rank": "NODE_RANK", "master_addr": "MASTER_ADDR", "master_port": "MASTER_PORT",
@@ -97,32 +100,43 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
 
     None if this process is to train: the flags ask for one rank without restarts, or it is a rank that was forked.
     """
-    from marl.ranks.launch import launch
+    from marl.ranks.launch import launch, set_environment
 
     ranks, nodes, restarts = choose_launch(flags, plan)
-    if FAULT_TOLERANT in flags:
-        os.environ[VARIABLE] = program()
-        return _launch_fault_tolerant(plan, ranks, restarts)
-    if ranks == 1 and nodes.nnodes == (1, 1) and not restarts:
+    is_tolerant = FAULT_TOLERANT in flags
+    if ranks == 1 and nodes.nnodes == (1, 1) and not restarts and not is_tolerant:
         return None
     os.environ[VARIABLE] = program()
-    return launch(list(plan.words), ranks, nodes, max_restarts=restarts or 0, timeout=plan.config.ddp.timeout)
+    if not is_tolerant and (restarts or not _can_fork(plan, nodes)):
+        return launch(list(plan.words), ranks, nodes, max_restarts=restarts or 0, timeout=plan.config.ddp.timeout)
+    from marl.ranks.fork_launch import MOST_LOSSES, launch_fault_tolerant, launch_forked
+
+    set_environment(ranks, None)
+    _load_training(plan, LOADED_LATE + LOADED_BY_SOME if is_tolerant else LOADED_LATE)
+    if is_tolerant:
+        return launch_fault_tolerant(ranks, MOST_LOSSES if restarts is None else restarts)
+    return launch_forked(ranks)
 
 
-def _launch_fault_tolerant(plan: ResumePlan, ranks: int, restarts: int | None) -> int | None:
-    from marl.ranks.fork_launch import MOST_LOSSES, launch_fault_tolerant
+def _can_fork(plan: ResumePlan, nodes: "Nodes") -> bool:
+    """Whether the ranks can be forked from this process: CPU ranks of one machine that meet where they like.
 
-    _load_training(plan)
-    return launch_fault_tolerant(ranks, MOST_LOSSES if restarts is None else restarts)
+    CUDA does not survive a fork, and neither do the system libraries of a Mac.
+    """
+    import torch
+
+    is_cpu = plan.config.device == "cpu" or torch.cuda.device_count() == 0
+    meets_anywhere = nodes.nnodes == (1, 1) and nodes.master_addr is None and nodes.master_port is None
+    return is_cpu and meets_anywhere and sys.platform == "linux"
 
 
-def _load_training(plan: ResumePlan) -> None:
+def _load_training(plan: ResumePlan, modules: Sequence[str]) -> None:
     """Import what a training imports, for all ranks that are forked from this process. No thread may start here."""
     from marl import registry
     from marl.ranks import shared_memory
     from marl.training.event_file import load_tensorboard
 
-    for module in LOADED_LATE:
+    for module in modules:
         importlib.import_module(module)
     load_tensorboard()
     registry.load(registry.LEARNERS, plan.config.algo)

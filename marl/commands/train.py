@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,6 +109,7 @@ def _train_as_owner(
 ) -> int:
     """The same once nobody else can write to the folder of a resumed run; a new one is taken when it is made."""
     from marl.training.checkpointing import build_state
+    from marl.training.compile_ahead import compiling_ahead
     from marl.training.outputs import open_outputs
     from marl.training.report import banner, summarise
     from marl.training.signals import stop_on_signals
@@ -115,29 +117,30 @@ def _train_as_owner(
 
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
-    state = build_state(plan.config, group, checkpoint)
-    state.until = plan.until
-    message = plan.check_unfinished(checkpoint, state) if checkpoint else ""
-    if message:
-        if group.is_main:
-            print(message)
-        return 0
-    # Nothing is written up to here: if anything does not fit, the run to resume stays as it is.
-    outputs = open_outputs(plan, state, cpu, owner)
-    folders.append(outputs.folder)
-    trainer = Trainer(state, outputs)
-    with outputs.console:
-        if not plan.recovers:  # the launcher has told of the loss
-            outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
-        for line in state.named.warnings([len(slots) for slots in state.rollout.assignment.named]):
-            outputs.console.note(f"opponents: {line}", warning=True)
-        with stop_on_signals(trainer.request_stop):
-            began, trained_before = time.perf_counter(), state.progress.seconds
-            ended = trainer.run()
-        if group.is_main:
-            summarise(trainer, ended, time.perf_counter() - began, trained_before)
-    outputs.metrics.close()
-    return 128 + (trainer.stop_signal or signal.SIGTERM) if ended == "signal" else 0
+    with compiling_ahead(plan.config, cpu.threads) if cpu is not None and group.world == 1 else nullcontext():
+        state = build_state(plan.config, group, checkpoint)
+        state.until = plan.until
+        message = plan.check_unfinished(checkpoint, state) if checkpoint else ""
+        if message:
+            if group.is_main:
+                print(message)
+            return 0
+        # Nothing is written up to here: if anything does not fit, the run to resume stays as it is.
+        outputs = open_outputs(plan, state, cpu, owner)
+        folders.append(outputs.folder)
+        trainer = Trainer(state, outputs)
+        with outputs.console:
+            if not plan.recovers:  # the launcher has told of the loss
+                outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
+            for line in state.named.warnings([len(slots) for slots in state.rollout.assignment.named]):
+                outputs.console.note(f"opponents: {line}", warning=True)
+            with stop_on_signals(trainer.request_stop):
+                began, trained_before = time.perf_counter(), state.progress.seconds
+                ended = trainer.run()
+            if group.is_main:
+                summarise(trainer, ended, time.perf_counter() - began, trained_before)
+        outputs.metrics.close()
+        return 128 + (trainer.stop_signal or signal.SIGTERM) if ended == "signal" else 0
 
 
 def _set_up_cpu(

@@ -104,9 +104,12 @@ class TrainConfig:
     """`auto` chooses the largest sizes that the device can hold, not those that learn best per second.
     These sizes are per rank."""
     fused: bool = True
-    """Compiled loops for the losses of PPO and DDPG, for advantages and for n-step returns; dense networks on a CPU
-    without autograd. Off: the same in plain torch, slower and easy to change (ppo_loss.py, ddpg.py and returns.py in
-    marl/learners)."""
+    """Compiled loops for the losses of PPO and DDPG, for advantages and for n-step returns; dense networks without
+    autograd (on a GPU by Triton). Off: the same in plain torch, slower and easy to change (ppo_loss.py, ddpg.py and
+    returns.py in marl/learners)."""
+    packed: bool = True
+    """On a GPU, in bf16, keep observations of the encoders planes and tactical_board in a sixth of their size where the
+    learner can read them so; it learns the same. Off (also with fused off): as the encoder writes them."""
     graphs: bool = True
     """On a GPU, run turns and updates as CUDA graphs."""
     threads: int | None = None
@@ -123,7 +126,7 @@ class TrainConfig:
     """Checkpoints to keep in addition to `best`; 0: all."""
     milestones: int = 0
     """Episodes between two checkpoints that are always kept; 0: none. Best a multiple of save_interval."""
-    save_buffer: int = 512
+    save_buffer: int = 256
     """Limit in MiB, per rank: up to this size a checkpoint also holds the matches and the replay buffer, and a resumed
     run continues bit by bit. Above it, a resumed run starts new matches and fills its buffer again."""
     runs_dir: str = "runs"

@@ -136,11 +136,21 @@ def _gpu_checks() -> list[Check]:
             from arena.extras import install_hint
 
             return [Check("gpu", False, "numba-cuda is missing", f"{install_hint('gpu')}, or {REINSTALL}")]
-        return [_self_check("cuda")]
+        return [_self_check("cuda"), _triton()]
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not _driver_sees_gpu():
         return []
     why = "was built without CUDA" if torch.version.cuda is None else f"needs a driver for CUDA {torch.version.cuda}"
     return [Check("gpu", False, f"the driver sees a GPU, torch does not: it {why}", "install a torch that fits")]
+
+
+def _triton() -> Check:
+    """Not a fault: training goes on without, in torch."""
+    import torch
+
+    from marl.compute.triton_kernels import triton_problem
+
+    problem = triton_problem(torch.device("cuda", 0))
+    return Check("triton", True, f"training is slower without: {problem}" if problem else "kernels compile and run")
 
 
 def _driver_sees_gpu() -> bool:

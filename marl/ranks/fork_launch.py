@@ -1,10 +1,12 @@
-"""Starts the ranks of a training on this machine so that a lost rank costs a second: `--fault_tolerant`.
+"""Starts the CPU ranks of a training on this machine from one process that has loaded the program.
 
 The launcher loads the whole program once and forks the ranks from it. A forked rank neither imports nor compiles
-anything. Every half second or so all ranks copy their state into memory that the launcher holds as well
-(snapshot_memory.py). When a rank is lost, the launcher ends the others and forks all of them again; they go on from the
-last snapshot. A group with a lost rank cannot be repaired in order, and the new rank would be waited for anyway: in the
-same time the others begin again.
+anything, and the ranks share the memory of what was loaded.
+
+With `--fault_tolerant` a lost rank costs a second: every half second or so all ranks copy their state into memory that
+the launcher holds as well (snapshot_memory.py). When a rank is lost, the launcher ends the others and forks all of them
+again; they go on from the last snapshot. A group with a lost rank cannot be repaired in order, and the new rank would
+be waited for anyway: in the same time the others begin again.
 
 What would only come again is not repeated: a mistake of the user, a NaN loss, and a rank that is lost `most_losses`
 times without a newer snapshot in between.
@@ -22,13 +24,13 @@ import time
 import uuid
 from pathlib import Path
 
+from marl.compute.threads import limit_threads
 from marl.ranks import snapshot_memory, store
 from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, EXIT_TOGETHER, GO_ON, leave_end_to_launcher
 from marl.ranks.launch import (
     SHUTDOWN_TIMEOUT,
     STOP_SIGNALS,
     report_failure,
-    set_environment,
     signal_name,
     stop_on_signal,
 )
@@ -54,47 +56,47 @@ class _IsRank(BaseException):
     """This process is no launcher any more, but a rank that it has forked."""
 
 
-def launch_fault_tolerant(ranks: int, most_losses: int = MOST_LOSSES) -> int | None:
-    """Fork this many ranks, again after each lost rank; returns the exit code of the whole.
+def launch_forked(ranks: int) -> int | None:
+    """Fork this many ranks; returns the exit code of the whole.
 
-    Returns None in each of the ranks: the caller trains then.
+    Returns None in each of the ranks: the caller trains then. Load the program before, for all of them.
     """
-    set_environment(ranks, None)
+    return _launch(_Launcher(ranks))
+
+
+def launch_fault_tolerant(ranks: int, most_losses: int = MOST_LOSSES) -> int | None:
+    """The same, again after each lost rank."""
     memory = SnapshotMemory(ranks)
     snapshot_memory.share_with_ranks(memory)
+    return _launch(_FaultTolerant(ranks, memory, most_losses))
+
+
+def _launch(launcher: "_Launcher") -> int | None:
     try:
-        return _Launcher(ranks, memory, most_losses).run()
+        return launcher.run()
     except _IsRank:
         return None
 
 
 class _Launcher:
-    def __init__(self, ranks: int, memory: SnapshotMemory, most_losses: int) -> None:
-        self._world, self._memory, self._most_losses = ranks, memory, most_losses
+    """Forks the ranks once: a rank that fails ends the run."""
+
+    def __init__(self, ranks: int) -> None:
+        self._world = ranks
         self._launch_id = uuid.uuid4().hex
         self._pids: dict[int, int] = {}  # of the ranks that have not ended
         self._codes: dict[int, int] = {}  # exit codes of the others
-        self._lost_at = 0.0  # time of a loss that has not been told yet
-        self._loss = ""
-        self._reached = 0  # updates before that loss
 
     def run(self) -> int:
-        losses, safe = 0, -1  # in a row; updates at the first of them
+        """The exit code of the whole; raises _IsRank in each of the ranks."""
         try:
             with stop_on_signal(lambda text, _: _Stopped(text)) as stopped:
-                while True:
+                code = None
+                while code is None:
                     self._start()
                     failed = self._wait()
-                    if failed is None:
-                        self._tell("; the run had nothing left to do")
-                        return 0
-                    code = self._codes[failed]
-                    self._end(SAME_END if code in FINAL else 0.0)
-                    losses = losses + 1 if self._memory.safe_updates <= safe else 1
-                    safe = max(safe, self._memory.safe_updates)
-                    if code in FINAL or losses > self._most_losses:
-                        return self._give_up(failed, code, losses)
-                    self._lose(failed, code)
+                    code = self._succeed() if failed is None else self._fail(failed, self._codes[failed])
+                return code
         except _Stopped:
             self._end(SHUTDOWN_TIMEOUT, signal.SIGTERM)
             print(f"snakes: stopped by {signal_name(stopped[0])}", file=sys.stderr)
@@ -102,27 +104,17 @@ class _Launcher:
         finally:
             self._end(0.0)
 
-    def _lose(self, rank: int, code: int) -> None:
-        """Note a lost rank; the message follows when training goes on."""
-        self._tell(" before training went on")
-        how = f"was killed by {signal_name(-code)}" if code < 0 else f"failed with exit code {code}"
-        if code == EXIT_LOST_RANK:
-            how = "has lost another rank"
-        self._loss, self._lost_at = f"rank {rank} {how}", time.monotonic()
-        self._reached = self._memory.updates
-        self._memory.roll_back()
+    def _succeed(self) -> int:
+        """All ranks have ended well; returns the exit code of the whole."""
+        return 0
 
-    def _give_up(self, rank: int, code: int, losses: int) -> int:
-        """Print why the run ends; returns its exit code."""
-        self._tell(" before training went on")  # the loss before this one
-        if code == EXIT_LOST_RANK:  # its own message says that the launcher goes on
-            print(f"snakes: {count(losses, 'lost rank')} without progress in between; {GO_ON}", file=sys.stderr)
+    def _fail(self, rank: int, code: int) -> int | None:
+        """A rank has failed; returns the exit code of the whole, or None to fork all ranks again."""
+        self._end(SHUTDOWN_TIMEOUT, signal.SIGTERM)  # rank 0 may be saving
         return report_failure(rank, code)
 
-    def _tell(self, how: str) -> None:
-        if self._loss:
-            print(f"snakes: {self._loss}{how}", file=sys.stderr, flush=True)
-        self._loss = ""
+    def _watch(self) -> None:
+        """Called while the ranks work."""
 
     # --- processes
 
@@ -162,8 +154,7 @@ class _Launcher:
         end_with_launcher()
         if rank == 0:
             store.host_at(os.dup(server.fileno()))
-        leave_end_to_launcher(GRACE)
-        _limit_threads()
+        limit_threads(int(os.environ["OMP_NUM_THREADS"]))
 
     def _wait(self) -> int | None:
         """Wait until a rank has failed, or until all have ended well; the rank that has failed."""
@@ -173,11 +164,7 @@ class _Launcher:
             # Of several: a rank that was killed is rather the cause than one that has lost another rank.
             if failed:
                 return min(failed, key=lambda rank: (self._codes[rank] >= 0, self._codes[rank] == EXIT_LOST_RANK))
-            if self._loss and self._memory.has_cycled:
-                begun = self._memory.begun_at
-                again = f"{count(max(0, self._reached - begun), 'update')} repeated"
-                who = f"{count(self._world, 'rank')} {'go' if self._world > 1 else 'goes'} on"
-                self._tell(f"; {who} from update {begun:,} ({again}), {time.monotonic() - self._lost_at:.1f} s")
+            self._watch()
             time.sleep(POLL)
         return None
 
@@ -210,8 +197,59 @@ class _Launcher:
             os.kill(pid, number)
 
 
-def _limit_threads() -> None:
-    """torch and Numba were loaded by the launcher, before the number of ranks was known."""
-    import torch
+class _FaultTolerant(_Launcher):
+    """Forks all ranks again after each lost rank."""
 
-    torch.set_num_threads(min(torch.get_num_threads(), int(os.environ["OMP_NUM_THREADS"])))
+    def __init__(self, ranks: int, memory: SnapshotMemory, most_losses: int) -> None:
+        super().__init__(ranks)
+        self._memory, self._most_losses = memory, most_losses
+        self._losses, self._safe = 0, -1  # in a row; updates at the first of them
+        self._lost_at = 0.0  # time of a loss that has not been told yet
+        self._loss = ""
+        self._reached = 0  # updates before that loss
+
+    def _succeed(self) -> int:
+        self._tell("; the run had nothing left to do")
+        return 0
+
+    def _fail(self, rank: int, code: int) -> int | None:
+        self._end(SAME_END if code in FINAL else 0.0)
+        self._losses = self._losses + 1 if self._memory.safe_updates <= self._safe else 1
+        self._safe = max(self._safe, self._memory.safe_updates)
+        if code in FINAL or self._losses > self._most_losses:
+            return self._give_up(rank, code)
+        self._lose(rank, code)
+        return None
+
+    def _lose(self, rank: int, code: int) -> None:
+        """Note a lost rank; the message follows when training goes on."""
+        self._tell(" before training went on")
+        how = f"was killed by {signal_name(-code)}" if code < 0 else f"failed with exit code {code}"
+        if code == EXIT_LOST_RANK:
+            how = "has lost another rank"
+        self._loss, self._lost_at = f"rank {rank} {how}", time.monotonic()
+        self._reached = self._memory.updates
+        self._memory.roll_back()
+
+    def _give_up(self, rank: int, code: int) -> int:
+        """Print why the run ends; returns its exit code."""
+        self._tell(" before training went on")  # the loss before this one
+        if code == EXIT_LOST_RANK:  # its own message says that the launcher goes on
+            print(f"snakes: {count(self._losses, 'lost rank')} without progress in between; {GO_ON}", file=sys.stderr)
+        return report_failure(rank, code)
+
+    def _watch(self) -> None:
+        if self._loss and self._memory.has_cycled:
+            begun = self._memory.begun_at
+            again = f"{count(max(0, self._reached - begun), 'update')} repeated"
+            who = f"{count(self._world, 'rank')} {'go' if self._world > 1 else 'goes'} on"
+            self._tell(f"; {who} from update {begun:,} ({again}), {time.monotonic() - self._lost_at:.1f} s")
+
+    def _tell(self, how: str) -> None:
+        if self._loss:
+            print(f"snakes: {self._loss}{how}", file=sys.stderr, flush=True)
+        self._loss = ""
+
+    def _become_rank(self, rank: int, server: socket.socket) -> None:
+        super()._become_rank(rank, server)
+        leave_end_to_launcher(GRACE)

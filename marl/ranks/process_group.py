@@ -23,6 +23,7 @@ from marl.errors import UserError
 from marl.ranks import shared_memory
 from marl.ranks.exits import GO_ON
 from marl.ranks.keep_alive import meetings
+from marl.ranks.lazy_ddp import LazyDdp
 from marl.ranks.lost_rank import explain, leave
 from marl.ranks.roll_call import RollCall
 from marl.ranks.shared_memory import SharedMemory
@@ -135,8 +136,19 @@ class Ranks:
             with self._collective("joining the shared memory"):
                 self._memory = shared_memory.join(rank, world, timeout, self._all_gather)
 
-    def wrap(self, module: nn.Module) -> nn.Module:
+    def wrap(self, module: nn.Module) -> Any:
         """The module in DistributedDataParallel: rank 0's parameters on all ranks, gradients averaged in backward."""
+        with self._collective("wrap a network"):
+            # Without broadcast_buffers, DistributedDataParallel does not broadcast buffers at the start either.
+            for buffer in module.buffers():
+                dist.broadcast(buffer, src=0)
+            if self._memory is None:
+                return self._wrap(module)
+            for parameter in module.parameters():
+                dist.broadcast(parameter.detach(), src=0)
+            return LazyDdp(lambda: self._wrap(module))
+
+    def _wrap(self, module: nn.Module) -> nn.Module:
         with self._collective("wrap a network"), side_stream(self.device), warnings.catch_warnings():
             # torch 2.13 wants another name for broadcast_buffers, which older versions do not know.
             warnings.simplefilter("ignore", FutureWarning)
@@ -148,9 +160,6 @@ class Ranks:
             )
             if self.averages_gradients:
                 wrapped.register_comm_hook(None, lambda _, bucket: _done(self.average_gradients(bucket.buffer())))
-            # Without broadcast_buffers, torch does not broadcast buffers at the start either.
-            for buffer in module.buffers():
-                dist.broadcast(buffer, src=0)
             return wrapped
 
     @contextlib.contextmanager

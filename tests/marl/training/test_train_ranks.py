@@ -109,7 +109,8 @@ def test_two_ranks_then_one_then_two_by_torchrun(launched, tmp_path) -> None:
 @needs_proc
 def test_a_killed_rank_is_named(tmp_path) -> None:
     with forked([*RANKS, "--distributed", "--runs_dir", tmp_path, *ENDLESS], NPROC="2", PLANTED=HASTY) as process:
-        wait_for(process, "episode 12/")  # the checkpoint of episode 8 is written
+        wait_for(process, "episode 12/")
+        wait_until((the_run(tmp_path) / "checkpoints" / "last").exists, 60, "the checkpoint of episode 8 is written")
         os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
         done = finish(process)
     assert done.returncode not in (0, 2)
