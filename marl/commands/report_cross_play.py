@@ -1,19 +1,33 @@
-"""Cross-play: matches between the final teams of runs, all runs of a group against all runs of every other group."""
+"""Cross-play: matches between the final teams of runs, all runs of a group against all runs of every other group.
+
+A team plays all its matches in one batch: a turn of a match alone takes as long as a turn of hundreds.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+import torch
 
+from arena.rules import TEAM
 from marl.commands.report_groups import Group
 from marl.commands.report_results import interval
 from marl.commands.runs_summary import CHECKPOINTS, RunSummary
 from marl.errors import UserError
+from marl.networks.actors import AnyActor
+from marl.networks.dense_pass import dense_layers
+from marl.networks.many_actors import ManyActors
+from marl.networks.policy import PolicyPlayer
 from marl.statistics import Estimate, estimate_pair_mean
 from opponents.intervals import wilson
+
+if TYPE_CHECKING:
+    from arena import BatchArena
+    from opponents.players import Player
 
 SEED = 3_000_017  # of the matches; those of trainings and evaluations have others
 
@@ -23,9 +37,53 @@ class _Row(NamedTuple):
 
     home: str
     away: tuple[str, ...]
-    matches: int  # against each of them
+    matches: int  # against each of them: an even number, half of it on each side
     device: str
     seed: int
+
+
+class _Teams:
+    """Several players as one: of n players, the player i plays the matches i, n + i, 2 n + i, ... of a batch."""
+
+    name = "teams"
+
+    def __init__(self, players: "Sequence[Player]") -> None:
+        self._players, self._seats = players, list[torch.Tensor]()
+        # Players with networks of one shape compute together.
+        alike: dict[Any, list[int]] = {}
+        for i, player in enumerate(players):
+            alike.setdefault(_network_of(player) or i, []).append(i)
+        self._together = [(_as_one([players[i] for i in each]), each) for each in alike.values()]
+
+    def begin(self, arena: "BatchArena", seats: torch.Tensor) -> None:
+        matches = seats.view(-1, TEAM)
+        own = [matches[i :: len(self._players)].flatten() for i in range(len(self._players))]
+        self._seats = [torch.cat([own[i] for i in each]) for _, each in self._together]
+        for (player, _), seats in zip(self._together, self._seats, strict=True):
+            player.begin(arena, seats)
+
+    def act(self, arena: "BatchArena", seats: torch.Tensor, moves: torch.Tensor) -> None:
+        for (player, _), seats in zip(self._together, self._seats, strict=True):
+            player.act(arena, seats, moves)
+
+    def close(self) -> None:
+        """The players are closed by whoever has opened them."""
+
+
+def _network_of(player: "Player") -> Any:
+    """What is equal for players that can compute together; None if a player cannot."""
+    if not isinstance(player, PolicyPlayer) or dense_layers(player.actor) is None:
+        return None
+    return player.encoder.name, player.actor.spec
+
+
+def _as_one(players: "Sequence[Player]") -> "Player":
+    """Players with networks of one shape as one, which has their seats one after the other; or the only player."""
+    policies = [player for player in players if isinstance(player, PolicyPlayer)]
+    if len(players) == 1:
+        return players[0]
+    actor = cast(AnyActor, ManyActors([policy.actor for policy in policies]))  # it has what PolicyPlayer calls
+    return PolicyPlayer(actor, policies[0].encoder, _Teams.name)
 
 
 def final_team(run: RunSummary) -> Path:
@@ -74,13 +132,23 @@ def cross_play(
 
 def _play_row(row: _Row) -> list[float]:
     """Points of the home team against each of the others."""
-    from marl.planning.planned_player import load_player
-    from opponents.match import open_player, play
+    from opponents.match import BATCH, play_some
 
-    with ExitStack() as opened:
-        home = open_player(row.home, opened, load_player)
-        others = [open_player(name, opened, load_player) for name in row.away]
-        return [play(home, away, row.matches, row.device, row.seed).points for away in others]
+    home, away = _open(row.home), _Teams([_open(name) for name in row.away])
+    count = row.matches * len(row.away)
+    batch = max(1, BATCH // len(row.away)) * len(row.away)  # whole rounds of all players
+    played = play_some(home, away, count, range(count), row.device, row.seed, batch=batch)
+    points = (1 + np.sign(played.scores[:, 0] - played.scores[:, 1])) / 2
+    return [float(points[i :: len(row.away)].mean()) for i in range(len(row.away))]
+
+
+@cache
+def _open(team: str) -> "Player":
+    """A team as a player. A checkpoint is read once: it may hold a replay buffer, whose bytes are compared."""
+    from marl.planning.planned_player import load_player
+    from opponents.players import find
+
+    return find(team, load_player)
 
 
 @contextmanager
