@@ -127,16 +127,18 @@ def test_arrays_through_the_template_train_a_run_per_seed(repository) -> None:
 
 @pytest.mark.usefixtures("compiled")
 def test_a_preempted_job_on_two_nodes_saves_is_queued_again_and_goes_on_from_there(repository, cluster) -> None:
-    job = repository.submit("--nodes=2", "train_ddp.sh", *TINY, "--max_episodes", "160", "--save_interval", "1000")
+    job = repository.submit("--nodes=2", "train_ddp.sh", *TINY, "--max_episodes", "480", "--save_interval", "1000")
     repository.wait_for_line(job, "^episode ")
     cluster.run("scancel", "--batch", "--signal=USR1", job)  # what SLURM does before the time is up
     assert cluster.wait_for(job, "PENDING")["Restarts"] == "1"
     printed = repository.printed(job)
     assert "snakes: USR1 came: the run saves and ends\n" in printed
     assert f"snakes: job {job} is queued again\n" in printed
-    stopped = int(re.search(r"^stopped by a signal at episode (\d+);", printed, re.MULTILINE)[1])
+    told = re.search(r"^stopped by a signal at episode (\d+);", printed, re.MULTILINE)
+    assert told, printed
+    stopped = int(told[1])
     run = repository.run(f"slurm_{job}")
-    assert 0 < stopped < 160
+    assert 0 < stopped < 480
     assert saved(run)["episode"] == stopped
 
     # SLURM would wait for two minutes; in the second of its end a node refuses the job ("credential revoked").
@@ -147,7 +149,7 @@ def test_a_preempted_job_on_two_nodes_saves_is_queued_again_and_goes_on_from_the
     assert len(re.findall("^ranks +2 over shared memory", printed, re.MULTILINE)) == 2
     assert re.search(rf"^resumed from +\S*/episode_{stopped} \(episode {stopped}\)", printed, re.MULTILINE)
     about = saved(run)
-    assert (about["episode"], about["world_size"]) == (160, 2)
+    assert (about["episode"], about["world_size"]) == (480, 2)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     lines = [line for line in lines if "time/global_fps" in line]
     for name in ("step", "train/env_steps", "train/updates"):  # one curve, nothing lost and nothing twice

@@ -311,9 +311,11 @@ def _without_long_work(folder: Path) -> Iterator[None]:
     before = os.getcwd()
     os.chdir(folder)
     with ExitStack() as patches, open(os.devnull) as nothing:
-        returned = ("launch_flags._launch_fault_tolerant", "train.dry_run")
-        for target in ("marl.ranks.launch.launch", *(f"marl.commands.{name}" for name in returned)):
-            patches.enter_context(mock.patch(target, return_value=0))
+        forked = ("fork_launch.launch_forked", "fork_launch.launch_fault_tolerant")
+        launches = ("launch.launch", "launch.set_environment", *forked)
+        commands = ("launch_flags._load_training", "train.dry_run")
+        for target in (*(f"ranks.{name}" for name in launches), *(f"commands.{name}" for name in commands)):
+            patches.enter_context(mock.patch(f"marl.{target}", return_value=0))
         patches.enter_context(mock.patch("marl.commands.train.train_here", return_value=(0, None)))
         for name in ("training_jobs.run_jobs", "train_seeds.run_jobs", "exploit._training_words", "distill._teach"):
             patches.enter_context(mock.patch(f"marl.commands.{name}", side_effect=SystemExit(0)))

@@ -94,10 +94,21 @@ def _before_cycle(number: int, what: str, whom: list[str]) -> None:
                 assert what == "kill", what
                 if self.state.group.is_main:
                     self.saver.wait()  # checkpoints that were begun count; STAGES kill while they are written
+                else:
+                    _wait_for_checkpoint(self)
                 _kill(whom)
         cycle(self, learn)
 
     _replace(Trainer, "cycle", counted)
+
+
+def _wait_for_checkpoint(trainer: Any) -> None:
+    """Wait until rank 0 has put the first checkpoint of all ranks in place, if one was due; 30 s at most."""
+    last = trainer.outputs.folder / "checkpoints" / "last"
+    due = trainer.state.progress.episodes >= trainer.state.config.save_interval
+    deadline = time.monotonic() + 30
+    while due and not last.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def _kill_in_save(stage: str, number: int, whom: list[str]) -> None:

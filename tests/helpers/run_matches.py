@@ -19,7 +19,8 @@ from helpers.movers import semi_greedy_moves
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = ("features", "canonical", "planes")  # encoders, in the order of a digest
-SLOW, EVERY = ("egocentric", "tactical", "tactical_board"), 10  # in plain Python 3 to 12 ms a match: every 10th turn
+# In plain Python 3 to 12 ms a match, or with many threads: every 10th turn.
+SLOW, EVERY = ("egocentric", "tactical", "tactical_board", "packed_planes"), 10
 
 
 def digest(*arrays: np.ndarray) -> str:
@@ -49,12 +50,12 @@ def on_cpu(matches: int, turns: int, seed: int) -> Iterator[str]:
 def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
     """The real kernels on numpy arrays, in blocks of four threads so that the last block is not full."""
     from arena.backends import cuda
-    from arena.backends.encode import encode_kernel
-    from arena.encoders import ENCODERS
-    from arena.rules import MATCH_BYTES, OVER, SNAKES
+    from arena.backends.encode import cell_kernels, encode_kernel
+    from arena.encoders import encoder_named
+    from arena.rules import CELLS, MATCH_BYTES, OVER, SNAKES
 
-    def launch(kernel, threads: int, *arguments) -> None:
-        kernel[(threads + 3) // 4, 4](*arguments)
+    def launch(kernel, threads: int, *arguments, each: int = 4) -> None:
+        kernel[(threads + each - 1) // each, each](*arguments)
 
     # Match-last memory, as on a GPU.
     state = np.zeros((MATCH_BYTES, matches), np.uint8).T
@@ -65,17 +66,26 @@ def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
     reward = np.zeros((matches, SNAKES), np.int16)
     over = np.zeros(matches, bool)
     faults = np.zeros(1, np.int32)
+    cells = np.zeros((matches, CELLS), np.uint8)
     seats = np.arange(matches * SNAKES, dtype=np.int32)
-    rows = {name: np.zeros((len(seats), ENCODERS[name].width), ENCODERS[name].dtype) for name in SHOWN + SLOW}
+    encoders = {name: encoder_named(name) for name in SHOWN + SLOW}
+    rows = {name: np.zeros((len(seats), encoder.width), encoder.dtype) for name, encoder in encoders.items()}
 
-    launch(cuda.start_kernel, matches, state, keys, numbers, np.ones(matches, bool), seed, matches)
+    every, played = np.ones(matches, bool), 2
+    launch(cuda.start_kernel, matches * cuda.WARP, state, keys, numbers, every, seed, matches, each=cuda.WARP)
     generator = np.random.default_rng(seed)
     for turn in range(turns):
         moves = semi_greedy_moves(state, generator).astype(np.int8)
-        launch(cuda.play_kernel, matches, state, keys, moves, ate, died, reward, over, faults)
+        threads = -(-matches // played) * cuda.WARP
+        launch(cuda.play_kernel, threads, state, keys, moves, ate, died, reward, over, faults, played)
         seen = [rows[name] for name in shown(turn)]
         for name, obs in zip(shown(turn), seen, strict=True):
-            encoder = ENCODERS[name]
+            encoder = encoders[name]
+            if encoder.cell_words is not None:
+                of_cells, of_parts = cell_kernels(encoder)
+                launch(of_cells, matches * CELLS // 8, state, cells.view(np.uint64))
+                launch(of_parts, len(seats) * encoder.cell_words.parts, state, seats, cells, obs.view(np.uint64))
+                continue
             if encoder.sparse:
                 obs[:] = 0  # as CudaBackend.encode does
             launch(encode_kernel(encoder), len(seats), state, seats, obs.view(np.uint64) if encoder.words else obs)

@@ -11,11 +11,13 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numba
 import pytest
 import torch
 
+from arena import jit
 from helpers import train_as_ranks
 from helpers.command import ROOT
 from helpers.forking import Forked, snakes
@@ -47,7 +49,9 @@ def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
     environment, onednn = dict(os.environ), torch.backends.mkldnn.enabled
     torch_threads, numba_threads = torch.get_num_threads(), numba.get_num_threads()
     try:
-        with redirect_stdout(out), redirect_stderr(err), short_matches(call):
+        # No second process compiles: other workers use the cores.
+        without_second = mock.patch.object(jit, "at_first_compile")
+        with redirect_stdout(out), redirect_stderr(err), short_matches(call), without_second:
             code = cli.main(call)
     finally:
         os.environ.clear()
