@@ -5,6 +5,7 @@ RANK:kill:N     the rank is killed before its cycle N
 RANK:STAGE:N    the rank is killed in this stage of its save N: begin, middle, rename, point; or part, stamp
 RANK:evaluation:N   the rank is killed in its evaluation N
 RANK:restore:N  the rank is killed when it reads a snapshot in memory for the Nth time
+RANK:saves:0    the rank goes on when a checkpoint is written, not while it is being written
 RANK:snapshots:S    a snapshot in memory is taken after every S seconds of training
 RANK:late:N     the rank's clock is a week ahead from cycle N on
 RANK:nan:N-M    the batches N to M of the rank contain a NaN
@@ -53,6 +54,8 @@ def plant(fault: str) -> None:
         _kill_in_evaluation(int(when), whom)
     elif what == "restore":
         _kill_in_restore(int(when), whom)
+    elif what == "saves":
+        _wait_for_saves()
     elif what == "snapshots":
         _take_snapshots_after(float(when))
     elif what == "nan":
@@ -167,6 +170,18 @@ def _kill_in_restore(number: int, whom: list[str]) -> None:
         return read(self, rank)
 
     _replace(SnapshotMemory, "read", counted)
+
+
+def _wait_for_saves() -> None:
+    from marl.training.trainer import Trainer
+
+    cycle = Trainer.cycle
+
+    def after_saves(self: Trainer, learn: bool = True) -> None:
+        self.saver.wait()
+        cycle(self, learn)
+
+    _replace(Trainer, "cycle", after_saves)
 
 
 def _take_snapshots_after(seconds: float) -> None:

@@ -38,10 +38,11 @@ EPISODE = re.compile(r"episode (\d+)/")
 class Training:
     """Two ranks under our launcher, in forked processes, and their output so far."""
 
-    def __init__(self, runs: Path, *words: str) -> None:
+    def __init__(self, runs: Path, *words: str, fault: str = "") -> None:
         self.begin = time.monotonic()
         words = (*WORDS, *words, "--runs_dir", str(runs), "--distributed")
-        environment = without_ranks() | {"NPROC": "2", "PLANTED": "0:patience:1 1:patience:1"}
+        environment = without_ranks() | {"NPROC": "2", "PLANTED": f"0:patience:1 1:patience:1 {fault}"}
+        environment["MARKS"] = str(runs.parent)
         self.process = Forked(snakes, *words, environment=environment)
         self.checkpoints, self.out, self.err = runs / "snakes_3v3" / "team" / "checkpoints", [], []
         self._threads = [
@@ -204,11 +205,10 @@ def _starts(training: Training) -> list[tuple[int, str]]:
 
 @needs_proc
 def test_a_run_without_a_name_stays_one_run_when_it_starts_again(tmp_path) -> None:
-    with Training(tmp_path, "--max_restarts", "2", "--max_episodes", "12") as training:
-        assert training.wait(lambda: training.episode() >= SAVED + LOGGED)
-        os.kill(training.ranks()[1], signal.SIGKILL)
+    runs, words = tmp_path / "runs", ("--max_restarts", "2", "--max_episodes", "12")
+    with Training(runs, *words, fault="1:kill:9:once") as training:
         assert training.finish() == 0, "".join(training.err)
-    run = the_run(tmp_path)
+    run = the_run(runs)
     assert re.fullmatch(r"run1_\d{8}_\d{6}", run.name)
     (again,) = _starts(training)
     assert again[1] == "bit-exactly"

@@ -18,7 +18,7 @@ EPISODES = 36
 # The same sizes of the whole run on any number of ranks, so that one twin is enough. A cycle is about one episode.
 WORDS = [*TINY, "--exact_ranks", "4", "--max_episodes", str(EPISODES), "--eval_interval", "12", "--keep_last", "0"]
 SIZES = {"--matches": 16, "--batch_size": 192, "--buffer_size": 24_000}
-# Ranks -> kills.
+# Ranks -> kills. Ranks wait for each checkpoint, so that every kill comes at the same place of any run.
 KILLS = {
     2: "1:kill:6 0:restore:1 0:middle:1 1:evaluation:1 1:part:2 0:kill:9",
     4: "2:kill:9 3:restore:1 0:kill:5",
@@ -29,7 +29,8 @@ def train(ranks: int, runs: Path, kills: str = "") -> tuple[str, Path]:
     """What the launcher has told, and the run."""
     sizes = [word for name, size in SIZES.items() for word in (name, str(size // ranks))]
     words = [*WORDS, *sizes, "--runs_dir", str(runs), "--fault_tolerant", "--max_restarts", "9"]
-    faults = [*(f"{rank}:snapshots:0" for rank in range(ranks)), *(f"{kill}:once" for kill in kills.split())]
+    faults = [f"{rank}:{what}" for rank in range(ranks) for what in ("snapshots:0", "saves:0")]
+    faults += [f"{kill}:once" for kill in kills.split()]
     with forked(words, NPROC=str(ranks), PLANTED=" ".join(faults), MARKS=str(runs)) as process:
         done = finish(process)
     assert done.returncode == 0, done.stderr
