@@ -1,6 +1,6 @@
 """Networks that the kernels of a GPU can compute without autograd (stacked_pass.py), and the tiles of these kernels.
 
-Tiles were chosen by measurement on an H200.
+Tiles were chosen by measurement on an H200; `python scripts/search_tiles.py` searches them on any GPU.
 """
 
 from typing import NamedTuple
