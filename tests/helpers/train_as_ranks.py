@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import time
-from contextlib import nullcontext
 from unittest import mock
 
 from helpers.planted import plant
@@ -35,13 +34,11 @@ def train(words: list[str]) -> int:
         exchanges.append(len(gradients))
         return average(self, gradients)
 
-    faults = [word[1:] for word in words if word.startswith("@")]
-    for fault in faults:
-        plant(fault)
+    for word in words:
+        if word.startswith("@"):
+            plant(word[1:])
     call = [word for word in words if not word.startswith("@")]
-    # A run that is killed when its last save is complete shall not have reached its evaluation by then.
-    short = nullcontext() if any(":point:" in fault for fault in faults) else short_matches(call)
-    with mock.patch.object(Ranks, "average_gradients", counted), short:
+    with mock.patch.object(Ranks, "average_gradients", counted), short_matches(call):
         code = cli.main(call)
     print(f"exchanges {sum(exchanges)}", flush=True)
     return code

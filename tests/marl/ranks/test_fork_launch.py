@@ -14,7 +14,7 @@ from marl.storage.checkpoint import WEIGHTS
 from marl.storage.run_folder import read_run
 
 pytestmark = needs_proc
-EPISODES = 36
+EPISODES = 48
 # The same sizes of the whole run on any number of ranks, so that one twin is enough. A cycle is about one episode.
 WORDS = [*TINY, "--exact_ranks", "4", "--max_episodes", str(EPISODES), "--eval_interval", "12", "--keep_last", "0"]
 SIZES = {"--matches": 16, "--batch_size": 192, "--buffer_size": 24_000}

@@ -3,7 +3,6 @@
 import socket
 import sys
 import threading
-import time
 
 import pytest
 
@@ -22,9 +21,8 @@ def test_a_server_that_starts_late_is_waited_for() -> None:
         server.bind(("127.0.0.1", 0))
         port = server.getsockname()[1]
         threading.Timer(0.3, server.listen).start()
-        begin = time.monotonic()
-        wait_for_server("127.0.0.1", port, 10.0, retry_unknown_host=False)
-        assert 0.2 < time.monotonic() - begin < 5.0
+        wait_for_server("127.0.0.1", port, 60.0, retry_unknown_host=False)
+        assert server.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
 
 
 def test_the_wait_for_a_server_ends() -> None:

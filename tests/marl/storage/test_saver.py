@@ -2,11 +2,12 @@
 
 import errno
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from helpers.processes import wait_until
 
 from marl.storage import checkpoint_writer, saver
 from marl.storage.checkpoint_finder import list_complete, load
@@ -31,6 +32,18 @@ def save(ranks: list[Saver], run: Path, episode: int, best: bool = False, only: 
             ranks[0].save(run, episode, {"a": torch.ones(2)}, {"state": {}, "rank0": part}, {"world_size": WORLD}, best)
         else:
             ranks[rank].save_part(run, episode, part)
+
+
+def wait_for_looks(rank: Saver, monkeypatch) -> Callable[[], None]:
+    """A function that waits until rank 0 has looked twice more for the parts of others. Call this before the save."""
+    looks, patience = [], rank._patience
+    monkeypatch.setattr(rank, "_patience", lambda: (looks.append(1), patience())[1])
+
+    def wait() -> None:
+        seen = len(looks)
+        wait_until(lambda: len(looks) >= seen + 2, 60, "rank 0 looks for parts", every=0.01)
+
+    return wait
 
 
 def hidden(run: Path) -> list[str]:
@@ -91,12 +104,12 @@ def test_ranks_without_a_part(tmp_path) -> None:
     assert load(tmp_path).parts == ["rank0", "state"]
 
 
-def test_a_checkpoint_waits_for_a_slow_rank_and_a_save_returns_at_once(tmp_path) -> None:
+def test_a_checkpoint_waits_for_a_slow_rank_and_a_save_returns_at_once(tmp_path, monkeypatch) -> None:
     ranks = savers(tmp_path)
-    begin = time.monotonic()
+    wait = wait_for_looks(ranks[0], monkeypatch)
     save(ranks, tmp_path, 1, only=(0, 1))
-    assert time.monotonic() - begin < 0.5
-    time.sleep(0.5)
+    ranks[1].finish()
+    wait()
     assert ranks[0].unfinished == 1
     assert list_complete(tmp_path) == []
     save(ranks, tmp_path, 1, only=(2,))
@@ -111,6 +124,7 @@ def test_a_part_that_never_comes_costs_this_checkpoint_alone(tmp_path, how, monk
     save(ranks, tmp_path, 1)
     ranks[0].finish()
     save(ranks, tmp_path, 2, only=(0, 1))
+    ranks[1].finish()
     getattr(ranks[0], how)()
     ranks[0].wait()
     assert "the part rank2 has not come; episode_1 is still good" in ranks[0].problem()
@@ -121,11 +135,17 @@ def test_a_part_that_never_comes_costs_this_checkpoint_alone(tmp_path, how, monk
 
 def test_parts_that_grow_are_waited_for_after_a_failure(tmp_path, monkeypatch) -> None:
     """Another rank is lost, but the part of this one is on its way."""
-    monkeypatch.setattr(saver, "GRACE", 0.5)
+    monkeypatch.setattr(saver, "GRACE", 60.0)
     ranks = savers(tmp_path)
-    slow = threading.Timer(0.3, save, (ranks, tmp_path, 1), {"only": (2,)})
-    slow.start()
+    wait = wait_for_looks(ranks[0], monkeypatch)
     save(ranks, tmp_path, 1, only=(0, 1))
+
+    def save_last_part() -> None:
+        ranks[0]._closing.wait()
+        wait()
+        save(ranks, tmp_path, 1, only=(2,))
+
+    threading.Thread(target=save_last_part, daemon=True).start()
     ranks[0].close()
     assert load(tmp_path).episode == 1
 
@@ -152,7 +172,7 @@ def test_a_rank_that_cannot_write_says_so_in_one_line(tmp_path, monkeypatch) -> 
     assert load(tmp_path).episode == 1
 
 
-def test_drafts_of_an_earlier_start_are_cleared_and_its_ranks_do_no_harm(tmp_path) -> None:
+def test_drafts_of_an_earlier_start_are_cleared_and_its_ranks_do_no_harm(tmp_path, monkeypatch) -> None:
     earlier = savers(tmp_path)
     save(earlier, tmp_path, 1, only=(1,))
     earlier[1].finish()
@@ -162,8 +182,10 @@ def test_drafts_of_an_earlier_start_are_cleared_and_its_ranks_do_no_harm(tmp_pat
     earlier[1].saved = 0
     save(earlier, tmp_path, 1, only=(1,))  # a rank of the earlier start that is not dead yet
     earlier[1].finish()
+    wait = wait_for_looks(ranks[0], monkeypatch)
     save(ranks, tmp_path, 1, only=(0, 2))
-    time.sleep(0.3)
+    ranks[2].finish()
+    wait()
     assert ranks[0].unfinished == 1
     save(ranks, tmp_path, 1, only=(1,))
     ranks[0].finish()
