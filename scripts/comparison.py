@@ -1,6 +1,7 @@
 """Trains all learners with several seeds, compares them by `report`, and writes docs/comparison.md with its picture.
 
     python scripts/comparison.py [--seeds 1-10] [--episodes 2500] [--learners ppo_lstm,ddpg,ppo] [--side-by-side 12]
+    python scripts/comparison.py --device cuda --minutes-each 0.2     on one GPU, for equal time; a section of its own
 
 A second start skips the runs that are done and resumes the others. On a machine without this checkout's docs:
 
@@ -9,103 +10,95 @@ A second start skips the runs that are done and resumes the others. On a machine
 
 DIR holds the text for the page, the picture, the evaluations in marl-eval's layout, and the settings and metrics of all
 runs (runs.tar.gz; unpacked into --runs-dir, `report` reads them). All learners of a seed start before those of
-the next one, in the order of --learners; put slow learners first.
+the next one, in the order of --learners; put slow learners first. With --minutes-each the seeds of one learner run side
+by side, and no other runs beside them: so all runs get the same share of the machine.
 """
 
 import argparse
 import shlex
-import shutil
 import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from docs_section import DOCS, PICTURES, add_flags, gpu_name, left_to_train, publish, train
 
-from marl.commands.train_seeds import is_done, parse_seeds  # noqa: E402
-from marl.commands.training_jobs import Job, Room, limit_threads, run_jobs  # noqa: E402
-from marl.compute import machine  # noqa: E402
-from marl.config.train_config import read_config  # noqa: E402
-from marl.registry import LEARNERS  # noqa: E402
-from marl.storage.run_folder import GROUP  # noqa: E402
-from marl.training.signals import stop_on_signals  # noqa: E402
-from marl.wording import count, duration  # noqa: E402
+from marl.arguments import count, positive
+from marl.commands.train_seeds import parse_seeds
+from marl.commands.training_jobs import find_room
+from marl.compute import machine
+from marl.config.train_config import read_config
+from marl.registry import LEARNERS
+from marl.storage.run_folder import GROUP
+from marl.training.resume_plan import ResumePlan
+from marl.wording import count as counted
 
-PAGE = ROOT / "docs" / "comparison.md"
-PICTURES = ROOT / "docs" / "pictures"
-BEGIN, END = "<!-- learners: begin -->", "<!-- learners: end -->"
-TEXT, PICTURE, JSON, RUNS = "learners.md", "comparison.png", "marl_eval.json", "runs.tar.gz"
+PAGE = DOCS / "comparison.md"
+SECTIONS = {"cpu": "learners", "cuda": "learners_gpu"}  # device -> section of the page
+PICTURE, JSON, RUNS = "comparison.png", "marl_eval.json", "runs.tar.gz"
 NEEDED = ("config.yaml", "run.json", "metrics.jsonl", "checkpoints/last")  # files of a run that `report` reads
 OPPONENTS = "level2,level3,territory"
-EVALUATIONS = 4  # after the one before training
-EVAL_MATCHES = 100  # against each opponent, in each evaluation
+EVALUATIONS = 4  # of a run by episodes, after the one before training; a run by time has one, at its end
+EVAL_MATCHES, LAST_EVAL_MATCHES = 100, 512  # against each opponent, in each of these evaluations
 CROSS_PLAY = 200  # matches between two learners
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=SECTIONS, default="cpu")
     parser.add_argument("--seeds", default="1-10")
-    parser.add_argument("--episodes", type=int, default=2_500)
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument("--episodes", type=count, default=2_500, help="of each run")
+    limit.add_argument("--minutes-each", type=positive, metavar="M", help="of training in each run, not --episodes")
     parser.add_argument("--learners", default=",".join(LEARNERS))
-    parser.add_argument(
-        "--side-by-side", type=int, default=machine.usable_cores(), help="runs at a time, default: cores"
-    )
+    parser.add_argument("--side-by-side", type=count, help="runs at a time, default: cores; on a GPU all seeds")
     parser.add_argument(
         "--minutes", type=float, default=float("inf"), help="then unfinished runs are stopped and left out"
     )
-    parser.add_argument("--runs-dir", type=Path, default=Path("runs/comparison"))
-    parser.add_argument("--out", type=Path, help="folder for the results, instead of the page")
-    parser.add_argument("--page", type=Path, help="only write the page, from the results in this folder")
+    add_flags(parser, "runs/comparison_DEVICE")
     args = parser.parse_args()
-    if args.page:
-        write_page(args.page)
-        return 0
-    failures = train(args)
-    out = args.out or args.runs_dir
-    out.mkdir(parents=True, exist_ok=True)
-    pack(args.runs_dir, out / RUNS)
-    write_report(args, out)
-    if not args.out:
-        write_page(out)
-    return 1 if failures else 0
+    args.runs_dir = args.runs_dir or Path(f"runs/comparison_{args.device}")
+
+    def make(out: Path) -> int:
+        seeds = len(parse_seeds(args.seeds))
+        args.side_by_side = args.side_by_side or (machine.usable_cores() if args.device == "cpu" else seeds)
+        failed = train_all(args)
+        pack(args.runs_dir, out / RUNS)
+        write_report(args, out)
+        return 1 if failed else 0
+
+    return publish(args, PAGE, tuple(SECTIONS.values()), make)
 
 
-def train(args: argparse.Namespace) -> int:
-    """Train all runs that are not done, side by side; returns how many failed."""
-    deadline, failures, stopped = time.monotonic() + 60 * args.minutes, list[str](), list[int]()
-
-    def tell_end(job: Job, code: int) -> None:
-        problem = f"exit code {code}, {job.last_words()}" if code else ""
-        if code and not is_stopped():
-            failures.append(job.name)
-        print(f"{job.name}: {problem or 'done'} in {duration(job.seconds)}", flush=True)
-
-    def is_stopped() -> bool:
-        return bool(stopped) or time.monotonic() > deadline
-
-    with stop_on_signals(stopped.append):
-        room = Room((limit_threads(1),) * args.side_by_side)
-        run_jobs(jobs(args), room, lambda job: None, tell_end, is_stopped, lambda running: None)
-    if stopped:
-        sys.exit(128 + stopped[0])
-    return len(failures)
+def train_all(args: argparse.Namespace) -> list[str]:
+    """Train all runs that are not done; returns the names of those that failed."""
+    deadline, words = time.monotonic() + 60 * args.minutes, common_words(args)
+    learners, seeds = args.learners.split(","), parse_seeds(args.seeds)
+    if args.minutes_each:
+        rounds = [[(name, seed) for seed in seeds] for name in learners]
+    else:
+        rounds = [[(name, seed) for seed in seeds for name in learners]]
+    plan, failed = ResumePlan(tuple(words), read_config(words), None), list[str]()
+    room = find_room({}, plan, args.side_by_side)
+    for runs in rounds:  # one after the other
+        own = ((f"{name}_seed{seed}", [*words, "--algo", name, "--seed", str(seed)]) for name, seed in runs)
+        failed += train(left_to_train(args.runs_dir, own), room, deadline)
+    return failed
 
 
-def jobs(args: argparse.Namespace) -> Iterator[Job]:
-    """The trainings that are left to do."""
-    for seed in parse_seeds(args.seeds):
-        for name in args.learners.split(","):
-            run = f"{name}_seed{seed}"
-            words = ["--algo", name, "--seed", str(seed), "--max-episodes", str(args.episodes), "--device", "cpu"]
-            words += ["--eval-matches", str(EVAL_MATCHES), "--eval-opponents", OPPONENTS, "--no-eval-gif"]
-            words += ["--eval-interval", str(max(1, args.episodes // EVALUATIONS))]
-            words += ["--threads", "1", "--run-name", run, "--runs-dir", str(args.runs_dir)]
-            folder = args.runs_dir / GROUP / run
-            if not is_done(folder, read_config(words)):
-                yield Job(run, words, folder.with_suffix(".log"))
+def common_words(args: argparse.Namespace) -> list[str]:
+    """The flags of all trainings."""
+    words = ["--device", args.device, "--eval-opponents", OPPONENTS, "--no-eval-gif"]
+    words += ["--threads", "1"] if args.device == "cpu" else []
+    if not args.minutes_each:
+        interval = max(1, args.episodes // EVALUATIONS)
+        words += ["--max-episodes", str(args.episodes), "--eval-interval", str(interval)]
+        return [*words, "--eval-matches", str(EVAL_MATCHES)]
+    # The schedule must not go by the share of episodes, which nobody knows; nothing but training takes time.
+    words += ["--max-minutes", f"{args.minutes_each:g}", "--max-episodes", "1000000000", "--strategy", "adaptive"]
+    words += ["--eval-interval", "0", "--eval-matches", str(LAST_EVAL_MATCHES)]
+    return [*words, "--log-interval", "300000", "--save-interval", "100000000", "--save-buffer", "0"]
 
 
 def pack(runs_dir: Path, file: Path) -> None:
@@ -118,19 +111,39 @@ def pack(runs_dir: Path, file: Path) -> None:
 def write_report(args: argparse.Namespace, out: Path) -> None:
     """Compare the runs that are done, and write the text for the page, the picture and the JSON."""
     names = [name for name in LEARNERS if name in args.learners.split(",")]
-    words = [*names, "--runs-dir", str(args.runs_dir), "--png", str(out / PICTURE), "--json", str(out / JSON)]
+    words = [*names, "--runs-dir", str(args.runs_dir), "--json", str(out / JSON)]
+    words += [] if args.minutes_each else ["--png", str(out / PICTURE)]  # one evaluation is no curve
     if len(names) > 1:
         words += ["--cross-play", str(CROSS_PLAY), "--side-by-side", str(args.side_by_side), "--device", "cpu"]
-    report = call("report", *words).partition("\npicture: ")[0]
-    given = ["python", "scripts/comparison.py", "--seeds", args.seeds, "--episodes", str(args.episodes)]
-    given += [] if set(names) == set(LEARNERS) else ["--learners", args.learners]
+    report = call("report", *words).partition("\npicture: ")[0].partition("\nmarl-eval's JSON: ")[0]
+    parts = [f"{describe(args, names)}\n", f"```text\n{report.rstrip()}\n```\n"]
+    if not args.minutes_each:
+        parts.append(f"![Share of the matches won by env steps, for each learner]({PICTURES}/{PICTURE})\n")
+    if args.device == "cuda":
+        parts.insert(0, f"## On one {gpu_name()}\n")
+    (out / f"{SECTIONS[args.device]}.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def describe(args: argparse.Namespace, names: list[str]) -> str:
+    """How the runs were made, in words."""
+    given = ["python", "scripts/comparison.py", "--seeds", args.seeds]
+    given += ["--device", args.device] if args.device != "cpu" else []
+    given += ["--learners", args.learners] if set(names) != set(LEARNERS) else []
+    by_time = args.minutes_each is not None
+    given += ["--minutes-each", f"{args.minutes_each:g}"] if by_time else ["--episodes", str(args.episodes)]
+    matches = f"{LAST_EVAL_MATCHES} matches" if by_time else f"{EVAL_MATCHES} matches"
     about = (
-        f"By `{shlex.join(given)}`: one thread per run, {count(args.side_by_side, 'run')} at a time, "
-        f"{EVAL_MATCHES} matches against each opponent in each evaluation, "
+        f"By `{shlex.join(given)}`: {'one thread per run' if args.device == 'cpu' else 'all runs on one GPU'}, "
+        f"{counted(args.side_by_side, 'run')} at a time, {matches} against each opponent "
+        f"{'at the end' if by_time else 'in each evaluation'}, "
         f"about {CROSS_PLAY} matches of cross-play for each pair of learners."
     )
-    picture = f"![Share of the matches won by env steps, for each learner](pictures/{PICTURE})"
-    (out / TEXT).write_text(f"{about}\n\n```text\n{report.rstrip()}\n```\n\n{picture}\n", encoding="utf-8")
+    if by_time:
+        about += (
+            f" Each run trained for {60 * args.minutes_each:.3g} s, beside the other seeds of its learner and no other "
+            "run, with the default settings of its learner and `--strategy adaptive`."
+        )
+    return about
 
 
 def call(*words: str) -> str:
@@ -141,16 +154,6 @@ def call(*words: str) -> str:
     if done.returncode:
         sys.exit(done.returncode)
     return done.stdout
-
-
-def write_page(results: Path) -> None:
-    """Put the text between the two marks of the page, and the picture beside it."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    text = (results / TEXT).read_text(encoding="utf-8")
-    PAGE.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
-    shutil.copyfile(results / PICTURE, PICTURES / PICTURE)
-    print(f"wrote {PAGE.relative_to(ROOT)} and {(PICTURES / PICTURE).relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -13,28 +13,22 @@ import argparse
 import contextlib
 import io
 import json
-import sys
 import tempfile
 import time
 from importlib import metadata
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+import numpy as np
+import torch
+from docs_section import DOCS, write_section
+from stable_baselines3 import PPO
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from torch import nn
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from stable_baselines3 import PPO  # noqa: E402
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor  # noqa: E402
-from torch import nn  # noqa: E402
+from marl import team_env, train
+from marl.compute import machine
 
-from marl import team_env, train  # noqa: E402
-from marl.compute import machine  # noqa: E402
-
-PAGE = ROOT / "docs" / "comparison.md"
-BEGIN, END = "<!-- sb3: begin -->", "<!-- sb3: end -->"
 MATCHES, TURNS, BATCH, BODY, ENCODER, OPPONENT = 512, 16, 3072, (128, 128), "canonical", "level1"
 GAMMA, LAMBDA, CLIP, ENTROPY, VALUE_WEIGHT, LR, GRAD_NORM = 0.97, 0.9, 0.2, 0.005, 0.5, 0.003, 0.5
 SNAKES = 3
@@ -125,9 +119,7 @@ def main() -> None:
     text = describe(rates, args.threads)
     print(text)
     if args.write:
-        page = PAGE.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+        write_section(DOCS / "comparison.md", "sb3", f"{text}\n")
 
 
 def describe(rates: dict[str, list[Rate]], threads: int) -> str:

@@ -1,52 +1,36 @@
 """scripts/comparison.py: trains what is not done, packs what `report` reads, and writes the page, here or elsewhere."""
 
-import importlib.util
 import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+from helpers.fake_training import train_falsely, trained
+from helpers.script import load_script
 from helpers.training import here
 
-from marl.commands import training_jobs
-
-ROOT = Path(__file__).resolve().parent.parent
-# Stands for `python -m marl train`: a finished run with two evaluations.
-FAKE = """
-import json, sys
-from pathlib import Path
-words = sys.argv[1:]
-value = lambda name: words[words.index(name) + 1]
-folder = Path(value("--runs-dir")) / "snakes_3v3" / value("--run-name")
-(folder / "checkpoints").mkdir(parents=True)
-print(value("--run-name"), file=open("calls", "a"))
-config = {"algo": value("--algo"), "seed": int(value("--seed")), "schedule": {"max_episodes": 300}}
-config["evaluation"] = {"eval_opponents": ["level3"], "eval_matches": 100}
-(folder / "config.yaml").write_text(json.dumps(config))
-(folder / "run.json").write_text(json.dumps({"processor": {"model": "Abacus", "cores": 2}}))
-with open(folder / "metrics.jsonl", "w") as metrics:
-    for step in (0, 300):
-        line = {"step": step, "eval/win_rate_level3": step / 400, "eval/points": 0.5, "train/env_steps": 200 * step}
-        print(json.dumps(line), file=metrics)
-(folder / "checkpoints" / "last").write_text("episode_300\\n")
-(folder / "checkpoints" / "weights").write_text("large")
-"""
 GIVEN = ("--learners", "ppo", "--episodes", "300", "--seeds", "1-2", "--side-by-side", "2", "--runs-dir", "runs")
+ON_GPU = ("--device", "cuda", "--minutes-each", "0.2", "--seeds", "1-2", "--runs-dir", "gpu_runs")
+PAGE = """before
+<!-- learners: begin -->
+old
+<!-- learners: end -->
+between
+<!-- learners_gpu: begin -->
+<!-- learners_gpu: end -->
+after
+"""
 
 
 @pytest.fixture
 def comparison(tmp_path, monkeypatch):
-    """The script's module, with a page and a training of its own."""
-    spec = importlib.util.spec_from_file_location("comparison", ROOT / "scripts" / "comparison.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(training_jobs, "TRAIN", (sys.executable, "-S", "-c", FAKE))
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{module.BEGIN}\nold\n{module.END}\nafter\n")
-    for name, value in (("ROOT", tmp_path), ("PAGE", page), ("PICTURES", tmp_path)):
-        monkeypatch.setattr(module, name, value)
+    """The script, with a page and a training of its own; `report` runs in this process."""
+    module = load_script("comparison")
+    train_falsely(tmp_path, monkeypatch)
+    (tmp_path / "page.md").write_text(PAGE)
+    (tmp_path / "pictures").mkdir()
+    monkeypatch.setattr(module, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(module, "call", lambda *words: here(*words).stdout)
 
     def run(*words: str) -> int:
         monkeypatch.setattr(sys, "argv", ["comparison.py", *words])
@@ -57,23 +41,45 @@ def comparison(tmp_path, monkeypatch):
 
 def test_results_travel_and_become_the_page(comparison) -> None:
     assert comparison(*GIVEN, "--out", "out") == 0
-    assert sorted(Path("calls").read_text().split()) == ["ppo_seed1", "ppo_seed2"]
+    assert sorted(trained()) == ["ppo_seed1", "ppo_seed2"]
     assert sorted(path.name for path in Path("out").iterdir()) == [
         "comparison.png", "learners.md", "marl_eval.json", "runs.tar.gz",
     ]  # fmt: skip
-    assert "old" in Path("page.md").read_text(), "left alone"
+    assert Path("page.md").read_text() == PAGE, "left alone"
     assert comparison("--page", "out") == 0
     page = Path("page.md").read_text()
     assert page.startswith("before\n")
-    assert page.endswith("\nafter\n")
-    assert "--seeds 1-2 --episodes 300 --learners ppo`" in page
+    assert page.endswith(PAGE.partition("old\n")[2]), "the other section is left alone"
+    assert "--seeds 1-2 --learners ppo --episodes 300`" in page
     assert "2 runs in 1 group; Abacus, 2 cores" in page, "the machine of the runs"
     assert "75.0 (75.0-75.0)" in page
+    assert Path("pictures/comparison.png").is_file()
     with tarfile.open("out/runs.tar.gz") as archive:
         assert not [name for name in archive.getnames() if "weights" in name]
         archive.extractall("elsewhere", filter="data")
     assert here("report", "ppo", "--runs_dir", "elsewhere").stdout.strip() in page
-    Path("calls").unlink()
     assert comparison(*GIVEN[:5], "1-3", *GIVEN[6:]) == 0
-    assert Path("calls").read_text().split() == ["ppo_seed3"], "the others are done"
+    assert trained() == ["ppo_seed3"], "the others are done"
     assert "3 runs in 1 group" in Path("page.md").read_text()
+
+
+def test_learners_on_a_gpu_share_it_with_their_own_seeds(comparison, monkeypatch) -> None:
+    monkeypatch.setattr(sys.modules["comparison"], "call", lambda *words: f"{' '.join(words)}\nmarl-eval's JSON: x")
+    assert comparison(*ON_GPU, "--learners", "ppo,ddpg") == 0
+    names = trained()
+    assert [sorted(names[:2]), sorted(names[2:])] == [["ppo_seed1", "ppo_seed2"], ["ddpg_seed1", "ddpg_seed2"]]
+    page = Path("page.md").read_text()
+    assert page.startswith(PAGE.partition("<!-- learners_gpu: end")[0] + "## On one GPU\n\n"), "no GPU has a name here"
+    assert "--seeds 1-2 --device cuda --learners ppo,ddpg --minutes-each 0.2`: all runs on one GPU, 2 runs at" in page
+    assert "trained for 12 s" in page
+    assert "marl-eval" not in page
+    assert "report ddpg ppo --runs-dir gpu_runs" in page
+    assert "--png" not in page, "one evaluation is no curve"
+    assert comparison(*ON_GPU, "--learners", "ppo,ddpg") == 0
+    assert trained() == [], "all are done"
+
+
+def test_a_folder_without_results_is_told_in_one_line(comparison, capsys) -> None:
+    assert comparison("--page", "nowhere") == 2
+    error = "comparison.py: nowhere has no results (learners.md or learners_gpu.md); make them by --out\n"
+    assert capsys.readouterr().err == error

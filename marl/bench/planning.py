@@ -16,6 +16,7 @@ from marl.bench.timing import Row, best_rate
 from marl.planning.planned_player import PlannedPlayer
 from marl.planning.planner import CANDIDATES, Budget
 from marl.storage.saved_player import load_player
+from opponents.players import Player
 
 CPU_MATCHES = (1, 64)
 CUDA_MATCHES = (64, 2048)
@@ -43,21 +44,26 @@ class PlanningBench:
                     yield self._row(device, matches, budget)
 
     def _row(self, device: str, matches: int, budget: Budget) -> Row:
-        arena = BatchArena(matches, device, seed=1)
-        arena.start()
-        seats = (torch.arange(matches)[:, None] * SNAKES + torch.arange(TEAM)).flatten().int().to(arena.device)
-        moves = torch.zeros(matches, SNAKES, dtype=torch.int8, device=arena.device)
         player = PlannedPlayer(load_player("champion"), budget)
-        player.begin(arena, seats)
-
-        def decide(count: int) -> None:
-            for _ in range(count):
-                player.act(arena, seats, moves)
-            if arena.device.type == "cuda":
-                torch.cuda.synchronize(arena.device)
-
-        rate = matches * best_rate(decide, 1, self._seconds)
+        rate = decisions_per_second(player, matches, device, self._seconds)
         what = f"plan={budget.rollouts}x{budget.turns}:champion"
         self._decisions[f"{device}, {matches} matches, {what}"] = round(rate, 1)
         threads = self._threads[-1] if device == "cpu" else None
         return Row(device, matches, threads, what, 2 * CANDIDATES * budget.rollouts * budget.turns * rate)
+
+
+def decisions_per_second(player: Player, matches: int, device: str, seconds: float) -> float:
+    """Turns of the red team that a player decides, on the first turn of some matches at once."""
+    arena = BatchArena(matches, device, seed=1)
+    arena.start()
+    seats = (torch.arange(matches)[:, None] * SNAKES + torch.arange(TEAM)).flatten().int().to(arena.device)
+    moves = torch.zeros(matches, SNAKES, dtype=torch.int8, device=arena.device)
+    player.begin(arena, seats)
+
+    def decide(count: int) -> None:
+        for _ in range(count):
+            player.act(arena, seats, moves)
+        if arena.device.type == "cuda":
+            torch.cuda.synchronize(arena.device)
+
+    return matches * best_rate(decide, 1, seconds)
