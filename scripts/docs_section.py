@@ -81,7 +81,7 @@ def left_to_train(runs_dir: Path, words_of: Iterable[tuple[str, list[str]]]) -> 
         words = [*words, "--run-name", name, "--runs-dir", str(runs_dir)]
         folder = runs_dir / GROUP / name
         if not is_done(folder, read_config(words)):
-            yield Job(name, words, folder.with_suffix(".log"))
+            yield Job(name, words, Path(f"{folder}.log"))
 
 
 def train(jobs: Iterable[Job], room: Room, deadline: float = float("inf")) -> list[str]:

@@ -93,14 +93,14 @@ def make(args: argparse.Namespace, words: Sequence[str], out: Path) -> int:
         for name in (LEAGUE, TIMES):
             (args.runs_dir / name).unlink(missing_ok=True)
     failed = train(jobs, Room(({},)))
-    folders = {str(args.runs_dir / GROUP / name): name for name in sizes if name not in failed}
-    players, matches = [*folders, *TEAMS], args.league_matches
+    folders = [args.runs_dir / GROUP / name for name in sizes if name not in failed]
+    players, matches = [*map(str, folders), *TEAMS], args.league_matches
     asked = {"players": players, "matches": matches}
     played = kept(args.runs_dir / LEAGUE, asked, lambda: play_league(players, matches, args.device))
     times = kept(args.runs_dir / TIMES, asked, lambda: {name: measure_times(name) for name in players})
-    given = ["python", "scripts/size_ladder.py", "--minutes", f"{args.minutes:g}", *words]
-    given += ["--sizes", args.sizes] if sizes != list(SIZES) else []
-    about = [about_size(Path(folder)) for folder in folders] + [about_champion(name) for name in TEAMS]
+    given = ["python", "scripts/size_ladder.py", "--minutes", f"{args.minutes:g}", "--league-matches", str(matches)]
+    given += [*(["--sizes", args.sizes] if sizes != list(SIZES) else []), *words]
+    about = [*map(about_size, folders), *map(about_champion, TEAMS)]
     lines = table(about, played, list(times.values()), matches)
     text = "\n".join([describe(given, matches), "", *lines, ""])
     (out / f"{SECTION}.md").write_text(text, encoding="utf-8")

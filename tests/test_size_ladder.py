@@ -47,13 +47,14 @@ def ladder(tmp_path, monkeypatch):
 def test_each_step_is_done_once_and_the_table_becomes_the_page(ladder) -> None:
     assert ladder(*GIVEN, "--out", "out", "--seed", "7") == 0
     assert trained() == ["0.1M", "3M"]
+    assert sorted(path.name for path in Path("runs/snakes_3v3").glob("*.log")) == ["0.1M.log", "3M.log"]
     assert ladder.leagues == [["0.1M", "3M", "champion", "champion_small", "level2", "evasive", "territory"]]
     assert Path("page.md").read_text() == PAGE, "left alone"
     assert ladder("--page", "out") == 0
     page = Path("page.md").read_text()
     assert page.startswith("before\n<!-- size_ladder: begin -->\n## Size ladder\n")
     assert page.endswith(" |\n<!-- size_ladder: end -->\nafter\n")
-    assert "By `python scripts/size_ladder.py --minutes 0.5 --seed 7 --sizes 0.1M,3M` on" in page
+    assert "By `python scripts/size_ladder.py --minutes 0.5 --league-matches 10 --sizes 0.1M,3M --seed 7` on" in page
     small, large, champion, _ = [line for line in page.splitlines() if line.startswith("| ")][1:]
     shares = "| 90.0 (59.6-98.2) " * 3
     assert small.startswith("| 0.1M | `tactical` 256-256 | 0.002 | 30 s, 60 k turns | 96,005 " + shares)
