@@ -16,6 +16,7 @@ from marl.storage.run_names import player_name
 from marl.team_batch import Agent, TeamBatch
 from marl.training.resume_plan import plan_resume
 from opponents import match, players
+from opponents.results import Results
 
 if TYPE_CHECKING:
     from marl.team_sb3_env import TeamSb3Env
@@ -72,7 +73,7 @@ def play(
     seed: int = 0,
     device: str = "cpu",
     record: bool = False,
-) -> match.Results:
+) -> Results:
     """Play matches between two players: win rate with its 95 % interval, scores, and with `record` four replays.
 
     Home is red in the first half of the matches and blue in the second. Match k of a seed is always the same match.

@@ -18,8 +18,9 @@ import numpy as np
 
 from arena.errors import ArenaError
 from opponents.intervals import NORMAL_95
-from opponents.match import Results, choose_device, open_player, play
+from opponents.match import choose_device, open_player, play
 from opponents.players import Loader, Player
+from opponents.results import Results
 from opponents.submission import CAGED, SubmissionOptions
 
 MEAN = 1500.0

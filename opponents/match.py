@@ -1,4 +1,4 @@
-"""Matches between two players, and statistics of their results.
+"""Matches between two players.
 
     results = play("level3", "level2", 1000)
     print(results.win_rate, results.win_rate_low, results.win_rate_high)
@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,67 +26,16 @@ from arena.errors import ArenaError
 from arena.jit import announced, njit
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
-from opponents.intervals import wilson
 from opponents.players import Loader, Player, find
+from opponents.results import Results, Tally
 from opponents.submission import CAGED, Submission, SubmissionOptions
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
 SUBMISSION_BATCH = 32  # a submission is loaded once for every match of a batch
 FORFEIT = 1000  # a lead above any lead by score
+COLOURS = ("red", "blue")  # of the sides 0 and 1
 TURNS_AT_ONCE = 20  # in one compiled call; after each one Python gets a word
 Progress = Callable[[float], None]  # gets the share of the turns that have been played, 0 to 1
-
-
-@dataclass(frozen=True)
-class Results:
-    """Results of matches between two players. A team's score is the length it gained; the larger score wins.
-
-    A player that forfeits a match loses it; if both forfeit, it is a draw.
-    """
-
-    home: str
-    away: str
-    matches: int
-    wins: int  # of home
-    draws: int
-    losses: int
-    home_score: float  # mean over the matches, like the next five
-    away_score: float
-    home_deaths: float
-    away_deaths: float
-    home_length: float  # of one snake, at the end
-    away_length: float
-    home_forfeits: int  # matches lost because a submission failed, whatever the score
-    away_forfeits: int
-    problems: tuple[str, ...]  # of submissions
-    turns: int  # of all matches together
-    turns_per_second: float  # match-turns, without each batch's first turn, which may compile
-    replays: dict[str, Replay] = field(default_factory=dict)  # if recorded: first, closest, worst and best (for home)
-
-    @property
-    def win_rate(self) -> float:
-        """The share of matches that home won; a draw is no win."""
-        return self.wins / self.matches
-
-    @property
-    def win_rate_low(self) -> float:
-        """Lower end of the 95 % interval of the win rate."""
-        return wilson(self.wins, self.matches)[0]
-
-    @property
-    def win_rate_high(self) -> float:
-        """Upper end of the 95 % interval of the win rate."""
-        return wilson(self.wins, self.matches)[1]
-
-    @property
-    def points(self) -> float:
-        """The share of the points that home took: 1 for a win, half for a draw."""
-        return (self.wins + self.draws / 2) / self.matches
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything but the replays, for JSON."""
-        names = [of.name for of in fields(self) if of.name != "replays"]
-        return {name: getattr(self, name) for name in (*names, "win_rate", "win_rate_low", "win_rate_high", "points")}
 
 
 @dataclass(frozen=True)
@@ -161,7 +110,8 @@ def summarise(played: Sequence[PlayedMatches], seed: int) -> Results:
     deaths = np.concatenate([part.deaths for part in played])
     forfeit = np.concatenate([part.forfeits for part in played])
     matches, turns = len(score), sum(part.turns for part in played)
-    lead = _lead(score, forfeit)
+    lead, side = _lead(score, forfeit), _home_side(np.arange(matches), matches)
+    total = _tally(lead)
     sides = {"score": score.mean(0), "deaths": deaths.mean(0)}
     sides["length"] = sides["score"] / TEAM + START_LENGTH
     picks: dict[str, tuple[int, int, torch.Tensor]] = {}
@@ -174,9 +124,10 @@ def summarise(played: Sequence[PlayedMatches], seed: int) -> Results:
         home=home,
         away=away,
         matches=matches,
-        wins=int((lead > 0).sum()),
-        draws=int((lead == 0).sum()),
-        losses=int((lead < 0).sum()),
+        wins=total.wins,
+        draws=total.draws,
+        losses=total.losses,
+        by_colour={colour: _tally(lead[side == i]) for i, colour in enumerate(COLOURS) if i in side},
         **{f"home_{what}": float(of_sides[0]) for what, of_sides in sides.items()},
         **{f"away_{what}": float(of_sides[1]) for what, of_sides in sides.items()},
         home_forfeits=int(forfeit[:, 0].sum()),
@@ -347,6 +298,11 @@ def _lead(score: np.ndarray, forfeit: np.ndarray) -> np.ndarray:
     lead = score[:, 0] - score[:, 1]
     decided = forfeit[:, 1].astype(np.int64) - forfeit[:, 0]
     return np.where(forfeit.any(1), FORFEIT * decided, lead)
+
+
+def _tally(lead: np.ndarray) -> Tally:
+    """Home's wins, draws and losses from its leads."""
+    return Tally(len(lead), int((lead > 0).sum()), int((lead == 0).sum()), int((lead < 0).sum()))
 
 
 def _problems(player: Player) -> Counter[str]:

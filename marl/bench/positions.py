@@ -7,7 +7,8 @@ from typing import Any
 
 from marl.planning.planned_player import load_player
 from marl.planning.positions import Positions, load, solved_by
-from opponents.match import open_player, wilson
+from opponents.intervals import wilson
+from opponents.match import open_player
 
 FILE = Path(__file__).resolve().parent / "data" / "positions.npz"
 PLAYERS = ("champion", "plan:champion", "level4", "territory")

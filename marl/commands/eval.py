@@ -15,8 +15,8 @@ from marl.progress_bar import ProgressBar
 from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:
-    from opponents.match import Results
     from opponents.players import Player
+    from opponents.results import Results, Tally
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Players: a name of --list, the same with a share of random moves (level3:0.2), or a path to a submission.py,\n"
         "run, checkpoint or snapshot; `last` is the run that was started last.\n"
         "Home is red in the first half of the matches and blue in the second.\n"
-        "win_rate = wins / matches, with Wilson's 95 % interval; points = (wins + draws / 2) / matches."
+        "win_rate = wins / matches, with Wilson's 95 % interval, of all matches and by home's colour;\n"
+        "points = (wins + draws / 2) / matches."
     )
     parser.add_argument("--home", type=player_name, metavar="PLAYER", help="the player to measure")
     parser.add_argument("--away", type=player_name, metavar="PLAYER", help="its opponent")
@@ -116,10 +117,16 @@ def _print_players(players: list[tuple[str, str]], as_json: bool) -> None:
 def _print_results(results: "Results", seed: int, device: str) -> None:
     r = results
     print(f"{r.home} - {r.away}: {r.matches:,} matches, seed {seed}")
-    print(f"{'won':14} {r.win_rate:.1%} (95 %: {r.win_rate_low:.1%} to {r.win_rate_high:.1%})")
+    print(f"{'won':14} {r.win_rate:.1%} (95 %: {_interval(r)})")
+    by_colour = [f"{of.win_rate:.1%} ({_interval(of)}) as {colour}" for colour, of in r.by_colour.items()]
+    print(f"{'won by colour':14} {', '.join(by_colour)}")
     print(f"{'won-drawn-lost':14} {r.wins:,} - {r.draws:,} - {r.losses:,}, {r.points:.1%} of the points")
     print(f"{'mean score':14} {r.home_score:.1f} : {r.away_score:.1f}")
     print(f"{'mean deaths':14} {r.home_deaths:.1f} : {r.away_deaths:.1f}")
     if r.home_forfeits or r.away_forfeits:
         print(f"{'forfeited':14} {r.home_forfeits:,} : {r.away_forfeits:,}")
     print(f"{'speed':14} {r.turns_per_second:,.0f} match-turns/s on {device}")
+
+
+def _interval(of: "Tally") -> str:
+    return f"{of.win_rate_low:.1%} to {of.win_rate_high:.1%}"

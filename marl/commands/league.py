@@ -14,7 +14,7 @@ from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:
     from opponents.league import Table
-    from opponents.match import Results
+    from opponents.results import Results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.render.page import embedded, filled, page
-from opponents.match import wilson
+from opponents.intervals import wilson
 
 if TYPE_CHECKING:
     from opponents.league import Table
-    from opponents.match import Results
+    from opponents.results import Results
 
 TEMPLATE = Path(__file__).with_name("league_page.html")
 ELEMENTS = TEMPLATE.with_name("page_elements.js")

@@ -23,8 +23,9 @@ from marl.networks.policy import PolicyPlayer
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo
 from marl.training.console import WIDTH
-from opponents.match import PlayedMatches, Results, play_some, summarise
+from opponents.match import PlayedMatches, play_some, summarise
 from opponents.players import is_scripted
+from opponents.results import Results
 from opponents.submission import SubmissionOptions
 
 GIF_CELL = 16  # pixels

@@ -11,8 +11,8 @@ from marl.team_batch import TeamBatch
 from marl.team_sb3_env import TeamSb3Env
 from marl.team_torchrl_env import TeamTorchrlEnv
 from marl.team_vector_env import TeamVectorEnv
-from opponents.match import Results
 from opponents.players import Player, Policy
+from opponents.results import Results
 
 
 def use_it() -> None:

@@ -8,8 +8,10 @@ from helpers.submissions import CAGED
 
 from arena.errors import ArenaError
 from arena.replay import read, write
+from arena.rules import SNAKES, TEAM
 from opponents.match import play, play_some, summarise
 from opponents.players import Function, Scripted
+from opponents.results import Tally
 
 
 def results_of(*arguments, **options):
@@ -57,6 +59,28 @@ def test_the_sides_change_after_half_of_the_matches():
     assert [seen[turn * 3] for turn in (0, 200, 400)] == [0, 0, 3]  # the odd match is played as red
 
 
+class StrongAsRed(Scripted):
+    """Plays level3 as red and level0 as blue."""
+
+    weak = Scripted("level0")
+
+    def act(self, arena, seats, moves):
+        red = seats % SNAKES < TEAM
+        super().act(arena, seats[red], moves)
+        self.weak.act(arena, seats[~red], moves)
+
+    def bind_loops(self, *_):
+        return ()
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+def test_wins_are_told_by_the_colour_of_home(batch):
+    results = play(StrongAsRed("level3"), "level1", 7, batch=batch)
+    assert results.by_colour == {"red": Tally(4, 4, 0, 0), "blue": Tally(3, 0, 0, 3)}
+    assert (results.wins, results.losses) == (4, 3)
+    assert [*play("level0", "level1", 1).by_colour] == ["red"]
+
+
 def test_numbers_fit_together():
     results = play("level2", "level1", 30)
     assert results.wins + results.draws + results.losses == results.matches == 30
@@ -97,6 +121,7 @@ def test_a_forfeited_match_is_lost(tmp_path):
     )
     results = play(str(tmp_path), "level0", 4, submissions=CAGED)
     assert (results.losses, results.home_forfeits, results.away_forfeits) == (4, 4, 0)
+    assert results.by_colour == dict.fromkeys(("red", "blue"), Tally(2, 0, 0, 2))
     assert any("ValueError" in line for line in results.problems)
     results = play("level0", str(tmp_path), 2, submissions=CAGED)
     assert (results.wins, results.home_forfeits, results.away_forfeits) == (2, 0, 2)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 from helpers.command import assert_one_line, snakes
@@ -10,6 +11,7 @@ from helpers.training import here
 from arena.errors import ArenaError
 from arena.replay import read
 from opponents.cage.process import why_not_caged
+from opponents.intervals import wilson
 
 KEYS = {
     "home", "away", "matches", "wins", "draws", "losses", "home_score", "away_score", "win_rate", "win_rate_low",
@@ -17,7 +19,7 @@ KEYS = {
 }  # fmt: skip
 EXTRA_KEYS = {
     "points", "home_deaths", "away_deaths", "home_length", "away_length", "home_forfeits", "away_forfeits", "problems",
-    "turns",
+    "turns", "by_colour",
 }  # fmt: skip
 PAIR = ("eval", "--home", "level2", "--away", "level1:0.1", "--matches", "40", "--seed", "3")
 
@@ -38,6 +40,13 @@ def test_json_has_the_promised_keys(recorded):
     assert report["wins"] + report["draws"] + report["losses"] == 40
     assert report["win_rate"] == report["wins"] / 40
     assert report["win_rate_low"] < report["win_rate"] < report["win_rate_high"]
+    colours = report["by_colour"]
+    assert [*colours] == ["red", "blue"]
+    for count in ("wins", "draws", "losses"):
+        assert sum(of[count] for of in colours.values()) == report[count]
+    for of in colours.values():
+        assert of["matches"] == 20
+        assert (of["win_rate_low"], of["win_rate_high"]) == wilson(of["wins"], 20)
 
 
 def test_the_same_seed_gives_the_same_results(recorded):
@@ -69,6 +78,9 @@ def test_text_tells_the_result_and_the_files(tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("level2 - level1:0.1: 40 matches, seed 3\n")
     assert "95 %" in result.stdout
+    percent = r"\d+\.\d%"
+    colours = ", ".join(f"{percent} \\({percent} to {percent}\\) as {colour}" for colour in ("red", "blue"))
+    assert re.search(f"^won by colour  {colours}$", result.stdout, re.MULTILINE)
     said = [line.split()[-1] for line in result.stdout.splitlines()[-4:]]
     assert said == [str(tmp_path / name) for name in ("match", "match.closest", "match.worst", "match.best")]
     assert all(os.path.isfile(path) for path in said)

@@ -8,8 +8,8 @@ from helpers import browser
 
 from marl.cli import main
 from marl.commands.league_page import league_page
+from opponents.intervals import wilson
 from opponents.league import league
-from opponents.match import wilson
 
 EVIL = "<script>hacked = 1</script>"
 RUN = "runs/snakes_3v3/run1_20260101_120000"

@@ -23,6 +23,7 @@ from marl.training.metrics import read_lines
 from marl.training.trainer import Trainer
 from opponents import match
 from opponents.prioritised import prioritised_shares
+from opponents.results import Results
 
 SEED, MATCHES, EPISODES = 5, 2, 16
 WORDS = [
@@ -44,7 +45,7 @@ def quick_matches():
     """Matches among members take most of the time of a tiny league: the first pair plays, weights decide the others."""
     play = match.play
 
-    def decide(home, away, matches: int, device: str, seed: int) -> match.Results | SimpleNamespace:
+    def decide(home, away, matches: int, device: str, seed: int) -> Results | SimpleNamespace:
         if home.name == MEMBERS[1]:
             return play(home, away, matches, device, seed)
         weights = [each.numpy().tobytes() for team in (home, away) for each in team.actor.state_dict().values()]

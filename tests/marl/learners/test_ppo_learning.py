@@ -15,7 +15,7 @@ from marl.config.train_config import read_config
 from marl.ranks.process_group import Solo
 from marl.rollout.assignment import assign_matches
 from marl.training.evaluation import evaluate
-from opponents.match import Results
+from opponents.results import Results
 
 SEED = 1
 pytestmark = pytest.mark.usefixtures("one_thread", "without_onednn")

@@ -1,0 +1,73 @@
+"""Results of matches between two players: counts, rates with intervals, means."""
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from arena.replay import Replay
+from opponents.intervals import wilson
+
+RATES = ("win_rate", "win_rate_low", "win_rate_high", "points")
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many of some matches, at least one, home won, drew and lost."""
+
+    matches: int
+    wins: int  # of home
+    draws: int
+    losses: int
+
+    @property
+    def win_rate(self) -> float:
+        """The share of matches that home won; a draw is no win."""
+        return self.wins / self.matches
+
+    @property
+    def win_rate_low(self) -> float:
+        """Lower end of the 95 % interval of the win rate."""
+        return wilson(self.wins, self.matches)[0]
+
+    @property
+    def win_rate_high(self) -> float:
+        """Upper end of the 95 % interval of the win rate."""
+        return wilson(self.wins, self.matches)[1]
+
+    @property
+    def points(self) -> float:
+        """The share of the points that home took: 1 for a win, half for a draw."""
+        return (self.wins + self.draws / 2) / self.matches
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts and the rates, for JSON."""
+        return asdict(self) | {name: getattr(self, name) for name in RATES}
+
+
+@dataclass(frozen=True)
+class Results(Tally):
+    """Results of all matches of a `play`. A team's score is the length it gained; the larger score wins.
+
+    A player that forfeits a match loses it; if both forfeit, it is a draw.
+    """
+
+    home: str
+    away: str
+    by_colour: dict[str, Tally]  # matches in which home was red, and blue; of one match there is no blue
+    home_score: float  # mean over the matches, like the next five
+    away_score: float
+    home_deaths: float
+    away_deaths: float
+    home_length: float  # of one snake, at the end
+    away_length: float
+    home_forfeits: int  # matches lost because a submission failed, whatever the score
+    away_forfeits: int
+    problems: tuple[str, ...]  # of submissions
+    turns: int  # of all matches together
+    turns_per_second: float  # match-turns, without each batch's first turn, which may compile
+    replays: dict[str, Replay] = field(default_factory=dict)  # if recorded: first, closest, worst and best (for home)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the replays, for JSON."""
+        names = [of.name for of in fields(self) if of.name != "replays"]
+        values = {name: getattr(self, name) for name in ("home", "away", *names, *RATES)}
+        return values | {"by_colour": {colour: tally.as_dict() for colour, tally in self.by_colour.items()}}
