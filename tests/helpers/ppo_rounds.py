@@ -7,6 +7,7 @@ import torch
 
 from arena.encoders import encoder_named
 from helpers.collecting import CPU
+from marl.compute.cuda_graphs import Captured
 from marl.compute.precision import Precision
 from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig
@@ -78,6 +79,24 @@ def play(learner: Ppo, rollout: Rollout) -> None:
     """All turns of a round."""
     for _ in range(learner.turns):
         rollout.play_turn(learner.act, learner.record_step)
+
+
+def assert_rounds_are_replayed(learner: Ppo, rollout: Rollout) -> None:
+    """On a GPU three rounds as they are, one recorded, two replayed: each moves the weights, all stay finite."""
+    rollout.arena.start()
+    learner.anneal(1.0, 0.0)
+
+    def a_round() -> None:
+        play(learner, rollout)
+        learner.learn()
+
+    captured, before = Captured(a_round, learner.buffer.device, True), None
+    for number in range(6):
+        captured()
+        weights = torch.cat([parameter.detach().flatten() for parameter in learner.network.parameters()])
+        assert weights.isfinite().all(), f"round {number}"
+        assert before is None or not torch.equal(weights, before), f"round {number}"
+        before = weights
 
 
 def batches_of(learner: Ppo, patch: pytest.MonkeyPatch) -> list[dict[str, torch.Tensor]]:

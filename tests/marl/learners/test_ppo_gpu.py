@@ -6,6 +6,7 @@ To the bit on a CPU; within rounding on a GPU, and in Triton's interpreter.
 import pytest
 import torch
 from helpers.collecting import CPU
+from helpers.ppo_rounds import assert_rounds_are_replayed
 
 from arena.encoders import PACKINGS, encoder_named
 from marl.compute import overlap
@@ -181,23 +182,5 @@ def test_minibatches_on_a_gpu_give_the_gradients_of_autograd(name, body, recurre
 @pytest.mark.needs_cuda
 @needs_triton
 def test_rounds_are_recorded_as_graphs_and_replayed() -> None:
-    """Three rounds as they are, one recorded, two replayed: each moves the weights, all stay finite."""
-    from marl.compute.cuda_graphs import Captured
-
-    device = torch.device("cuda", 0)
-    learner, rollout = a_learner("planes", True, device, (256, 128), 64)
-    rollout.arena.start()
-    learner.anneal(1.0, 0.0)
-
-    def a_cycle() -> None:
-        for _ in range(TURNS):
-            rollout.play_turn(learner.act, learner.record_step)
-        learner.learn()
-
-    cycle, before = Captured(a_cycle, device, True), None
-    for number in range(6):
-        cycle()
-        weights = weights_of(learner)
-        assert weights.isfinite().all(), f"round {number}, seed {SEED}"
-        assert before is None or not torch.equal(weights, before), f"round {number}, seed {SEED}"
-        before = weights
+    print(f"seed {SEED}")
+    assert_rounds_are_replayed(*a_learner("planes", True, torch.device("cuda", 0), (256, 128), 64))

@@ -7,7 +7,7 @@ The round of updates itself is compared with slow formulas in test_ppo.py, with 
 import pytest
 import torch
 from helpers.collecting import CPU
-from helpers.ppo_rounds import a_ppo, batches_of, begin, play
+from helpers.ppo_rounds import a_ppo, assert_rounds_are_replayed, batches_of, begin, play
 
 from arena import BatchArena
 from arena.encoders import encoder_named
@@ -312,9 +312,7 @@ def test_where_beans_are_hidden_every_other_turn_an_lstm_beats_none(monkeypatch)
 
 @pytest.mark.needs_cuda
 def test_rounds_on_a_gpu_are_recorded_as_graphs_and_replayed() -> None:
-    """Three rounds as they are, one recorded, two replayed: each moves the weights, all stay finite."""
-    from marl.compute.cuda_graphs import Captured
-
+    print(f"seed {SEED}")
     device, turns = torch.device("cuda", 0), 4
     assignment = MatchAssignment(64, self_play_both=tuple(range(32)))
     buffer = RolloutBuffer(turns, assignment.teams, encoder_named("planes"), device, [7])
@@ -324,21 +322,7 @@ def test_rounds_on_a_gpu_are_recorded_as_graphs_and_replayed() -> None:
     rollout = Rollout(assignment, ("level0",), RewardConfig().weights(), buffer, SEED, outputs=learner.outputs)
     rollout.set_mix({"level0": 1.0})
     learner.attach(rollout)
-    rollout.arena.start()
-    learner.anneal(1.0, 0.0)
     assert learner.optimizer.is_flat == (not triton_problem(device))
-
-    def a_cycle() -> None:
-        for _ in range(turns):
-            rollout.play_turn(learner.act, learner.record_step)
-        learner.learn()
-
-    cycle, before = Captured(a_cycle, device, True), None
-    for number in range(6):
-        cycle()
-        weights = torch.cat([parameter.detach().flatten() for parameter in learner.network.parameters()])
-        assert weights.isfinite().all(), f"round {number}, seed {SEED}"
-        assert before is None or not torch.equal(weights, before), f"round {number}, seed {SEED}"
-        before = weights
+    assert_rounds_are_replayed(learner, rollout)
     sums = learner.sums.tolist()
     assert sums[-1] == 0, f"skipped updates, seed {SEED}: {sums}"

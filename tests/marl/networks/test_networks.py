@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from helpers.in_play import in_play
 from torch import nn
 from torch.nn import functional as F
 
@@ -32,12 +33,7 @@ def seeded():
 
 def some_obs(encoder: str, turns: int = 20) -> torch.Tensor:
     """Observations of three snakes of 16 matches after some turns: [16, 3, W] small integers."""
-    arena = BatchArena(16, seed=SEED)
-    arena.start()
-    generator = torch.Generator().manual_seed(SEED)
-    for _ in range(turns):
-        arena.play_turn(torch.randint(0, 4, (16, SNAKES), generator=generator))
-    return arena.observe(encoder)[:, :3].contiguous()
+    return in_play(16, SEED, turns).observe(encoder)[:, :3].contiguous()
 
 
 def some_probs(obs: torch.Tensor) -> torch.Tensor:

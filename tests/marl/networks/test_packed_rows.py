@@ -2,10 +2,9 @@
 
 import pytest
 import torch
+from helpers.in_play import in_play
 
-from arena import BatchArena
 from arena.encoders import PACKINGS
-from arena.rules import SNAKES
 from marl.networks.packed_rows import unpack_on_gpu
 
 SEED = 29
@@ -17,11 +16,7 @@ MATCHES = 300 if HAS_CUDA else 5
 def test_unpacked_rows_are_the_plain_ones(name) -> None:
     pytest.importorskip("triton", reason="Triton is not installed")
     print(f"seed {SEED}")
-    torch.manual_seed(SEED)
-    arena = BatchArena(MATCHES, seed=SEED)
-    arena.start()
-    for _ in range(40):
-        arena.play_turn(torch.randint(0, 4, (MATCHES, SNAKES)))
+    arena = in_play(MATCHES, SEED)
     plain, packed = (arena.observe(form).flatten(0, 1) for form in (name, PACKINGS[name].packed.name))
     dtype = torch.bfloat16 if HAS_CUDA else torch.float32
     found = unpack_on_gpu(packed.to("cuda" if HAS_CUDA else "cpu"), PACKINGS[name], dtype)

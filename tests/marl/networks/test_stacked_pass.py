@@ -5,10 +5,10 @@ On a GPU the compiled kernels in bf16; without one Triton's interpreter in fp32.
 
 import pytest
 import torch
+from helpers.in_play import in_play
 
-from arena import BatchArena
 from arena.encoders import PACKINGS, encoder_named
-from arena.rules import SNAKES, TEAM
+from arena.rules import TEAM
 from marl.compute.adam import flatten
 from marl.networks.actors import make_actor
 from marl.networks.critics import Critic
@@ -42,10 +42,7 @@ def seen(name: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Plain and packed rows of snakes in the middle of matches."""
     print(f"seed {SEED}")
     torch.manual_seed(SEED)
-    arena = BatchArena(MATCHES, seed=SEED)
-    arena.start()
-    for _ in range(40):
-        arena.play_turn(torch.randint(0, 4, (MATCHES, SNAKES)))
+    arena = in_play(MATCHES, SEED)
     packed = PACKINGS[name].packed.name if name in PACKINGS else name
     plain, packed = (arena.observe(form).flatten(0, 1).to(DEVICE) for form in (name, packed))
     return plain, packed

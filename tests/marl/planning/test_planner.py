@@ -4,6 +4,7 @@ import pytest
 import torch
 from helpers.drawn_boards import arena_of, draw
 from helpers.exporting import actor
+from helpers.in_play import in_play
 
 from arena import BatchArena
 from arena.dangers import is_dead_end
@@ -22,16 +23,6 @@ def seats_of(matches: int, side: int) -> torch.Tensor:
     return (torch.arange(matches)[:, None] * SNAKES + side * TEAM + torch.arange(TEAM)).flatten().int()
 
 
-def in_play(matches: int, turns: int = 40) -> BatchArena:
-    """Matches after some random turns."""
-    arena = BatchArena(matches, seed=SEED)
-    arena.start()
-    generator = torch.Generator().manual_seed(SEED)
-    for _ in range(turns):
-        arena.play_turn(torch.randint(4, (matches, SNAKES), generator=generator))
-    return arena
-
-
 def a_planner(arena: BatchArena, side: int = 0, budget: Budget = Budget(2, 3), encoder: str = "canonical") -> Planner:  # noqa: B008
     return Planner(actor(encoder, value=True), encoder_named(encoder), arena, seats_of(arena.matches, side), budget)
 
@@ -39,7 +30,7 @@ def a_planner(arena: BatchArena, side: int = 0, budget: Budget = Budget(2, 3), e
 @pytest.mark.parametrize("encoder", ["features", "canonical", "planes"])
 @pytest.mark.parametrize("side", [0, 1])
 def test_actions_are_legal_and_the_same_again(encoder, side) -> None:
-    arena = in_play(6)
+    arena = in_play(6, SEED)
     before = arena.state.clone()
     actions, values = a_planner(arena, side, encoder=encoder).plan()
     again, same_values = a_planner(arena, side, encoder=encoder).plan()
@@ -55,7 +46,7 @@ def test_actions_are_legal_and_the_same_again(encoder, side) -> None:
 @pytest.mark.parametrize("encoder", ["planes", "tactical"])
 def test_a_gpu_plans_what_a_cpu_plans(encoder) -> None:
     """Four plans: the last ones are replays of a CUDA graph. bf16 may choose otherwise between nearly equal actions."""
-    arena = in_play(64)
+    arena = in_play(64, SEED)
     twin = BatchArena(64, "cuda", seed=SEED)
     twin.start()
     for name in ("state", "keys", "numbers"):
@@ -69,7 +60,7 @@ def test_a_gpu_plans_what_a_cpu_plans(encoder) -> None:
 
 
 def test_a_plan_does_not_know_the_beans_to_come() -> None:
-    arena = in_play(8)
+    arena = in_play(8, SEED)
     actions, values = a_planner(arena).plan()
     arena.keys += 12345  # other random numbers: other beans, other respawns
     other_actions, other_values = a_planner(arena).plan()
@@ -78,7 +69,7 @@ def test_a_plan_does_not_know_the_beans_to_come() -> None:
 
 
 def test_every_turn_has_other_rollouts() -> None:
-    arena = in_play(8)
+    arena = in_play(8, SEED)
     planner = a_planner(arena)
     first = planner.plan()[1]
     keys = planner._sim.keys.clone()
@@ -88,7 +79,7 @@ def test_every_turn_has_other_rollouts() -> None:
 
 
 def test_all_candidates_of_a_match_share_their_random_numbers() -> None:
-    planner = a_planner(in_play(3))
+    planner = a_planner(in_play(3, SEED))
     planner.plan()
     keys = planner._sim.keys.view(3, CANDIDATES, 2)
     assert (keys == keys[:, :1]).all()
@@ -96,7 +87,7 @@ def test_all_candidates_of_a_match_share_their_random_numbers() -> None:
 
 
 def test_a_batch_in_parts_plans_the_same(monkeypatch) -> None:
-    arena = in_play(7)
+    arena = in_play(7, SEED)
     actions, values = a_planner(arena).plan()
     monkeypatch.setitem(module.MOST_MATCHES, "cpu", 3 * CANDIDATES * 2)
     in_parts = a_planner(arena)
@@ -108,7 +99,7 @@ def test_a_batch_in_parts_plans_the_same(monkeypatch) -> None:
 @pytest.mark.parametrize("side", [0, 1])
 def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> None:
     """The deviations of one match, each played alone in an arena of its own, step by step."""
-    budget, arena, encoder = Budget(2, 3), in_play(1), encoder_named("canonical")
+    budget, arena, encoder = Budget(2, 3), in_play(1, SEED), encoder_named("canonical")
     net = actor("canonical", value=True)
     planner = Planner(net, encoder, arena, seats_of(1, side), budget)
     keys = []
