@@ -17,7 +17,7 @@ def run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) ->
 
     A lost rank ends this process at once, because a group with a lost rank cannot be taken down in order.
     """
-    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank, tell
     from marl.ranks.lost_rank import explain, leave
     from marl.ranks.startup import start
     from marl.ranks.sync_check import OutOfSync
@@ -26,7 +26,7 @@ def run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) ->
     try:
         group = start(config.ddp.backend, config.ddp.timeout, config.device)
     except LostRank as error:
-        print(f"snakes: {error}", file=sys.stderr)
+        tell(str(error))
         return EXIT_LOST_RANK
     try:
         code = train(group)

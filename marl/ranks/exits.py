@@ -1,4 +1,5 @@
-"""How ranks end: exit codes, the error of a lost rank, the advice in the last message, and the immediate exit."""
+"""How ranks end: exit codes, the error of a lost rank, where the last message goes and its advice, and the immediate
+exit."""
 
 import contextlib
 import os
@@ -15,6 +16,7 @@ GO_ON = "resume it with --resume and the run's folder"
 
 
 _grace: list[float] = []  # seconds, see leave_end_to_launcher
+_pipe: list[int] = []  # file descriptor, see leave_messages_to
 
 
 class LostRank(RuntimeError):
@@ -24,14 +26,29 @@ class LostRank(RuntimeError):
 def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoReturn:
     """Print the message in one line and end this process at once, without `finally` and atexit."""
     time.sleep(sum(_grace))
-    with contextlib.suppress(Exception):  # the terminal may be gone
-        sys.stderr.write(f"snakes: {message}\n")  # one write: other ranks write to the same terminal
+    tell(message)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
     if before_exit is not None:
         before_exit()
     os._exit(EXIT_LOST_RANK)
+
+
+def tell(message: str) -> None:
+    """Print the message of a lost rank in one line, or leave it to the launcher."""
+    line = f"snakes: {message}\n"
+    for file in _pipe:
+        with contextlib.suppress(OSError):  # the launcher may be gone
+            os.write(file, line.encode())
+            return
+    with contextlib.suppress(Exception):  # the terminal may be gone
+        sys.stderr.write(line)  # one write: other ranks write to the same terminal
+
+
+def leave_messages_to(pipe: int) -> None:
+    """For a rank whose launcher reads the messages of its ranks from this pipe, and prints those that say most."""
+    _pipe[:] = [pipe]
 
 
 def leave_end_to_launcher(seconds: float) -> None:

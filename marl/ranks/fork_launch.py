@@ -34,6 +34,7 @@ from marl.ranks.launch import (
     signal_name,
     stop_on_signal,
 )
+from marl.ranks.message_pipe import MessagePipe
 from marl.ranks.orphans import end_with_launcher
 from marl.ranks.snapshot_memory import SnapshotMemory
 from marl.wording import count
@@ -86,6 +87,8 @@ class _Launcher:
         self._launch_id = uuid.uuid4().hex
         self._pids: dict[int, int] = {}  # of the ranks that have not ended
         self._codes: dict[int, int] = {}  # exit codes of the others
+        self._messages = MessagePipe()
+        self._knows_cause = False  # of the end of the ranks, better than they do
 
     def run(self) -> int:
         """The exit code of the whole; raises _IsRank in each of the ranks."""
@@ -99,6 +102,7 @@ class _Launcher:
                 return code
         except _Stopped:
             self._end(SHUTDOWN_TIMEOUT, signal.SIGTERM)
+            self._print_messages()
             print(f"snakes: stopped by {signal_name(stopped[0])}", file=sys.stderr)
             return 128 + stopped[0]
         finally:
@@ -110,8 +114,20 @@ class _Launcher:
 
     def _fail(self, rank: int, code: int) -> int | None:
         """A rank has failed; returns the exit code of the whole, or None to fork all ranks again."""
-        self._end(SHUTDOWN_TIMEOUT, signal.SIGTERM)  # rank 0 may be saving
-        return report_failure(rank, code)
+        code_of_all = report_failure(rank, code)
+        self._end_after(code, SHUTDOWN_TIMEOUT, signal.SIGTERM)  # rank 0 may be saving
+        return code_of_all
+
+    def _end_after(self, code: int, seconds: float, first: int | None = None) -> None:
+        """End the other ranks after one has failed with this exit code; see `_end`. Print what they say of it."""
+        self._knows_cause = code != EXIT_LOST_RANK
+        self._print_messages()
+        self._end(seconds, first)
+        self._print_messages()
+
+    def _print_messages(self) -> None:
+        if not self._knows_cause:
+            self._messages.print_messages()
 
     def _watch(self) -> None:
         """Called while the ranks work."""
@@ -121,6 +137,8 @@ class _Launcher:
     def _start(self) -> None:
         """Fork all ranks; raises _IsRank in each of them."""
         self._codes.clear()
+        self._messages.forget()
+        self._knows_cause = False
         with socket.create_server(("127.0.0.1", 0)) as server:
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
@@ -152,6 +170,7 @@ class _Launcher:
             "TORCHELASTIC_RUN_ID": self._launch_id,
         }  # fmt: skip
         end_with_launcher()
+        self._messages.give_to_rank()
         if rank == 0:
             store.host_at(os.dup(server.fileno()))
         limit_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -159,10 +178,11 @@ class _Launcher:
     def _wait(self) -> int | None:
         """Wait until a rank has failed, or until all have ended well; the rank that has failed."""
         while self._pids:
-            ended = self._look()
-            failed = [rank for rank in ended if self._codes[rank] != 0]
-            # Of several: a rank that was killed is rather the cause than one that has lost another rank.
+            failed = [rank for rank in self._look() if self._codes[rank] != 0]
+            # Of several: a rank that was killed is rather the cause than one that has lost another rank. So a second
+            # look: the first one may have come to the killed rank before its end, and to the other after it.
             if failed:
+                failed += [rank for rank in self._look() if self._codes[rank] != 0]
                 return min(failed, key=lambda rank: (self._codes[rank] >= 0, self._codes[rank] == EXIT_LOST_RANK))
             self._watch()
             time.sleep(POLL)
@@ -213,7 +233,7 @@ class _FaultTolerant(_Launcher):
         return 0
 
     def _fail(self, rank: int, code: int) -> int | None:
-        self._end(SAME_END if code in FINAL else 0.0)
+        self._end_after(code, SAME_END if code in FINAL else 0.0)
         self._losses = self._losses + 1 if self._memory.safe_updates <= self._safe else 1
         self._safe = max(self._safe, self._memory.safe_updates)
         if code in FINAL or self._losses > self._most_losses:
