@@ -12,9 +12,9 @@ from arena.encoders.encoder import WAIT_MAX, Encoder
 from arena.encoders.features import CANONICAL, F_DIRECTION, F_ORIENTATION, F_WIDTH, canonical_orientation, vector_words
 from arena.encoders.orientation import to_local
 from arena.encoders.packed_bytes import byte_at
-from arena.encoders.planes import P_BEANS, P_FOE_HEADS, P_FOES, P_MATE_HEADS, P_MATES, P_OWN, PLANES
+from arena.encoders.planes import P_BEANS, P_FOE_HEADS, P_FOES, P_MATE_HEADS, P_MATES, P_OWN, PLANES, last_on_board
 from arena.jit import njit
-from arena.rules import BEAN_COUNT, BEANS, CELLS, COLUMNS, HEAD, LENGTH, LINK, ROWS, SNAKES, TAIL, TEAM
+from arena.rules import BEAN_COUNT, BEANS, CELLS, COLUMNS, HEAD, LENGTH, LINK, ROWS, SNAKES, TEAM
 
 REACH = 6  # cells that the window shows each way
 SIDE = 2 * REACH + 1
@@ -71,8 +71,8 @@ def write_window_and_vector(match, snake, shared, orientation, out):
         elif other != snake:
             plane = P_MATES // CELLS
         length = int(match[LENGTH + other])
-        cell = int(match[TAIL + other])
-        for wait in range(1, length + 1):
+        cell, first = last_on_board(match, other)
+        for wait in range(first, length + 1):
             show_cell(out, plane, cell, head, orientation, min(WAIT_MAX, wait))
             cell = int(match[LINK + cell])
         if other != snake and length > 0:

@@ -17,6 +17,7 @@ from arena.rules import (
     LINK,
     ROWS,
     SNAKES,
+    SPARE,
     TAIL,
     TEAM,
     TURN,
@@ -41,6 +42,19 @@ def shifted(cell, row_shift, column_shift):
 
 
 @njit
+def last_on_board(match, snake):
+    """The cell of a body's last segment on the board, and its place counted from the tail, which is 1.
+
+    A tail that shares its cell with another's is kept on a spare cell (match_dict.py): on the board the cell is the
+    other snake's.
+    """
+    tail = int(match[TAIL + snake])
+    if tail < SPARE:
+        return tail, 1
+    return int(match[LINK + tail]), 2
+
+
+@njit
 def encode_planes(match, snake, shared, out):
     """Write the planes and scalars that one snake sees; out is a row of zeros."""
     head = int(match[HEAD + snake])
@@ -58,8 +72,8 @@ def encode_planes(match, snake, shared, out):
             own_total += length
             if other != snake:
                 plane = P_MATES
-        cell = int(match[TAIL + other])
-        for wait in range(1, length + 1):
+        cell, first = last_on_board(match, other)
+        for wait in range(first, length + 1):
             out[plane + shifted(cell, row_shift, column_shift)] = min(WAIT_MAX, wait)
             cell = int(match[LINK + cell])
         if other != snake and length > 0:

@@ -10,7 +10,7 @@ from helpers.movers import semi_greedy_moves
 from helpers.recorded import steps
 
 from arena import BatchArena
-from arena.encoders import ENCODERS
+from arena.encoders import ENCODERS, PACKINGS
 from arena.rules import DOWN, LEFT, RIGHT, UP
 
 SEED = 31
@@ -38,6 +38,11 @@ def distance(a, b) -> int:
 def waits(match: dict) -> dict[tuple, int]:
     """Turns until each body cell is free: 1 for a tail."""
     return {tuple(cell): len(body) - k for body in match["snakes"] for k, cell in enumerate(body)}
+
+
+def owners(match: dict) -> dict[tuple, int]:
+    """The snake on each body cell; of two tails on one cell the first."""
+    return {tuple(cell): i for i in reversed(range(6)) for cell in match["snakes"][i]}
 
 
 def sides(snake: int) -> tuple[list[int], list[int]]:
@@ -136,16 +141,16 @@ def expected_planes(match: dict, snake: int) -> list[int]:
     snakes = match["snakes"]
     mates, foes = sides(snake)
     head = snakes[snake][0]
-    wait = waits(match)
+    wait, owner = waits(match), owners(match)
     planes = np.zeros((6, 10, 20), int)
 
     def middle(cell) -> tuple[int, int]:
         return (cell[0] - head[0] + 5) % 10, (cell[1] - head[1] + 10) % 20
 
     for plane, others in ((0, [snake]), (1, mates), (2, foes)):
-        for i in others:
-            for cell in snakes[i]:
-                planes[(plane, *middle(cell))] = min(8, wait[tuple(cell)])
+        for cell in owner:
+            if owner[cell] in others:
+                planes[(plane, *middle(cell))] = min(8, wait[cell])
     for plane, others in ((3, mates), (4, foes)):
         for i in others:
             planes[(plane, *middle(snakes[i][0]))] = 1
@@ -158,9 +163,8 @@ def expected_planes(match: dict, snake: int) -> list[int]:
 
 def expected_window(match: dict, snake: int, orientation: int) -> list[int]:
     """Every cell of the window of `egocentric` looked up on the torus."""
-    snakes, (mates, foes), wait = match["snakes"], sides(snake), waits(match)
+    snakes, (mates, foes), wait, owner = match["snakes"], sides(snake), waits(match), owners(match)
     head, upright = snakes[snake][0], LOOKING_UP[orientation % 4]
-    owner = {tuple(cell): i for i, body in enumerate(snakes) for cell in body}
     planes = np.zeros((6, 13, 13), int)
     for rows, columns in product(range(-6, 7), range(-6, 7)):
         ahead, aside = upright(rows, columns)
@@ -272,6 +276,43 @@ def test_every_byte_of_the_window_is_as_the_reference_says(positions) -> None:
         snake = i % 6
         window = expected_window(match, snake, canonical[i][snake][-1])
         assert seen[i][snake] == [*window, 0, 0, *canonical[i][snake]], (i, snake, match, f"seed {SEED}")
+
+
+# Two tails on the cell (4, 5), and the plane in which each snake sees the one on the board: own, mates' or foes'.
+SHARED_TAILS = {
+    "red and blue": (
+        {0: ([(4, 7), (4, 6), (4, 5)], RIGHT), 3: ([(2, 5), (3, 5), (4, 5)], UP)},
+        [0, 1, 1, 2, 2, 2],
+    ),
+    "both red": ({1: ([(4, 3), (4, 4), (4, 5)], LEFT), 2: ([(6, 5), (5, 5), (4, 5)], DOWN)}, [1, 0, 1, 2, 2, 2]),
+    "both blue": ({3: ([(4, 7), (4, 6), (4, 5)], RIGHT), 5: ([(2, 5), (3, 5), (4, 5)], UP)}, [2, 2, 2, 0, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.needs_cuda)])
+@pytest.mark.parametrize("name", SHARED_TAILS)
+def test_of_two_tails_on_one_cell_the_first_is_shown_and_nothing_elsewhere(name, device) -> None:
+    snakes, plane_seen = SHARED_TAILS[name]
+    arena = BatchArena(1, device)
+    arena.start()
+    arena.set_match(0, board(snakes, beans=[(9, 12)]))
+    match = arena.get_match(0)
+    seen = {
+        encoder: arena.observe(encoder)[0].cpu() for encoder in ("planes", "egocentric", "tactical_board", "canonical")
+    }
+    for snake in range(6):
+        assert seen["planes"][snake].tolist() == expected_planes(match, snake)
+        canonical = seen["canonical"][snake].tolist()
+        window = [*expected_window(match, snake, canonical[-1]), 0, 0]
+        assert seen["egocentric"][snake].tolist() == [*window, *canonical]
+        assert seen["tactical_board"][snake, : len(window)].tolist() == window
+        bodies = seen["planes"][snake, :600].view(3, 10, 20)
+        (row, column), head = (4, 5), match["snakes"][snake][0]
+        tails = bodies[:, (row - head[0] + 5) % 10, (column - head[1] + 10) % 20]
+        assert tails.tolist() == [int(plane == plane_seen[snake]) for plane in range(3)]
+        assert int((bodies > 0).sum()) == 6 * 3 - 1
+    for plain, packing in PACKINGS.items():
+        assert torch.equal(packing.unpack(arena.observe(packing.packed.name)[0].cpu()), seen[plain]), plain
 
 
 @pytest.mark.parametrize("encoder", sorted(ENCODERS))
