@@ -17,7 +17,7 @@ from pathlib import Path
 from helpers.forking import Forked, snakes
 from helpers.training import SMOKE, assert_goes_on, logged, manifest, needs_proc, ranks_of, the_run, without_ranks
 
-KILLS = int(os.environ.get("SNAKES_KILLS", "20"))
+KILLS = int(os.environ.get("SNAKES_KILLS", "12"))
 SEED = int(os.environ.get("SNAKES_SEED", str(random.SystemRandom().randrange(10**6))))
 SAVED, LOGGED = 4, 2  # episodes between two checkpoints, and two log lines
 END = 2 * KILLS + 4 * SAVED  # episodes; near the end, ranks are killed only during their start
