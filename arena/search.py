@@ -19,17 +19,53 @@ from arena.rules import (
     first_mate,
 )
 
+MOVES_MAX = 14  # of a search
+
 
 @njit
-def bodies(match):
-    """All cells that hold a snake."""
-    cells = EMPTY
+def waits_of(match):
+    """For every cell of a body the move on which it can be entered, up to 15, as four sets: set k has the cells with
+    bit k in that number. So all cells are compared with a number at once (`taken`).
+    """
+    ones, twos, fours, eights, late = EMPTY, EMPTY, EMPTY, EMPTY, EMPTY
     for snake in range(SNAKES):
         cell = int(match[TAIL + snake])
-        for _ in range(int(match[LENGTH + snake])):
-            cells = either(cells, of_cell(cell))
+        for move in range(1, int(match[LENGTH + snake]) + 1):
+            one = of_cell(cell)
+            if move > MOVES_MAX:
+                late = either(late, one)
+            else:
+                if move & 1:
+                    ones = either(ones, one)
+                if move & 2:
+                    twos = either(twos, one)
+                if move & 4:
+                    fours = either(fours, one)
+                if move & 8:
+                    eights = either(eights, one)
             cell = int(match[LINK + cell])
-    return cells
+    return either(ones, late), either(twos, late), either(fours, late), either(eights, late)
+
+
+@njit
+def later(one, two, four, eight, move):
+    """In one word of `waits`, the cells with a number above `move`."""
+    cells = one & (move & 1) - 1
+    cells = two & cells | (two | cells) & (move >> 1 & 1) - 1
+    cells = four & cells | (four | cells) & (move >> 2 & 1) - 1
+    return eight & cells | (eight | cells) & (move >> 3 & 1) - 1
+
+
+@njit
+def taken(waits, move):
+    """The cells that no snake can enter on the move-th move from now (from 1, up to MOVES_MAX)."""
+    ones, twos, fours, eights = waits
+    return (
+        later(ones[0], twos[0], fours[0], eights[0], move),
+        later(ones[1], twos[1], fours[1], eights[1], move),
+        later(ones[2], twos[2], fours[2], eights[2], move),
+        later(ones[3], twos[3], fours[3], eights[3], move),
+    )
 
 
 @njit
@@ -42,58 +78,18 @@ def beans(match):
 
 
 @njit
-def tails(match):
-    """The cells of the six tails: the first cells that the snakes leave."""
-    return (
-        int(match[TAIL]) + 0,
-        int(match[TAIL + 1]) + 0,
-        int(match[TAIL + 2]) + 0,
-        int(match[TAIL + 3]) + 0,
-        int(match[TAIL + 4]) + 0,
-        int(match[TAIL + 5]) + 0,
-    )
-
-
-@njit
-def leaving(match, ends, move):
-    """The cells that the snakes leave on the move-th move from now (from 1), if `ends` are their tails by then."""
-    cells = EMPTY
-    for snake in range(SNAKES):
-        if move <= match[LENGTH + snake]:
-            cells = either(cells, of_cell(ends[snake]))
-    return cells
-
-
-@njit
-def further(match, ends):
-    """The next cell towards the head from each of six body cells."""
-    return (
-        int(match[LINK + ends[0]]) + 0,
-        int(match[LINK + ends[1]]) + 0,
-        int(match[LINK + ends[2]]) + 0,
-        int(match[LINK + ends[3]]) + 0,
-        int(match[LINK + ends[4]]) + 0,
-        int(match[LINK + ends[5]]) + 0,
-    )
-
-
-@njit
-def explore(match, taken, first, goals, moves):
+def explore(waits, first, goals, moves):
     """Search from the cell `first`, entered on the first move, up to `moves` moves deep.
 
     Returns the number of cells that can be reached, the move on which the first of `goals` is reached (0: none), and
     the last move on which a new cell is reached.
     """
-    ends = further(match, tails(match))
-    taken = without(taken, leaving(match, tails(match), 1))
     front = of_cell(first)
     reached = front
     goal = 0 if is_empty(both(front, goals)) else 1
     last = 1
     for move in range(2, moves + 1):
-        taken = without(taken, leaving(match, ends, move))
-        ends = further(match, ends)
-        front = without(without(neighbours(front), taken), reached)
+        front = without(neighbours(front), either(taken(waits, move), reached))
         if is_empty(front):
             break
         reached = either(reached, front)
@@ -114,29 +110,31 @@ def heads(match, first, snake):
 
 
 @njit
-def contest(match, taken, snake, first, goals, moves):
+def balance(own, mates, foes, goals):
+    """Goals among these cells: two for each of the snake's own, one for each of its mates', minus those of its foes."""
+    return 2 * count(both(own, goals)) + count(both(mates, goals)) - count(both(foes, goals))
+
+
+@njit
+def contest(match, waits, snake, first, goals, moves):
     """Which side reaches which cell first, if this snake enters the cell `first` and all heads then search at once.
 
     Returns the number of cells that the snake reaches first, the number that its foes reach first (a cell that both
     sides reach on the same move belongs to nobody), and the worth of the beans: 240 / (moves + 1) for each bean that
     the snake's side reaches first, twice that if it is the snake itself, minus the same for beans of the foes.
     """
-    ends = further(match, tails(match))
-    taken = without(taken, leaving(match, tails(match), 1))
     own = of_cell(first)
-    mates = without(without(neighbours(heads(match, first_mate(snake), snake)), taken), own)
-    foes = without(without(neighbours(heads(match, first_foe(snake), snake)), taken), own)
+    shut = either(taken(waits, 1), own)
+    mates = without(neighbours(heads(match, first_mate(snake), snake)), shut)
+    foes = without(neighbours(heads(match, first_foe(snake), snake)), shut)
     both_sides = both(mates, foes)
     claimed = either(own, either(mates, foes))
     mates = without(mates, both_sides)
     foes = without(foes, both_sides)
-    own_cells = 1
-    foe_cells = count(foes)
-    worth = 120 * (2 * count(both(own, goals)) + count(both(mates, goals)) - count(both(foes, goals)))
+    own_cells, foe_cells = own, foes
+    worth = 120 * balance(own, mates, foes, goals)
     for move in range(2, moves + 1):
-        taken = without(taken, leaving(match, ends, move))
-        ends = further(match, ends)
-        shut = either(taken, claimed)
+        shut = either(taken(waits, move), claimed)
         own = without(neighbours(own), shut)
         mates = without(without(neighbours(mates), shut), own)
         foes = without(neighbours(foes), shut)
@@ -145,8 +143,8 @@ def contest(match, taken, snake, first, goals, moves):
         own = without(own, both_sides)
         mates = without(mates, both_sides)
         foes = without(foes, both_sides)
-        own_cells += count(own)
-        foe_cells += count(foes)
-        value = 240 // (move + 1)
-        worth += value * (2 * count(both(own, goals)) + count(both(mates, goals)) - count(both(foes, goals)))
-    return own_cells, foe_cells, worth
+        own_cells = either(own_cells, own)
+        foe_cells = either(foe_cells, foes)
+        if not is_empty(both(goals, either(own, either(mates, foes)))):
+            worth += 240 // (move + 1) * balance(own, mates, foes, goals)
+    return count(own_cells), count(foe_cells), worth

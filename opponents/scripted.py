@@ -28,7 +28,7 @@ from arena.rules import (
     first_mate,
     turns_until_free,
 )
-from arena.search import beans, bodies, contest, explore
+from arena.search import beans, contest, explore, waits_of
 from opponents.tactics import (
     any_nearer,
     candidate,
@@ -159,7 +159,7 @@ def evasive(match, key, snake):
     """Moves only where a search finds room enough for its body, then for the bean it reaches first."""
     head, direction = head_of(match, snake), direction_of(match, snake)
     enough = 3 * int(match[LENGTH + snake]) + 3
-    taken = bodies(match)
+    waits = waits_of(match)
     goals = beans_to_win(match, snake)
     counts = heads_beside(match, first_mate(snake), head) + heads_beside(match, first_foe(snake), head)
     best, chosen = NEVER, direction
@@ -167,7 +167,7 @@ def evasive(match, key, snake):
         move, cell = candidate(head, direction, number)
         if turns_until_free(match, cell) > 1:
             continue
-        room, goal, _ = explore(match, taken, cell, goals, EVASIVE_MOVES)
+        room, goal, _ = explore(waits, cell, goals, EVASIVE_MOVES)
         score = int(move == direction) - 20 * (enough - min(room, enough))
         score -= 100 * (of_move(counts, move) + int(tail_may_stay(match, snake, cell)))
         score -= 2 * goal if goal > 0 else 2 * EVASIVE_MOVES + 10
@@ -182,7 +182,7 @@ def territory(match, key, snake):
     head, direction = head_of(match, snake), direction_of(match, snake)
     length = int(match[LENGTH + snake])
     enough = 3 * length // 2 + 4
-    taken = bodies(match)
+    waits = waits_of(match)
     goals = beans(match)
     mates = heads_beside(match, first_mate(snake), head)
     foes = heads_beside(match, first_foe(snake), head)
@@ -191,7 +191,7 @@ def territory(match, key, snake):
         move, cell = candidate(head, direction, number)
         if turns_until_free(match, cell) > 1:
             continue
-        own_cells, foe_cells, worth = contest(match, taken, snake, cell, goals, TERRITORY_MOVES)
+        own_cells, foe_cells, worth = contest(match, waits, snake, cell, goals, TERRITORY_MOVES)
         # The weights were found by play. A bean that the snake itself reaches on the next move is worth 720 points;
         # a death is worth about as much per cell of length, times its probability.
         short = enough - min(own_cells, enough)

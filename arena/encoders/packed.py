@@ -129,7 +129,8 @@ T_REST_AT = (WINDOW + 7) // 8 * 8
 @njit
 def encode_packed_tactical_board(match, snake, shared, out):
     """Write the packed row of `tactical_board`; out is a row of zeros."""
-    orientation = canonical_orientation(match, snake, shared)
+    distances, searched = shared
+    orientation = canonical_orientation(match, snake, distances)
     head = int(match[HEAD + snake])
     for ahead in range(-REACH, REACH + 1):
         for aside in range(-REACH, REACH + 1):
@@ -140,8 +141,8 @@ def encode_packed_tactical_board(match, snake, shared, out):
             if code != 0:
                 out[(ahead + REACH) * SIDE + aside + REACH] = code
     rest = T_REST_AT - PLANES * WINDOW  # from a place in the plain row to the same number's place here
-    write_vector(match, snake, shared, orientation, out, rest + E_VECTOR)
-    write_actions(match, snake, orientation, out, rest + E_WIDTH)
+    write_vector(match, snake, distances, orientation, out, rest + E_VECTOR)
+    write_actions(match, snake, orientation, searched, out, rest + E_WIDTH)
 
 
 def _packing(

@@ -20,7 +20,7 @@ from arena.encoders.features import (
 from arena.encoders.orientation import local_action
 from arena.jit import njit
 from arena.rules import DIRECTION, HEAD, neighbour, turns_until_free
-from arena.search import beans, bodies, contest, explore
+from arena.search import beans, contest, explore, waits_of
 
 ACTIONS = 4
 # Eight numbers for each action in local order; all 0 for the reversal and for a cell that is occupied on this turn.
@@ -39,17 +39,23 @@ WORTH_UNIT = 10
 
 
 @njit
-def write_actions(match, snake, orientation, out, start):
-    """Write the numbers of each action from `start` on."""
+def measure_for_searches(match):
+    """What all seats of a match share: distances, and what searches begin with."""
+    return measure(match), (waits_of(match), beans(match))
+
+
+@njit
+def write_actions(match, snake, orientation, searched, out, start):
+    """Write the numbers of each action from `start` on. searched: of measure_for_searches."""
     back = int(match[DIRECTION + snake]) ^ 1
-    taken, goals = bodies(match), beans(match)
+    waits, goals = searched
     for action in range(ACTIONS):
         cell = neighbour(int(match[HEAD + snake]), action)
         if action == back or turns_until_free(match, cell) > 1:
             continue
         at = start + T_NUMBERS * local_action(orientation, action)
-        room, bean, last = explore(match, taken, cell, goals, ROOM_MOVES)
-        own, foes, worth = contest(match, taken, snake, cell, goals, CONTEST_MOVES)
+        room, bean, last = explore(waits, cell, goals, ROOM_MOVES)
+        own, foes, worth = contest(match, waits, snake, cell, goals, CONTEST_MOVES)
         # A shortest way of DEPTH moves is a way on, so that most searches for dead ends need not begin.
         dead_end = last < DEPTH and is_dead_end(match, snake, action)
         out[at + T_OPEN] = 1
@@ -65,17 +71,19 @@ def write_actions(match, snake, orientation, out, start):
 @njit
 def encode_tactical(match, snake, shared, out):
     """Write the vector of `canonical`, and the numbers of each action; out is a row of zeros."""
-    orientation = canonical_orientation(match, snake, shared)
-    write_vector(match, snake, shared, orientation, out, 0)
-    write_actions(match, snake, orientation, out, F_WIDTH)
+    distances, searched = shared
+    orientation = canonical_orientation(match, snake, distances)
+    write_vector(match, snake, distances, orientation, out, 0)
+    write_actions(match, snake, orientation, searched, out, F_WIDTH)
 
 
 @njit
 def encode_tactical_board(match, snake, shared, out):
     """Write the numbers of `egocentric`, and those of each action; out is a row of zeros."""
-    orientation = canonical_orientation(match, snake, shared)
-    write_window_and_vector(match, snake, shared, orientation, out)
-    write_actions(match, snake, orientation, out, E_WIDTH)
+    distances, searched = shared
+    orientation = canonical_orientation(match, snake, distances)
+    write_window_and_vector(match, snake, distances, orientation, out)
+    write_actions(match, snake, orientation, searched, out, E_WIDTH)
 
 
 def _bounds(before: Encoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -95,10 +103,10 @@ def _bounds(before: Encoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 TACTICAL = Encoder(
-    "tactical", 1, np.int8, *_bounds(CANONICAL), encode_tactical, F_DIRECTION, measure, searches=True,
-    sparse=True, orientation_at=F_ORIENTATION,
+    "tactical", 1, np.int8, *_bounds(CANONICAL), encode_tactical, F_DIRECTION, measure_for_searches,
+    searches=True, sparse=True, orientation_at=F_ORIENTATION,
 )  # fmt: skip
 TACTICAL_BOARD = Encoder(
-    "tactical_board", 1, np.int8, *_bounds(EGOCENTRIC), encode_tactical_board, E_VECTOR + F_DIRECTION, measure,
-    searches=True, sparse=True, orientation_at=E_VECTOR + F_ORIENTATION,
+    "tactical_board", 1, np.int8, *_bounds(EGOCENTRIC), encode_tactical_board, E_VECTOR + F_DIRECTION,
+    measure_for_searches, searches=True, sparse=True, orientation_at=E_VECTOR + F_ORIENTATION,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sets of cells in five words against Python's own sets."""
+"""Sets of cells in four words against Python's own sets."""
 
 import random
 
@@ -6,7 +6,7 @@ from helpers.drawn_boards import STEPS, beside
 from helpers.plain_search import pack, unpack
 
 from arena.bitboard import EMPTY, both, count, either, is_empty, neighbours, of_cell, without
-from arena.rules import CELLS, COLUMNS
+from arena.rules import CELLS, COLUMNS, SNAKES, SPARE
 
 SEED = 3
 
@@ -31,6 +31,11 @@ def test_one_cell_is_a_set_of_its_own_with_four_neighbours() -> None:
         assert unpack(words) == {cell}
         assert count(words) == 1, f"cell {cell}"
         assert unpack(neighbours(words)) == around({cell}), f"cell {cell}"
+
+
+def test_a_spare_cell_is_not_on_the_board() -> None:
+    for cell in range(SPARE, SPARE + SNAKES):
+        assert of_cell(cell) == EMPTY
 
 
 def test_neighbours_are_those_around_the_torus() -> None:

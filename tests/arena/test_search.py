@@ -20,11 +20,13 @@ def rows() -> np.ndarray:
     return positions_in_play(SEED, matches=14, every=20).state.numpy()
 
 
-def test_bodies_and_beans_are_those_of_the_match(rows) -> None:
+def test_waits_and_beans_are_those_of_the_match(rows) -> None:
     for row in rows:
         match = to_dict(row)
-        segments = {tuple(cell) for body in match["snakes"] for cell in body}
-        assert unpack(search.bodies(row)) == numbers(segments), f"seed {SEED}: {match}"
+        waits = {tuple(cell): len(body) - k for body in match["snakes"] for k, cell in enumerate(body)}
+        for move in range(1, search.MOVES_MAX + 1):
+            later = {cell for cell, wait in waits.items() if wait > move}
+            assert unpack(search.taken(search.waits_of(row), move)) == numbers(later), f"seed {SEED}, {move}: {match}"
         assert unpack(search.beans(row)) == numbers({tuple(cell) for cell in match["beans"]}), f"seed {SEED}: {match}"
 
 
@@ -40,20 +42,20 @@ def entries(rows: np.ndarray, moves: int) -> Iterator[tuple[np.ndarray, Board, i
 @pytest.mark.parametrize("moves", DEPTHS)
 def test_explore_reaches_what_a_plain_search_reaches(moves, rows) -> None:
     for row, board, _, first, words in entries(rows, moves):
-        found = search.explore(row, search.bodies(row), number(first), search.beans(row), moves)
+        found = search.explore(search.waits_of(row), number(first), search.beans(row), moves)
         assert found == walk(board, first, board.beans, moves), words
 
 
 @pytest.mark.parametrize("moves", DEPTHS)
 def test_contest_shares_the_board_out_like_a_plain_search(moves, rows) -> None:
     for row, board, snake, first, words in entries(rows, moves):
-        found = search.contest(row, search.bodies(row), snake, number(first), search.beans(row), moves)
+        found = search.contest(row, search.waits_of(row), snake, number(first), search.beans(row), moves)
         assert found == share_out(board, snake, first, moves), words
 
 
 def explored(drawing: str, first: Cell, moves: int) -> tuple[int, int, int]:
     row = arena_of(draw(drawing, at=(0, 0))).state[0].numpy()
-    return search.explore(row, search.bodies(row), number(first), search.beans(row), moves)
+    return search.explore(search.waits_of(row), number(first), search.beans(row), moves)
 
 
 def test_explore_says_on_which_move_a_goal_is_entered() -> None:
@@ -70,7 +72,7 @@ def test_explore_counts_the_first_cell_and_then_diamonds() -> None:
 def entered_on(drawing: str, first: Cell, cell: Cell, moves: int = 14) -> int:
     """On which move a walk that begins on `first` first enters a cell; 0 = never."""
     row = arena_of(draw(drawing, at=(0, 0))).state[0].numpy()
-    return search.explore(row, search.bodies(row), number(first), pack({number(cell)}), moves)[1]
+    return search.explore(search.waits_of(row), number(first), pack({number(cell)}), moves)[1]
 
 
 def test_a_body_can_be_followed_from_its_tail_on_segment_by_segment() -> None:

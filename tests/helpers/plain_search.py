@@ -7,7 +7,7 @@ from arena.dangers import DEPTH
 from arena.rules import CELLS, COLUMNS, TEAM, neighbour
 from helpers.drawn_boards import STEPS, Cell, beside
 
-WORDS = CELLS // WORD
+WORDS = -(-CELLS // WORD)
 
 
 def pack(cells: set[int]) -> tuple[int, ...]:
@@ -16,7 +16,8 @@ def pack(cells: set[int]) -> tuple[int, ...]:
 
 
 def unpack(words: tuple[int, ...]) -> set[int]:
-    assert all(0 <= word < 1 << WORD for word in words), f"bits outside the board: {words}"
+    rooms = [min(WORD, CELLS - word * WORD) for word in range(WORDS)]
+    assert all(0 <= word < 1 << room for word, room in zip(words, rooms, strict=True)), f"beyond the board: {words}"
     return {word * WORD + bit for word in range(WORDS) for bit in range(WORD) if words[word] >> bit & 1}
 
 
