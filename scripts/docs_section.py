@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import torch
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -20,6 +22,7 @@ from marl.commands.training_jobs import Job, Room, run_jobs  # noqa: E402
 from marl.compute import machine  # noqa: E402
 from marl.config.train_config import read_config  # noqa: E402
 from marl.errors import UserError  # noqa: E402
+from marl.ranks.placement import place  # noqa: E402
 from marl.storage.run_folder import GROUP  # noqa: E402
 from marl.training.signals import stop_on_signals  # noqa: E402
 from marl.wording import duration  # noqa: E402
@@ -43,6 +46,7 @@ def publish(args: argparse.Namespace, page: Path, names: Sequence[str], make: Ca
     results, code = args.page or args.out or args.runs_dir, 0
     try:
         if not args.page:
+            place(None, args.device, 0, 1, torch.cuda.device_count())  # a missing GPU: told before any training
             results.mkdir(parents=True, exist_ok=True)
             code = make(results)
         if args.page or not args.out:

@@ -22,13 +22,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from arena.encoders import encoder_named  # noqa: E402
+from marl.arguments import count  # noqa: E402
 from marl.compute import machine  # noqa: E402
 from marl.compute.adam import flatten  # noqa: E402
 from marl.networks.actors import make_actor  # noqa: E402
 from marl.networks.dense_pass import dense_layers  # noqa: E402
 from marl.networks.spec import NetworkSpec  # noqa: E402
 from marl.networks.stacked_pass import StackedPass, WideRows  # noqa: E402
-from marl.networks.tail_tiles import TailTile, TailTiles, tail_tiles_for  # noqa: E402
+from marl.networks.tail_tiles import SECOND_MAX, TailTile, TailTiles, tail_tiles_for  # noqa: E402
 
 OUTPUTS = 5  # of PPO: four logits and a value
 ROUNDS = 30  # of a step that is timed
@@ -93,19 +94,27 @@ def microseconds(step: Callable[[], None]) -> float:
     return 1000 * begin.elapsed_time(end) / ROUNDS
 
 
+def widths(text: str) -> tuple[int, int]:
+    """Two widths that the kernels can compute."""
+    first, _, second = text.partition(",")
+    if not (first.isdecimal() and second.isdecimal() and int(first) and 0 < int(second) <= SECOND_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r}: need two widths, as 256,128; the second at most {SECOND_MAX}")
+    return int(first), int(second)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--body", default="256,128", help="widths of the two hidden layers")
-    parser.add_argument("--rows", type=int, default=65_535, help="of a minibatch")
-    parser.add_argument("--networks", type=int, default=1, help="that are computed at once: 2 in DDPG")
-    parser.add_argument("--best", type=int, default=5, help="tiles that are printed for each kernel")
+    parser.add_argument("--body", type=widths, default=(256, 128), metavar="N,N", help="widths of both hidden layers")
+    parser.add_argument("--rows", type=count, default=65_535, help="of a minibatch")
+    parser.add_argument("--networks", type=count, default=1, help="that are computed at once: 2 in DDPG")
+    parser.add_argument("--best", type=count, default=5, help="tiles that are printed for each kernel")
     args = parser.parse_args()
     if not torch.cuda.is_available():
         print("snakes: search_tiles.py needs a GPU; torch sees none", file=sys.stderr)
         return 2
-    device, body = torch.device("cuda"), tuple(map(int, args.body.split(",")))
-    start = tail_tiles_for(device, body[1])
-    shape = body, args.rows, args.networks
+    device = torch.device("cuda")
+    start = tail_tiles_for(device, args.body[1])
+    shape = args.body, args.rows, args.networks
     tried = [(kernel, tiles) for kernel in CANDIDATES for tiles in candidates(kernel, start)]
     with ProcessPoolExecutor(machine.usable_cores(), get_context("spawn")) as pool:
         fits = list(pool.map(compile_one, *zip(*((*shape, *each) for each in tried), strict=True)))

@@ -30,6 +30,7 @@ from marl.commands.runs_text import amount
 from marl.commands.training_jobs import Room
 from marl.compute import machine, threads
 from marl.config.train_config import read_config
+from marl.errors import UserError
 from marl.planning.planned_player import load_player
 from marl.storage.run_folder import GROUP
 from opponents.intervals import wilson
@@ -80,14 +81,14 @@ def main() -> int:
     add_flags(parser, "runs/size_ladder")
     args, words = parser.parse_known_args()
     args.runs_dir = args.runs_dir or Path("runs/size_ladder")
-    if unknown := [name for name in args.sizes.split(",") if name not in SIZES]:
-        parser.error(f"unknown size {unknown[0]!r}; known: {', '.join(SIZES)}")
     return publish(args, PAGE, [SECTION], lambda out: make(args, words, out))
 
 
 def make(args: argparse.Namespace, words: Sequence[str], out: Path) -> int:
     """Train, measure and write the text. words: further flags of all trainings."""
     sizes = args.sizes.split(",")
+    if unknown := [name for name in sizes if name not in SIZES]:
+        raise UserError(f"unknown size {unknown[0]!r}; known: {', '.join(SIZES)}")
     jobs = list(left_to_train(args.runs_dir, ((name, training_words(args, name, words)) for name in sizes)))
     if jobs:  # what was measured before is of other teams
         for name in (LEAGUE, TIMES):

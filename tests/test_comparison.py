@@ -64,6 +64,7 @@ def test_results_travel_and_become_the_page(comparison) -> None:
 
 
 def test_learners_on_a_gpu_share_it_with_their_own_seeds(comparison, monkeypatch) -> None:
+    monkeypatch.setattr(sys.modules["docs_section"], "place", lambda *_: None)
     monkeypatch.setattr(sys.modules["comparison"], "call", lambda *words: f"{' '.join(words)}\nmarl-eval's JSON: x")
     assert comparison(*ON_GPU, "--learners", "ppo,ddpg") == 0
     names = trained()

@@ -1,5 +1,6 @@
 """scripts/search_tiles.py: the candidates, and the steps that it times, at a small size."""
 
+import argparse
 import sys
 
 import pytest
@@ -35,3 +36,10 @@ def test_without_a_gpu_it_says_so(monkeypatch, capsys) -> None:
     monkeypatch.setattr(sys, "argv", ["search_tiles.py"])
     assert search_tiles.main() == 2
     assert capsys.readouterr().err == "snakes: search_tiles.py needs a GPU; torch sees none\n"
+
+
+@pytest.mark.parametrize("given", ["x", "256", "256,x", "256,512", "0,128", "256,128,64"])
+def test_widths_that_the_kernels_cannot_compute(given) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="need two widths, as 256,128; the second at most 256"):
+        search_tiles.widths(given)
+    assert search_tiles.widths("512,256") == (512, 256)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from helpers.fake_training import FAILS, train_falsely, trained
 from helpers.script import load_script
 
@@ -86,6 +87,12 @@ def test_a_size_that_fails_is_left_out_and_trained_again(ladder) -> None:
 def test_mistakes_are_told_in_one_line(ladder, capsys) -> None:
     assert ladder(*GIVEN, "--no-such-flag") == 2
     assert capsys.readouterr().err.count("\n") == 1
-    with pytest.raises(SystemExit) as ended:
-        ladder("--sizes", "1M")
-    assert ended.value.code == 2
+    assert ladder("--sizes", "1M") == 2
+    assert capsys.readouterr().err.endswith(": unknown size '1M'; known: 0.03M, 0.1M, 0.7M, 3M, 10M\n")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_gpu_that_is_not_there_is_told_before_any_training(ladder, capsys) -> None:
+    assert ladder("--sizes", "3M", "--device", "cuda") == 2
+    assert capsys.readouterr().err.endswith(": --device cuda: torch sees no CUDA device here; use --device cpu\n")
+    assert trained() == []
