@@ -136,7 +136,9 @@ class Precision:
         """
         max_norm = max_norm if max_norm > 0 else math.inf
         if optimizer.is_flat:
-            return optimizer.clip_and_step(max_norm, skip)
+            norm = optimizer.clip_and_step(max_norm, skip)
+            optimizer.clear_gradients()
+            return norm
         scaler = self._scalers.get(id(optimizer))
         if scaler is not None:
             scaler.unscale_(optimizer)

@@ -326,3 +326,5 @@ def test_rounds_on_a_gpu_are_recorded_as_graphs_and_replayed() -> None:
     assert_rounds_are_replayed(learner, rollout)
     sums = learner.sums.tolist()
     assert sums[-1] == 0, f"skipped updates, seed {SEED}: {sums}"
+    left = [parameter.grad for parameter in learner.network.parameters() if parameter.grad is not None]
+    assert not any(gradient.any() for gradient in left), f"gradients of one update reach the next, seed {SEED}"
