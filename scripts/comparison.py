@@ -41,7 +41,6 @@ NEEDED = ("config.yaml", "run.json", "metrics.jsonl", "checkpoints/last")  # fil
 OPPONENTS = "level2,level3,territory"
 EVALUATIONS = 4  # of a run by episodes, after the one before training; a run by time has one, at its end
 EVAL_MATCHES, LAST_EVAL_MATCHES = 100, 512  # against each opponent, in each of these evaluations
-CROSS_PLAY = 200  # matches between two learners
 
 
 def main() -> int:
@@ -56,6 +55,7 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=float("inf"), help="then unfinished runs are stopped and left out"
     )
+    parser.add_argument("--cross-play", type=int, default=200, help="matches of each pair of learners; 0: none")
     add_flags(parser, "runs/comparison_DEVICE")
     args = parser.parse_args()
     args.runs_dir = args.runs_dir or Path(f"runs/comparison_{args.device}")
@@ -113,8 +113,8 @@ def write_report(args: argparse.Namespace, out: Path) -> None:
     names = [name for name in LEARNERS if name in args.learners.split(",")]
     words = [*names, "--runs-dir", str(args.runs_dir), "--json", str(out / JSON)]
     words += [] if args.minutes_each else ["--png", str(out / PICTURE)]  # one evaluation is no curve
-    if len(names) > 1:
-        words += ["--cross-play", str(CROSS_PLAY), "--side-by-side", str(args.side_by_side), "--device", "cpu"]
+    if len(names) > 1 and args.cross_play:
+        words += ["--cross-play", str(args.cross_play), "--side-by-side", str(args.side_by_side), "--device", "cpu"]
     report = call("report", *words).partition("\npicture: ")[0].partition("\nmarl-eval's JSON: ")[0]
     parts = [f"{describe(args, names)}\n", f"```text\n{report.rstrip()}\n```\n"]
     if not args.minutes_each:
@@ -129,15 +129,17 @@ def describe(args: argparse.Namespace, names: list[str]) -> str:
     given = ["python", "scripts/comparison.py", "--seeds", args.seeds]
     given += ["--device", args.device] if args.device != "cpu" else []
     given += ["--learners", args.learners] if set(names) != set(LEARNERS) else []
+    given += [] if args.cross_play else ["--cross-play", "0"]
     by_time = args.minutes_each is not None
     given += ["--minutes-each", f"{args.minutes_each:g}"] if by_time else ["--episodes", str(args.episodes)]
     matches = f"{LAST_EVAL_MATCHES} matches" if by_time else f"{EVAL_MATCHES} matches"
     about = (
         f"By `{shlex.join(given)}`: {'one thread per run' if args.device == 'cpu' else 'all runs on one GPU'}, "
         f"{counted(args.side_by_side, 'run')} at a time, {matches} against each opponent "
-        f"{'at the end' if by_time else 'in each evaluation'}, "
-        f"about {CROSS_PLAY} matches of cross-play for each pair of learners."
+        f"{'at the end' if by_time else 'in each evaluation'}."
     )
+    if args.cross_play:
+        about += f" Cross-play: about {args.cross_play} matches for each pair of learners."
     if by_time:
         about += (
             f" Each run trained for {60 * args.minutes_each:.3g} s, beside the other seeds of its learner and no other "

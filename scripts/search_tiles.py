@@ -2,8 +2,8 @@
 
     python scripts/search_tiles.py [--body 256,128] [--rows 65535] [--networks 1] [--best 5]
 
-All candidates are compiled first, in as many processes as there are cores, into Triton's cache. Then each step of a
-pass that uses a kernel is timed with each of its tiles. Prints the fastest ones of each kernel beside the one in use.
+The candidates of a kernel are compiled in as many processes as there are cores, into Triton's cache. Then the step of a
+pass that uses the kernel is timed with each of its tiles. Prints the fastest ones of each kernel beside the one in use.
 Times include the step's products by cuBLAS, so compare differences only. Change one kernel's tile in tail_tiles.py at
 a time and measure by `python -m marl bench train`: in a cycle kernels run beside each other.
 """
@@ -36,8 +36,8 @@ ROUNDS = 30  # of a step that is timed
 PROGRAMS = (132, 264, 528)  # of by_second
 # Kernel -> values of its tile's fields.
 CANDIDATES = {
-    "forward": {"rows": (64, 128, 256), "warps": (4, 8), "stages": (2, 3, 4), "inputs": (32, 64, 128)},
-    "by_second": {"rows": (16, 32, 64, 128), "warps": (4, 8), "stages": (2, 3)},
+    "forward": {"rows": (64, 128), "warps": (4, 8), "stages": (2, 3, 4), "inputs": (64, 128)},
+    "by_second": {"rows": (16, 32, 64), "warps": (4, 8), "stages": (2, 3)},
     "by_first": {"rows": (64, 128), "warps": (4, 8), "stages": (2, 3), "inputs": (32, 64), "outputs": (64, 128, 256)},
 }
 
@@ -115,18 +115,19 @@ def main() -> int:
     device = torch.device("cuda")
     start = tail_tiles_for(device, args.body[1])
     shape = args.body, args.rows, args.networks
-    tried = [(kernel, tiles) for kernel in CANDIDATES for tiles in candidates(kernel, start)]
     with ProcessPoolExecutor(machine.usable_cores(), get_context("spawn")) as pool:
-        fits = list(pool.map(compile_one, *zip(*((*shape, *each) for each in tried), strict=True)))
-    for kernel in CANDIDATES:
-        usable = {tiles for (name, tiles), fit in zip(tried, fits, strict=True) if fit and name == kernel}
-        times = {
-            tiles: microseconds(steps_of(*shape, tiles, device, torch.bfloat16)[kernel]) for tiles in {*usable, start}
-        }
-        print(f"{kernel}: {len(usable)} candidates fit; in use {times[start]:.1f} us")
-        for tiles in sorted(times, key=times.__getitem__)[: args.best]:
-            more = f", programs {tiles.programs}" if kernel == "by_second" else ""
-            print(f"  {times[tiles]:6.1f} us  {getattr(tiles, kernel)}{more}")
+        for kernel in CANDIDATES:
+            tried = list(candidates(kernel, start))
+            fits = pool.map(compile_one, *zip(*((*shape, kernel, tiles) for tiles in tried), strict=True))
+            usable = {tiles for tiles, fit in zip(tried, fits, strict=True) if fit}
+            times = {
+                tiles: microseconds(steps_of(*shape, tiles, device, torch.bfloat16)[kernel])
+                for tiles in {*usable, start}
+            }
+            print(f"{kernel}: {len(usable)} candidates fit; in use {times[start]:.1f} us", flush=True)
+            for tiles in sorted(times, key=times.__getitem__)[: args.best]:
+                more = f", programs {tiles.programs}" if kernel == "by_second" else ""
+                print(f"  {times[tiles]:6.1f} us  {getattr(tiles, kernel)}{more}", flush=True)
     return 0
 
 
