@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 from docs_section import DOCS, PICTURES, add_flags, gpu_name, left_to_train, publish, train
+from script_parser import ScriptParser
 
 from marl.arguments import count, positive
 from marl.commands.train_seeds import parse_seeds
@@ -41,10 +42,11 @@ NEEDED = ("config.yaml", "run.json", "metrics.jsonl", "checkpoints/last")  # fil
 OPPONENTS = "level2,level3,territory"
 EVALUATIONS = 4  # of a run by episodes, after the one before training; a run by time has one, at its end
 EVAL_MATCHES, LAST_EVAL_MATCHES = 100, 512  # against each opponent, in each of these evaluations
+CROSS_PLAY = 200  # matches between two learners
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--device", choices=SECTIONS, default="cpu")
     parser.add_argument("--seeds", default="1-10")
     limit = parser.add_mutually_exclusive_group()
@@ -55,7 +57,7 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=float("inf"), help="then unfinished runs are stopped and left out"
     )
-    parser.add_argument("--cross-play", type=int, default=200, help="matches of each pair of learners; 0: none")
+    parser.add_argument("--no-cross-play", dest="cross_play", action="store_false", help="learners do not meet")
     add_flags(parser, "runs/comparison_DEVICE")
     args = parser.parse_args()
     args.runs_dir = args.runs_dir or Path(f"runs/comparison_{args.device}")
@@ -114,7 +116,7 @@ def write_report(args: argparse.Namespace, out: Path) -> None:
     words = [*names, "--runs-dir", str(args.runs_dir), "--json", str(out / JSON)]
     words += [] if args.minutes_each else ["--png", str(out / PICTURE)]  # one evaluation is no curve
     if len(names) > 1 and args.cross_play:
-        words += ["--cross-play", str(args.cross_play), "--side-by-side", str(args.side_by_side), "--device", "cpu"]
+        words += ["--cross-play", str(CROSS_PLAY), "--side-by-side", str(args.side_by_side), "--device", "cpu"]
     report = call("report", *words).partition("\npicture: ")[0].partition("\nmarl-eval's JSON: ")[0]
     parts = [f"{describe(args, names)}\n", f"```text\n{report.rstrip()}\n```\n"]
     if not args.minutes_each:
@@ -129,7 +131,7 @@ def describe(args: argparse.Namespace, names: list[str]) -> str:
     given = ["python", "scripts/comparison.py", "--seeds", args.seeds]
     given += ["--device", args.device] if args.device != "cpu" else []
     given += ["--learners", args.learners] if set(names) != set(LEARNERS) else []
-    given += [] if args.cross_play else ["--cross-play", "0"]
+    given += [] if args.cross_play else ["--no-cross-play"]
     by_time = args.minutes_each is not None
     given += ["--minutes-each", f"{args.minutes_each:g}"] if by_time else ["--episodes", str(args.episodes)]
     matches = f"{LAST_EVAL_MATCHES} matches" if by_time else f"{EVAL_MATCHES} matches"
@@ -139,7 +141,7 @@ def describe(args: argparse.Namespace, names: list[str]) -> str:
         f"{'at the end' if by_time else 'in each evaluation'}."
     )
     if args.cross_play:
-        about += f" Cross-play: about {args.cross_play} matches for each pair of learners."
+        about += f" Cross-play: about {CROSS_PLAY} matches for each pair of learners."
     if by_time:
         about += (
             f" Each run trained for {60 * args.minutes_each:.3g} s, beside the other seeds of its learner and no other "

@@ -9,10 +9,10 @@ measured in the order A B B A, so that a change in the load of the machine meets
 well as of the processor: the latter stay the same on a machine with other work.
 """
 
-import argparse
 import contextlib
 import io
 import json
+import sys
 import tempfile
 import time
 from importlib import metadata
@@ -22,12 +22,20 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from docs_section import DOCS, write_section
-from stable_baselines3 import PPO
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from script_parser import ScriptParser
 from torch import nn
 
+from arena.extras import install_hint
 from marl import team_env, train
+from marl.arguments import count
 from marl.compute import machine
+
+try:
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+except ModuleNotFoundError:
+    print(f"comparison_sb3.py: needs Stable-Baselines3; {install_hint('sb3')}", file=sys.stderr)
+    sys.exit(2)
 
 MATCHES, TURNS, BATCH, BODY, ENCODER, OPPONENT = 512, 16, 3072, (128, 128), "canonical", "level1"
 GAMMA, LAMBDA, CLIP, ENTROPY, VALUE_WEIGHT, LR, GRAD_NORM = 0.97, 0.9, 0.2, 0.005, 0.5, 0.003, 0.5
@@ -103,8 +111,8 @@ def measure_sb3(threads: int) -> Rate:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1, help="of torch and Numba, for both")
+    parser = ScriptParser(__doc__)
+    parser.add_argument("--threads", type=count, default=1, help="of torch and Numba, for both")
     parser.add_argument("--write", action="store_true", help="write the result into docs/comparison.md")
     args = parser.parse_args()
     _train(1, args.threads)  # compiles

@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import torch
+from script_parser import ScriptParser
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -103,7 +104,7 @@ def widths(text: str) -> tuple[int, int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--body", type=widths, default=(256, 128), metavar="N,N", help="widths of both hidden layers")
     parser.add_argument("--rows", type=count, default=65_535, help="of a minibatch")
     parser.add_argument("--networks", type=count, default=1, help="that are computed at once: 2 in DDPG")

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from docs_section import DOCS, add_flags, gpu_name, left_to_train, publish, train
+from script_parser import ScriptParser
 
 from arena.files import write_atomically
 from marl.arguments import add_device_flag, count, positive
@@ -71,9 +72,7 @@ RECIPE_WIDTH = 512  # the widest layer that takes the recipe's learning rate
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    parser = ScriptParser(__doc__)
     parser.add_argument("--minutes", type=positive, default=1.0, help="of training for each size (default: 1)")
     parser.add_argument("--sizes", default=",".join(SIZES), help=f"default: {','.join(SIZES)}")
     parser.add_argument("--league-matches", type=count, default=2000, help="of each pair (default: 2000)")

@@ -84,3 +84,24 @@ def test_a_folder_without_results_is_told_in_one_line(comparison, capsys) -> Non
     assert comparison("--page", "nowhere") == 2
     error = "comparison.py: nowhere has no results (learners.md or learners_gpu.md); make them by --out\n"
     assert capsys.readouterr().err == error
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--devise", "cpu"), ("--minutes-each", "x"), ("--seeds", "x"), ("--learners", "pp")]
+)
+def test_mistakes_are_told_in_one_line(comparison, capsys, wrong) -> None:
+    try:
+        code = comparison(*wrong)
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert trained() == []
+
+
+def test_without_cross_play_the_section_says_so(comparison) -> None:
+    assert comparison(*ON_GPU[2:], "--learners", "ppo,ddpg", "--no-cross-play") == 0
+    page = Path("page.md").read_text()
+    assert "--no-cross-play --minutes-each 0.2`: one thread per run" in page
+    assert "ross-play of" not in page
+    assert "Cross-play:" not in page

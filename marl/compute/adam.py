@@ -98,7 +98,10 @@ class Adam(torch.optim.Adam):
         return self._flat.steps
 
     def clear_gradients(self) -> None:
-        """`zero_grad(set_to_none=True)` without torch's profiler around it, which takes 50 us. Flat ones stay."""
+        """`zero_grad(set_to_none=True)` without torch's profiler around it, which takes 50 us.
+
+        Flat ones stay; those to which autograd adds become 0.
+        """
         if self._accumulated is not None:
             self._accumulated.zero_()
         if self._flat is None:

@@ -1,6 +1,7 @@
 """Learners with a replay buffer learn the real game from its rewards; from shuffled rewards they learn nothing.
 
-On a GPU, where most learners have kernels of their own, each learner makes a whole run.
+On a GPU, where most learners have kernels of their own, each learner makes a whole default run. (After as many episodes
+or fewer, ten seeds of the weakest won 62 % against level2, which is stronger than the level1 of the test.)
 
 Measured with seeds 1, 2, 3 after 200 cycles: a new team scores 0.6 to 0.9 against level0, one that learnt 7.4 to 8.2
 and takes 94 % of the points, one with shuffled rewards 0.6 to 1.0. With seed 1, MADDPG scores 5.0 and takes 94 % of the
@@ -94,7 +95,7 @@ def test_a_team_learns_nothing_from_shuffled_rewards(untrained) -> None:
 @pytest.mark.needs_cuda
 @pytest.mark.parametrize("algo", LEARNERS)
 def test_every_learner_learns_on_a_gpu(tmp_path, algo) -> None:
-    words = ("--device", "cuda", "--algo", algo, "--seed", SEED, "--max_episodes", 25_000, "--eval_opponents", "level1")
+    words = ("--device", "cuda", "--algo", algo, "--seed", SEED, "--eval_opponents", "level1")
     done = here("train", *map(str, words), "--eval_interval", "0", "--no-eval_gif", "--runs_dir", tmp_path)
     assert done.returncode == 0, done.stderr
     (file,) = tmp_path.glob("*/*/metrics.jsonl")
