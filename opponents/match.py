@@ -22,6 +22,7 @@ from numba import get_num_threads
 
 from arena import BatchArena
 from arena.backends.chain import chain
+from arena.backends.cuda_graphs import CapturedBriefly
 from arena.errors import ArenaError
 from arena.jit import announced, njit
 from arena.replay import Replay
@@ -216,16 +217,16 @@ def _play_batch(
     died = torch.zeros(shape, dtype=torch.int16, device=arena.device)
     actions = torch.empty((TURNS, *shape), dtype=torch.int8, device=arena.device) if record else None
     begun = 0.0
-    play_compiled = _bind_turns(arena, ((home, home_seats), (away, away_seats)), moves, died)
-    at_once = 1 if play_compiled is None or record else TURNS_AT_ONCE
+    play_turns = _bind_turns(arena, ((home, home_seats), (away, away_seats)), moves, died)
+    at_once = 1 if play_turns is None or record else TURNS_AT_ONCE
     # Always all turns, even if all matches end before: a check on every turn would make the CPU wait for the GPU.
     turn = 0
     while turn < TURNS:
         if turn == 1:
             begun = _clock(arena.device)
         turns = min(at_once, TURNS - turn) if turn else 1
-        if play_compiled is not None:
-            play_compiled(turns)
+        if play_turns is not None:
+            play_turns(turns)
         else:
             home.act(arena, home_seats, moves)
             away.act(arena, away_seats, moves)
@@ -242,27 +243,52 @@ def _play_batch(
 def _bind_turns(
     arena: BatchArena, players: Sequence[tuple[Player, torch.Tensor]], moves: torch.Tensor, died: torch.Tensor
 ) -> Callable[[int], None] | None:
-    """Some turns as one compiled call; None if a player has no compiled loops, or if loops run on several cores.
+    """Some turns as one compiled call, on a GPU as replays of a recorded turn; None if a player allows neither.
 
     players: with their seats. died [B, 6]: deaths are added to it.
     """
     play = arena.bind_play(moves)
-    if play is None or get_num_threads() > 1:
-        return None
+    on_gpu = arena.device.type == "cuda"
+    if not on_gpu and (play is None or get_num_threads() > 1):
+        return None  # loops that run on several cores cannot be chained
     calls = []
     for player, seats in players:
-        bind_loops = getattr(player, "bind_loops", None)
-        found = bind_loops(arena, seats, moves) if bind_loops is not None else ()
+        bind_turn = getattr(player, "bind_turn", None)
+        found = bind_turn(arena, seats, moves) if bind_turn is not None else ()
         if not found:
             return None
         calls += found
-    turns = chain([*calls, play, partial(_add_deaths, arena.events.died.numpy(), died.numpy())])
+    turns = _recorded(arena, calls, moves, died) if on_gpu else _chained(arena, [*calls, play], died)
 
     def play_turns(count: int) -> None:
         with announced(f"turns of {' and '.join(player.name for player, _ in players)}"):
             turns(count)
 
     return play_turns
+
+
+def _recorded(
+    arena: BatchArena, calls: Sequence[Callable[[], None]], moves: torch.Tensor, died: torch.Tensor
+) -> Callable[[int], None]:
+    """Turns as replays of a CUDA graph. calls: write the moves of both players."""
+
+    def play_turn() -> None:
+        for call in calls:
+            call()
+        died.add_(arena.play_turn(moves).died)
+
+    turn = CapturedBriefly(play_turn, arena.device)
+
+    def play_turns(count: int) -> None:
+        for _ in range(count):
+            turn()
+
+    return play_turns
+
+
+def _chained(arena: BatchArena, calls: Sequence[Callable[[], None]], died: torch.Tensor) -> Callable[[int], None]:
+    """Turns as one compiled call. calls: write the moves of both players and play the turn."""
+    return chain([*calls, partial(_add_deaths, arena.events.died.numpy(), died.numpy())])
 
 
 @njit

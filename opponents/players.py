@@ -48,8 +48,9 @@ class Player(Protocol):
     def close(self) -> None:
         """Free what the player holds: processes, memory."""
 
-    # A player may have bind_loops(arena, seats, moves): `act` as compiled loops for arena.backends.chain, for one core;
-    # an empty tuple if there are none.
+    # A player may have bind_turn(arena, seats, moves), called after `begin`: `act` as calls without arguments. On a CPU
+    # compiled loops for arena.backends.chain, for one core; on a GPU calls that a CUDA graph can record. An empty tuple
+    # if there are none.
 
 
 Loader = Callable[[str], Player]
@@ -79,8 +80,8 @@ class Scripted:
         """A call without arguments that does the same as `act`; a CUDA graph can record it."""
         return loops.bind(self._function, arena, seats, moves, self._noise)
 
-    def bind_loops(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> tuple[Callable[[], None], ...]:
-        """The same as compiled loops for arena.backends.chain, if Numba has one thread."""
+    def bind_turn(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> tuple[Callable[[], None], ...]:
+        """The same for a compiled chain, if Numba has one thread, or for a CUDA graph."""
         return (self.bind(arena, seats, moves),)
 
     def close(self) -> None:

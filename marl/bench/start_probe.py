@@ -127,7 +127,7 @@ def _measure_compiling(clock: Clock) -> None:
 
 
 def _measure_run(clock: Clock) -> None:
-    from marl.compute.cuda_graphs import Captured
+    from arena.backends.cuda_graphs import Captured
     from marl.pictures import learning_curve
     from marl.rollout.rollout import Rollout
     from marl.training import checkpointing, cpu_setup, outputs, report

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from arena.backends.cuda_graphs import WARM_UPS, Captured
 from arena.rules import TEAM
 from marl.bench.timing import WINDOWS, best_rate
-from marl.compute.cuda_graphs import WARM_UPS, Captured
 from marl.config import autoscale, reader
 from marl.config.train_config import read_config
 from marl.errors import UserError

@@ -31,7 +31,11 @@ class ManyActors:
         """No hidden state."""
 
     def step(
-        self, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
+        self,
+        obs: torch.Tensor,
+        is_first: torch.Tensor | None,
+        hidden: torch.Tensor | None,
+        out: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, None]:
         """Outputs [n * R, 4 or 5]."""
         x = (obs.float() * self._scale).view(len(self._weights[0]), -1, obs.shape[-1])

@@ -56,16 +56,18 @@ class PolicyPlayer:
 
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
         """Write the actions of the seats into moves [B, 6]."""
-        logits, _, self._hidden = self._forward(arena, seats)
+        logits, _ = self._forward(arena, seats, self._hidden)
         moves.view(-1)[seats.long()] = logits.argmax(-1).to(moves.dtype)
 
     @property
     def is_compiled(self) -> bool:
-        """Whether `bind_loops` has loops: for dense networks on one thread of a CPU."""
+        """Whether `bind_turn` has loops for a CPU: for dense networks on one thread."""
         return blas.is_usable() and dense_layers(self.actor) is not None
 
-    def bind_loops(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> tuple[partial, ...]:
-        """The same as `act` as compiled loops; none if there are no such."""
+    def bind_turn(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> tuple[partial, ...]:
+        """The same as `act`: as compiled loops on a CPU, none if there are no such; as one call on a GPU."""
+        if arena.device.type == "cuda":
+            return (partial(self.act, arena, seats, moves),)
         encoder = self.encoder
         dtype = torch.int8 if encoder.dtype is np.int8 else torch.uint8
         obs = torch.zeros(len(seats), encoder.width, dtype=dtype)
@@ -81,18 +83,20 @@ class PolicyPlayer:
 
     def thoughts(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Probabilities [N, 4] of the actions in these seats, and the values [N] if the network has a value head."""
-        logits, values, _ = self._forward(arena, seats)
+        logits, values = self._forward(arena, seats)
         return logits.softmax(-1), values
 
     @torch.no_grad()
-    def _forward(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None, Any]:
-        """Logits of actions on the board, values, and the next hidden state."""
+    def _forward(
+        self, arena: BatchArena, seats: torch.Tensor, out: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Logits of actions on the board, and values. out: where the next hidden state is written, if there is one."""
         obs = arena.observe(self.encoder.name, seats)
         is_first = arena.state[seats.long() // SNAKES, TURN] == 0
-        outputs, hidden = self.actor.step(obs, is_first, self._hidden)
+        outputs, _ = self.actor.step(obs, is_first, self._hidden, out)
         values = outputs[:, ACTIONS] if outputs.shape[-1] > ACTIONS else None
         logits = mask_reversal(outputs[:, :ACTIONS], obs, self.encoder)
-        return to_board_logits(logits, obs, self.encoder), values, hidden
+        return to_board_logits(logits, obs, self.encoder), values
 
     def close(self) -> None:
         """Nothing to release."""

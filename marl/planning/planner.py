@@ -30,12 +30,12 @@ from typing import NamedTuple
 import torch
 
 from arena import BatchArena
+from arena.backends.cuda_graphs import Captured
 from arena.backends.loops import item_loop
 from arena.encoders import Encoder
 from arena.jit import njit
 from arena.rng import match_key
 from arena.rules import SNAKES, TEAM, TURN, TURNS
-from marl.compute.cuda_graphs import Captured
 from marl.compute.precision import Precision
 from marl.networks.actors import AnyActor
 from marl.networks.policy import mask_reversal, to_board_logits

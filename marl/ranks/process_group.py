@@ -16,8 +16,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from arena.backends.cuda_graphs import side_stream
 from arena.errors import ArenaError
-from marl.compute.cuda_graphs import side_stream
 from marl.compute.shards import tree_sum
 from marl.errors import UserError
 from marl.ranks import shared_memory

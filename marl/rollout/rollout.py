@@ -14,6 +14,7 @@ import torch
 from numba import get_num_threads
 
 from arena import BatchArena
+from arena.backends.cuda_graphs import CapturedBriefly
 from arena.rules import SNAKES, TEAM, TURN, TURNS
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.turn_buffer import TurnBuffer
@@ -180,18 +181,25 @@ class Rollout:
         self.buffer.advance = wrap("buffer", self.buffer.advance)
         self.arena.start = wrap("arena", self.arena.start)
 
-    def start(self, policy: Policy | None = None) -> None:
+    def start(self, policy: Policy | None = None, records: bool = False) -> None:
         """Start all matches and bring them to different turns, so that every stretch of turns is alike.
 
         The policy plays them up to there (without one, actions are random) against the mix, and nobody learns from it;
-        matches that are cut off on the way do not count.
+        matches that are cut off on the way do not count. records: as a CUDA graph, if nobody decides on the host.
         """
         self._is_observed = False
         self.arena.start()
-        for turn in range(TURNS):
+        turn = torch.zeros_like(self._stagger_at[:1])
+
+        def play_turn() -> None:
             self._choose_actions(policy)
             self.arena.play_turn(self.board_actions)
             self.arena.start(self._stagger_at == turn)
+            turn.add_(1)
+
+        play = CapturedBriefly(play_turn, self.arena.device) if records else play_turn
+        for _ in range(TURNS):
+            play()
 
     def set_mix(self, mix: Mix) -> None:
         """The shares of the opponents that matches meet that start from now on."""

@@ -20,8 +20,8 @@ import torch
 from torch.nn import functional as F
 
 from arena import BatchArena
+from arena.backends.cuda_graphs import Captured
 from arena.rules import SNAKES, TEAM
-from marl.compute.cuda_graphs import Captured
 from marl.compute.precision import Precision
 from marl.networks.policy import PolicyPlayer, mask_reversal, to_board_logits
 from marl.networks.spec import ACTIONS

@@ -13,8 +13,8 @@ from typing import NoReturn
 
 import torch
 
+from arena.backends.cuda_graphs import WARM_UPS, Captured
 from arena.jit import announced
-from marl.compute.cuda_graphs import DDP_WARM_UPS, WARM_UPS, Captured
 from marl.errors import UserError
 from marl.learners.lr_schedule import lr_factor, warmup
 from marl.ranks.process_group import on_main
@@ -32,6 +32,7 @@ from marl.training.progress import crosses_multiple
 from marl.training.stopwatch import Stopwatch
 from marl.training.training_state import TrainingState
 
+DDP_WARM_UPS = 11  # backward passes that DDP needs before a recording
 RESUMABLE = ("signal", "pause")  # ends before the limit of the run
 
 
@@ -44,8 +45,8 @@ class Trainer:
         # A graph can hold neither a buffer on the host nor gradients that ranks exchange by gloo.
         graphs = config.graphs and state.buffer.storage == state.device
         warm_ups = WARM_UPS if group.backend is None else DDP_WARM_UPS
-        # Nor players that decide on the host.
-        self._play: Callable[[], None] = Captured(self._play_turns, state.device, graphs and not state.named.on_host)
+        self._records_turns = graphs and not state.named.on_host  # nor players that decide on the host
+        self._play: Callable[[], None] = Captured(self._play_turns, state.device, self._records_turns)
         self._learn: Callable[[], None] = Captured(
             learner.learn, state.device, graphs and group.backend != "gloo", warm_ups
         )
@@ -81,7 +82,7 @@ class Trainer:
         if not state.is_exact:
             self._renew_past_selves()
             with announced("rollout", self.outputs.console.task):
-                state.rollout.start(state.learner.act)
+                state.rollout.start(state.learner.act, self._records_turns)
         self._stopwatch = Stopwatch(state.progress.seconds)  # compiling and staggering matches are not training
         if not state.is_exact:
             self.fill_buffer()

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
+from arena.backends.cuda_graphs import Captured
 from arena.encoders import encoder_named
 from helpers.collecting import CPU
-from marl.compute.cuda_graphs import Captured
 from marl.compute.precision import Precision
 from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig

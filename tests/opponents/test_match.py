@@ -69,7 +69,7 @@ class StrongAsRed(Scripted):
         super().act(arena, seats[red], moves)
         self.weak.act(arena, seats[~red], moves)
 
-    def bind_loops(self, *_):
+    def bind_turn(self, *_):
         return ()
 
 

@@ -261,7 +261,7 @@ def test_packed_rows_are_for_plain_ddpg_with_two_dense_layers(monkeypatch) -> No
 @needs_triton
 def test_updates_are_recorded_as_graphs_and_replayed() -> None:
     """Three updates as they are, one recorded, two replayed: each moves all weights, all stay finite."""
-    from marl.compute.cuda_graphs import Captured
+    from arena.backends.cuda_graphs import Captured
 
     made = a_learner(a_buffer("planes", True, matches=64), True, updates=1)
     made.anneal(1.0, 0.0)

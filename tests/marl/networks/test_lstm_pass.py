@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from arena.backends.cuda_graphs import side_stream
 from arena.encoders import encoder_named
-from marl.compute.cuda_graphs import side_stream
 from marl.compute.triton_kernels import triton_problem
 from marl.networks import actors
 from marl.networks.actors import make_actor

@@ -1,6 +1,7 @@
 """Networks and the player made of one: scaling, the torus, mates in any order, the masked reversal, matches played."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -322,6 +323,25 @@ def test_a_player_plays_whole_matches(encoder) -> None:
     again = play(a, "level1", 6, seed=SEED, batch=2)
     assert (again.wins, again.home_score, again.away_score) == (results.wins, results.home_score, results.away_score)
     assert play(a, b, 2, seed=SEED).matches == 2
+
+
+class TurnByTurn(PolicyPlayer):
+    """Is asked for every turn: nothing is recorded."""
+
+    bind_turn = None
+
+
+@pytest.mark.needs_cuda
+@pytest.mark.parametrize("spec", [NetworkSpec((16, 8)), NetworkSpec((16, 16), lstm_size=32)])
+@pytest.mark.parametrize("away", ["evasive", "level2:0.1"])
+def test_recorded_turns_on_a_gpu_are_those_of_a_player_who_is_asked(spec, away) -> None:
+    described = encoder_named("tactical")
+    actor = make_actor(described, spec)
+    results = []
+    for kind in (PolicyPlayer, TurnByTurn):
+        found = play(kind(actor, described, "team"), away, 300, "cuda", SEED, record=True, batch=200)
+        results.append(replace(found, turns_per_second=0.0))
+    assert results[0] == results[1]
 
 
 def test_the_description_of_an_actor_builds_it_again() -> None:
