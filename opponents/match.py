@@ -27,7 +27,7 @@ from arena.errors import ArenaError
 from arena.jit import announced, njit
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
-from opponents.players import Loader, Player, find
+from opponents.players import Loader, Player, Scripted, find
 from opponents.results import Results, Tally
 from opponents.submission import CAGED, Submission, SubmissionOptions
 
@@ -101,7 +101,21 @@ def play_some(
         home, away = (open_player(player, opened, loader, submissions) for player in (home, away))
         if batch is None:
             batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in (home, away)) else BATCH
-        return _play(home, away, matches, numbers, device, seed, record, batch, progress)
+        return _play(home, [away], matches, numbers, device, seed, record, batch, progress)[0]
+
+
+def play_side_by_side(
+    home: Player,
+    away: Sequence[Scripted],
+    matches: int,
+    numbers: range,
+    device: torch.device,
+    seed: int = 0,
+    record: bool = False,
+    progress: Progress | None = None,
+) -> list[PlayedMatches]:
+    """The same against each of several players, all in one batch: few matches leave most of a GPU idle."""
+    return _play(home, away, matches, numbers, device, seed, record, max(1, BATCH // len(away)), progress)
 
 
 def summarise(played: Sequence[PlayedMatches], seed: int) -> Results:
@@ -161,7 +175,7 @@ def choose_device(device: str, players: Sequence[Player]) -> str:
 
 def _play(
     home: Player,
-    away: Player,
+    away: Sequence[Player],
     matches: int,
     wanted: range,
     device: Any,
@@ -169,55 +183,78 @@ def _play(
     record: bool,
     batch: int,
     progress: Progress | None,
-) -> PlayedMatches:
-    scores, deaths, forfeits = [], [], []  # [B, 2] each, home first
-    turns, seconds = 0, 0.0
-    picks: dict[str, tuple[int, int, torch.Tensor]] = {}
+) -> list[PlayedMatches]:
+    """The wanted matches against each of the away players; `batch` of each at a time, side by side."""
+    # By away player; of each batch [B, 2], home first.
+    scores: list[list[np.ndarray]] = [[] for _ in away]
+    deaths: list[list[np.ndarray]] = [[] for _ in away]
+    forfeits: list[list[np.ndarray]] = [[] for _ in away]
+    turns = [0] * len(away)
+    picks: list[dict[str, tuple[int, int, torch.Tensor]]] = [{} for _ in away]
+    seconds = 0.0
     for first in range(wanted.start, wanted.stop, batch):
         numbers = np.arange(first, min(first + batch, wanted.stop))
-        side = _home_side(numbers, matches)
-        arena = BatchArena(len(numbers), device, seed, first_match=first)
+        size, side = len(numbers), _home_side(numbers, matches)
+        arena = BatchArena(size * len(away), device, seed, first_match=first)
+        arena.numbers.view(len(away), size)[:] = arena.numbers[:size].clone()  # the same matches against each
 
-        def finish_turn(turn: int, first: int = first, size: int = len(numbers)) -> None:
+        def finish_turn(turn: int, first: int = first, size: int = size) -> None:
             if progress is not None:
                 progress((first - wanted.start + size * (turn + 1) / TURNS) / len(wanted))
 
         died, actions, taken = _play_batch(home, away, arena, side, record, finish_turn)
         lengths = arena.state[:, LENGTH : LENGTH + SNAKES].cpu().numpy()
-        scores.append(_by_side(lengths, side) - TEAM * START_LENGTH)
-        deaths.append(_by_side(died.cpu().numpy(), side))
-        forfeits.append(np.stack([_forfeited(player, len(numbers)) for player in (home, away)], 1))
-        turns += int(arena.state[:, TURN].sum())
+        ends, deaths_of = arena.state[:, TURN].cpu().numpy(), died.cpu().numpy()
         seconds += taken
-        if actions is not None:
-            _keep_first(picks, _pick(numbers, _lead(scores[-1], forfeits[-1]), actions))
-    return PlayedMatches(
-        home.name,
-        away.name,
-        np.concatenate(scores),
-        np.concatenate(deaths),
-        np.concatenate(forfeits),
-        turns,
-        seconds,
-        picks,
-        (_problems(home), _problems(away)),
-    )
+        for i, player in enumerate(away):
+            mine = slice(i * size, (i + 1) * size)
+            scores[i].append(_by_side(lengths[mine], side) - TEAM * START_LENGTH)
+            deaths[i].append(_by_side(deaths_of[mine], side))
+            forfeits[i].append(np.stack([_forfeited(each, size) for each in (home, player)], 1))
+            turns[i] += int(ends[mine].sum())
+            if actions is not None:
+                lead = _lead(scores[i][-1], forfeits[i][-1])
+                _keep_first(picks[i], _pick(numbers, lead, actions[:, mine]))
+    return [
+        PlayedMatches(
+            home.name,
+            player.name,
+            np.concatenate(scores[i]),
+            np.concatenate(deaths[i]),
+            np.concatenate(forfeits[i]),
+            turns[i],
+            seconds,
+            picks[i],
+            (_problems(home), _problems(player)),
+        )
+        for i, player in enumerate(away)
+    ]
 
 
 def _play_batch(
-    home: Player, away: Player, arena: BatchArena, side: np.ndarray, record: bool, finish_turn: Callable[[int], None]
+    home: Player,
+    away: Sequence[Player],
+    arena: BatchArena,
+    side: np.ndarray,
+    record: bool,
+    finish_turn: Callable[[int], None],
 ) -> tuple[torch.Tensor, torch.Tensor | None, float]:
-    """Play an arena's matches to their end; returns deaths [B, 6], actions [T, B, 6] if recorded, and the seconds."""
+    """Play an arena's matches to their end; returns deaths [B, 6], actions [T, B, 6] if recorded, and the seconds.
+
+    side: of home in the matches against one away player; the first matches are against the first one, and so on.
+    """
     arena.start()
-    home_seats, away_seats = _seats(side, arena.device), _seats(1 - side, arena.device)
-    home.begin(arena, home_seats)
-    away.begin(arena, away_seats)
+    home_seats = _seats(np.tile(side, len(away)), arena.device)
+    away_seats = _seats(1 - np.tile(side, len(away)), arena.device).chunk(len(away))
+    players = [(home, home_seats), *zip(away, away_seats, strict=True)]
+    for player, seats in players:
+        player.begin(arena, seats)
     shape = (arena.matches, SNAKES)
     moves = torch.zeros(shape, dtype=torch.int8, device=arena.device)
     died = torch.zeros(shape, dtype=torch.int16, device=arena.device)
     actions = torch.empty((TURNS, *shape), dtype=torch.int8, device=arena.device) if record else None
     begun = 0.0
-    play_turns = _bind_turns(arena, ((home, home_seats), (away, away_seats)), moves, died)
+    play_turns = _bind_turns(arena, players, moves, died)
     at_once = 1 if play_turns is None or record else TURNS_AT_ONCE
     # Always all turns, even if all matches end before: a check on every turn would make the CPU wait for the GPU.
     turn = 0
@@ -228,8 +265,8 @@ def _play_batch(
         if play_turns is not None:
             play_turns(turns)
         else:
-            home.act(arena, home_seats, moves)
-            away.act(arena, away_seats, moves)
+            for player, seats in players:
+                player.act(arena, seats, moves)
             died += arena.play_turn(moves).died
         if actions is not None:
             actions[turn] = moves

@@ -176,9 +176,8 @@ def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions
 
     The default loader is the one that the installed project registers; it knows champions, runs and checkpoints.
     """
-    scripted, colon, noise = name.partition(":")
     if is_scripted(name):
-        return Scripted(scripted, _share(name, noise) if colon else 0.0)
+        return scripted(name)
     if champion(name) is not None or name.startswith(PLAN):
         load = loader or _registered_loader()
         if load is None:
@@ -193,6 +192,12 @@ def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions
     if load is None:
         raise ArenaError(f"{name}: a folder or file without a {SUBMISSION}; nothing here can load a player from it")
     return load(name)
+
+
+def scripted(name: str) -> Scripted:
+    """The scripted player of a name, with or without noise."""
+    plain, colon, noise = name.partition(":")
+    return Scripted(plain, _share(name, noise) if colon else 0.0)
 
 
 def _registered_loader() -> Loader | None:
@@ -219,9 +224,9 @@ def odd_listing() -> list[tuple[str, str]]:
 
 def listing() -> list[tuple[str, str]]:
     """Every named player but the odd teams, with one line about how it plays."""
-    scripted = _described(SCRIPTED)
+    ladder = _described(SCRIPTED)
     cards = ((card.stem, json.loads(card.read_text())["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
-    return [*scripted, *cards]
+    return [*ladder, *cards]
 
 
 def _described(table: dict[str, Callable[..., int]]) -> list[tuple[str, str]]:

@@ -23,8 +23,8 @@ from marl.networks.policy import PolicyPlayer
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo
 from marl.training.console import WIDTH
-from opponents.match import PlayedMatches, play_some, summarise
-from opponents.players import is_scripted
+from opponents.match import PlayedMatches, play_side_by_side, play_some, summarise
+from opponents.players import is_scripted, scripted
 from opponents.results import Results
 from opponents.submission import SubmissionOptions
 
@@ -158,6 +158,8 @@ def _play_share(
 
     if not numbers:
         return []
+    if group.device.type == "cuda" and all(map(is_scripted, config.eval_opponents)):
+        return [_play_side_by_side(actor, encoder, config, numbers, group.device, seed, record, progress)]
     threads = _threads_at_once(PolicyPlayer(actor, encoder, "team"), config, group, len(numbers))
     if threads == 1:
         return [play(config.eval_opponents, numbers, progress)]
@@ -171,6 +173,27 @@ def _play_share(
         of_last = [*pool.map(partial(play, [last]), parts, told)]
         on_recorded([part[last] for part in of_last])
         return [a | b for a, b in zip(of_last, pool.map(partial(play, others), parts, told), strict=True)]
+
+
+def _play_side_by_side(
+    actor: AnyActor,
+    encoder: Encoder,
+    config: EvalConfig,
+    numbers: range,
+    device: torch.device,
+    seed: int,
+    record: bool,
+    progress: Progress | None,
+) -> dict[str, PlayedMatches]:
+    """Play against all opponents at once, by opponent; of the last one with replays if recorded."""
+    team, names = PolicyPlayer(actor, encoder, "team"), config.eval_opponents
+    tell = partial(progress, ", ".join(names)) if progress else None
+    opponents = [scripted(name) for name in names]
+    played = play_side_by_side(team, opponents, config.eval_matches, numbers, device, seed, record, tell)
+    return {
+        name: replace(part, picks=part.picks if name == names[-1] else {})
+        for name, part in zip(names, played, strict=True)
+    }
 
 
 def _threads_at_once(player: PolicyPlayer, config: EvalConfig, group: Solo | Ranks, matches: int) -> int:

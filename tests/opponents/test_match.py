@@ -4,13 +4,14 @@ import dataclasses
 from itertools import pairwise
 
 import pytest
+import torch
 from helpers.submissions import CAGED
 
 from arena.errors import ArenaError
 from arena.replay import read, write
 from arena.rules import SNAKES, TEAM
-from opponents.match import play, play_some, summarise
-from opponents.players import Function, Scripted
+from opponents.match import play, play_side_by_side, play_some, summarise
+from opponents.players import Function, Scripted, scripted
 from opponents.results import Tally
 
 
@@ -137,3 +138,23 @@ def test_one_object_cannot_play_both_sides():
     player = Scripted("level1")
     with pytest.raises(ArenaError, match="same object"):
         play(player, player, 2)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.needs_cuda)])
+@pytest.mark.parametrize("batch", [None, 7])
+def test_several_opponents_side_by_side_are_met_as_one_after_another(device, batch, monkeypatch):
+    names, numbers = ("level1", "level3:0.1", "evasive"), range(5, 30)
+    if batch is not None:
+        monkeypatch.setattr("opponents.match.BATCH", batch * len(names))
+    home = Scripted("level2", 0.05)
+    found = play_side_by_side(home, [scripted(name) for name in names], 40, numbers, torch.device(device), 4, True)
+    assert [part.away for part in found] == [*names]
+    for name, part in zip(names, found, strict=True):
+        alone = play_some("level2:0.05", name, 40, numbers, seed=4, record=True)
+        for field in ("home", "away", "turns", "problems"):
+            assert getattr(part, field) == getattr(alone, field)
+        for field in ("scores", "deaths", "forfeits"):
+            assert (getattr(part, field) == getattr(alone, field)).all(), field
+        for pick, (order, number, actions) in alone.picks.items():
+            assert part.picks[pick][:2] == (order, number)
+            assert (part.picks[pick][2] == actions).all()
