@@ -53,6 +53,7 @@ def main() -> int:
     limit.add_argument("--episodes", type=count, default=2_500, help="of each run")
     limit.add_argument("--minutes-each", type=positive, metavar="M", help="of training in each run, not --episodes")
     parser.add_argument("--learners", default=",".join(LEARNERS))
+    parser.add_argument("--encoder", help="what snakes observe; default: that of train")
     parser.add_argument("--side-by-side", type=count, help="runs at a time, default: cores; on a GPU all seeds")
     parser.add_argument(
         "--minutes", type=float, default=float("inf"), help="then unfinished runs are stopped and left out"
@@ -93,6 +94,7 @@ def common_words(args: argparse.Namespace) -> list[str]:
     """The flags of all trainings."""
     words = ["--device", args.device, "--eval-opponents", OPPONENTS, "--no-eval-gif"]
     words += ["--threads", "1"] if args.device == "cpu" else []
+    words += ["--encoder", args.encoder] if args.encoder else []
     if not args.minutes_each:
         interval = max(1, args.episodes // EVALUATIONS)
         words += ["--max-episodes", str(args.episodes), "--eval-interval", str(interval)]
@@ -131,6 +133,7 @@ def describe(args: argparse.Namespace, names: list[str]) -> str:
     given = ["python", "scripts/comparison.py", "--seeds", args.seeds]
     given += ["--device", args.device] if args.device != "cpu" else []
     given += ["--learners", args.learners] if set(names) != set(LEARNERS) else []
+    given += ["--encoder", args.encoder] if args.encoder else []
     given += [] if args.cross_play else ["--no-cross-play"]
     by_time = args.minutes_each is not None
     given += ["--minutes-each", f"{args.minutes_each:g}"] if by_time else ["--episodes", str(args.episodes)]

@@ -29,7 +29,7 @@ T = TypeVar("T", bound="DataclassInstance")
 
 # The values that learn best per second, measured on two Neoverse-N1 cores and on one H200.
 CPU = {"encoder": "tactical", "body": (128, 128), "max_episodes": EPISODES}
-GPU = {"encoder": "planes", "body": (512, 256), "max_episodes": EPISODES}
+GPU = {"encoder": "tactical_board", "body": (512, 256), "max_episodes": EPISODES}
 CPU_REPLAY = CPU | {"matches": 256, "batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
 GPU_REPLAY = GPU | {"matches": 4096, "batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
 AUTO = {  # (device, section of the learner) -> values by plain name

@@ -38,7 +38,7 @@ class NetworkConfig:
     """The networks of the team; its three snakes share them."""
 
     encoder: Annotated[str, Choices(_encoders), ABOUT_ENCODERS] | None = None
-    """What a snake observes (auto: tactical on a CPU, planes on a GPU)."""
+    """What a snake observes (auto: tactical on a CPU, tactical_board on a GPU)."""
     kind: Annotated[str, Choices(NETWORKS), ABOUT_NETWORKS] = "mlp"
     """First layer of the network."""
     channels: tuple[int, ...] = (32, 32)

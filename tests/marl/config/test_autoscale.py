@@ -48,7 +48,7 @@ def chosen(config: TrainConfig) -> dict:
 
 SMALL = {"encoder": "tactical", "body": (128, 128), "matches": 256, "precision": "fp32"}
 SMALL |= {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 1}
-LARGE = {"encoder": "planes", "body": (512, 256), "matches": 4096, "precision": "bf16"}
+LARGE = {"encoder": "tactical_board", "body": (512, 256), "matches": 4096, "precision": "bf16"}
 LARGE |= {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
 
 
@@ -265,7 +265,7 @@ def test_sizes_of_a_whole_run_are_split_again_over_other_ranks() -> None:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("device", "row"), [(CPU, 118), (GPU, 1214)], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("device", "row"), [(CPU, 118), (GPU, 1134)], ids=["cpu", "gpu"])
 def test_a_buffer_takes_half_of_the_free_memory_at_most(device, row, memory) -> None:
     free = 600_000 * row
     memory(free)
