@@ -114,6 +114,12 @@ def at_first_compile(call: Callable[[], None] | None) -> None:
     _at_first_compile[:] = [] if call is None else [call]
 
 
+def has_code(compiled: Any) -> bool:
+    """Whether the cache holds code of a compiled function, for any types."""
+    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    return files is not None and os.path.exists(files._index_path)
+
+
 def _name_files_by_key(compiled: Any) -> None:
     """Let the file of a function's machine code be named after the types that it was compiled for.
 

@@ -25,6 +25,7 @@ from marl.training.resume_plan import ResumePlan, plan_resume
 if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo
     from marl.storage.checkpoint import Checkpoint
+    from marl.training.compile_kernels import KernelCompilers
     from marl.training.cpu_setup import CpuSetup
 
 # Flags of this command that are no options of a training. Flags are spelled with dashes: see marl/cli.py.
@@ -75,10 +76,12 @@ def run_words(words: Sequence[str]) -> int:
 def train_here(plan: ResumePlan) -> tuple[int, Path | None]:
     """Train in this process, alone or as a rank; returns the exit code, and the run folder if there is one."""
     from marl.ranks.placement import set_nccl_defaults
+    from marl.training.compile_kernels import compiling_kernels
 
     nccl_settings = set_nccl_defaults()  # before CUDA starts
     folders = [] if plan.source is None else [plan.source]
-    code = run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, folders))
+    with compiling_kernels(plan.config) as compilers:
+        code = run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, folders, compilers))
     return code, folders[-1] if folders else None
 
 
@@ -92,12 +95,19 @@ def _check_free(plan: ResumePlan) -> None:
         check_free(folder)
 
 
-def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], folders: list[Path]) -> int:
+def _train_in_group(
+    plan: ResumePlan,
+    group: "Solo | Ranks",
+    nccl_settings: dict[str, str],
+    folders: list[Path],
+    compilers: "KernelCompilers",
+) -> int:
     """One rank's training from the plan to the summary, as the owner of the run's folder; returns the exit code.
 
     The run folder is added to `folders`.
     """
     plan = plan.with_relaunch(group).with_resolved_config(group)
+    compilers.begin(plan.config, group.device)
     check_opponents(plan, group.is_main)
     with RunOwner() as owner:
         plan.take_folder(owner, group)
