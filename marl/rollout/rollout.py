@@ -17,6 +17,7 @@ from arena import BatchArena
 from arena.backends.cuda_graphs import CapturedBriefly
 from arena.rules import SNAKES, TEAM, TURN, TURNS
 from marl.rollout.assignment import MatchAssignment
+from marl.rollout.stagger import stagger_turns
 from marl.rollout.turn_buffer import TurnBuffer
 from marl.rollout.turn_chain import TurnCalls, TurnChain
 from marl.rollout.turn_kernels import (
@@ -83,9 +84,8 @@ class Rollout:
         self.matches, self.all_matches, self.buffer, self.encoder = matches, matches * world, buffer, buffer.encoder
         first_match += rank * matches
         self.arena = BatchArena(matches, device, seed, first_match, stride=self.all_matches)
-        slots = torch.arange(rank * matches, (rank + 1) * matches)
-        self._stagger_at = (slots * TURNS // self.all_matches).to(device)
-        self._place_teams(slots % 2)
+        self._stagger_at = stagger_turns(rank * matches, matches, self.all_matches, device)
+        self._place_teams(torch.arange(rank * matches, (rank + 1) * matches) % 2)
         rows = self._row_encoder = buffer.row_encoder
         self.obs = torch.zeros(len(self.seats), rows.width, dtype=buffer.dtype, device=device)
         self.orientations = rows.orientations(self.obs)
