@@ -233,9 +233,9 @@ def test_a_player_with_a_hidden_state_plays_a_match_the_same_alone_and_in_a_batc
     forgetful = PolicyPlayer(player.actor, ENCODER, "forgetful")
     forward = forgetful._forward
 
-    def forget(arena, seats):
+    def forget(arena, seats, out=None):
         monkeypatch.setattr(forgetful, "_hidden", player.actor.initial_state(len(seats), CPU))
-        return forward(arena, seats)
+        return forward(arena, seats, out)
 
     monkeypatch.setattr(forgetful, "_forward", forget)
     assert not torch.equal(moves_of(forgetful, 0, 4), together)
