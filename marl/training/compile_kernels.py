@@ -118,23 +118,19 @@ def _compile_part(part: Part, read: int) -> NoReturn:
 # --- the parts, those that take longest first -------------------------------------------------------------------------
 
 
-def compile_learner(config: TrainConfig) -> None:
-    """Turns and updates of a training, all but the encoder, whose kernels others compile."""
-    device, name = torch.device("cuda", torch.cuda.current_device()), config.network.encoder
-    ENCODERS[name] = _empty(ENCODERS[name])
-    if name in PACKINGS:
-        packed = _empty(PACKINGS[name].packed)
-        PACKINGS[name] = PACKINGS[name]._replace(plain=ENCODERS[name], packed=packed)
-        PACKED[packed.name] = packed
-    alone = replace(config.schedule, opponents=())  # named players are loaded by the training alone
-    state = TrainingState(_with_small_buffer(replace(config, schedule=alone)), Solo(device))
+def compile_updates(config: TrainConfig) -> None:
+    """Updates of a training."""
+    state = _small_state(config)
     state.buffer.counts[0] = state.buffer.turns  # as if it were full
     state.learner.anneal(1.0, 0.0)
     state.learner.learn()
-    state.buffer.counts[0] = 0
+
+
+def compile_turns(config: TrainConfig) -> None:
+    """Turns of a training, all but the encoder, whose kernels others compile."""
+    state = _small_state(config)
     state.rollout.set_mix(state.scheduler.mix(0))
     state.rollout.play_turns(state.learner.turns, state.learner.act, state.learner.record_step)
-    torch.cuda.synchronize(device)
 
 
 def compile_rows(config: TrainConfig) -> None:
@@ -165,13 +161,32 @@ def compile_replay(config: TrainConfig) -> None:
     Replay.from_actions(0, 0, None, [[0] * SNAKES])
 
 
-PARTS: tuple[Part, ...] = (compile_learner, compile_rows, compile_matches, compile_opponents, compile_replay)
+PARTS: tuple[Part, ...] = (
+    compile_updates,
+    compile_turns,
+    compile_rows,
+    compile_matches,
+    compile_opponents,
+    compile_replay,
+)
 
 
 def _small_arena() -> BatchArena:
     arena = BatchArena(2, "cuda")
     arena.start()
     return arena
+
+
+def _small_state(config: TrainConfig) -> TrainingState:
+    """A training with an encoder that writes nothing, without named opponents, with a small replay buffer."""
+    name = config.network.encoder
+    ENCODERS[name] = _empty(ENCODERS[name])
+    if name in PACKINGS:
+        packed = _empty(PACKINGS[name].packed)
+        PACKINGS[name] = PACKINGS[name]._replace(plain=ENCODERS[name], packed=packed)
+        PACKED[packed.name] = packed
+    config = _with_small_buffer(replace(config, schedule=replace(config.schedule, opponents=())))
+    return TrainingState(config, Solo(torch.device("cuda", torch.cuda.current_device())))
 
 
 def _empty(encoder: Encoder) -> Encoder:
