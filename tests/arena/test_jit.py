@@ -158,9 +158,9 @@ def test_a_package_counts_where_a_name_is_taken_from_its_own_file(root) -> None:
     package, batch = root / "arena/encoders/__init__.py", root / "arena/batch.py"
     edit = "import math  # the whole program, say\nSIZE = 3\n"
     assert changed(root, lambda: package.write_text(edit)) == set(), "batch.py takes a module of the package"
-    for line in ("from arena.encoders import planes, SIZE\n", "from arena.encoders import *\n", "import arena.encoders\n"):
+    for line in ("from arena.encoders import planes, SIZE", "from arena.encoders import *", "import arena.encoders"):
         package.write_text("")
-        batch.write_text(line)
+        batch.write_text(line + "\n")
         assert changed(root, lambda: package.write_text(edit)) == {"arena/batch.py"}, line
 
 
