@@ -45,9 +45,19 @@ def _imported(file: Path) -> frozenset[Path]:
     """Our files that a file names in an import, wherever it stands in it."""
     found = set()
     for base, names, plain in _IMPORT.findall(file.read_text()):
-        words = re.findall(r"[\w.]+", re.sub(r"#.*|\bas\s+\w+", "", names or plain))
-        found |= {_file_of(f"{base}.{word}" if base else word) for word in words} | {_file_of(base)}
+        source = _file_of(base)
+        if source is not None and source.name != "__init__.py":  # the names are in it
+            found.add(source)
+        elif source is not None or plain:
+            words = re.findall(r"[\w.]+", re.sub(r"#.*|\bas\s+\w+", "", names or plain))
+            # A module of a package does not depend on the package's own file, which may import the whole program.
+            found |= {_file_of(f"{base}.{word}" if base else word) or source for word in words or [""]}
     return frozenset(path for path in found if path is not None)
+
+
+@cache
+def _digest_of(file: Path) -> bytes:
+    return hashlib.sha256(file.read_bytes()).digest()
 
 
 @cache
@@ -60,7 +70,7 @@ def _digest(files: frozenset[Path]) -> str:
         rest += new
     digest = hashlib.sha256()
     for path in sorted(everything):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        digest.update(path.name.encode() + b"\0" + _digest_of(path))
     return digest.hexdigest()[:16]
 
 

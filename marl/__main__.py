@@ -1,8 +1,14 @@
-"""python -m marl COMMAND."""
+"""python -m marl COMMAND, and the program `snakes`."""
 
-import sys
+from typing import NoReturn
 
 from marl.cli import main
+from marl.process_exit import leave
+
+
+def run() -> NoReturn:
+    leave(main())
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -7,10 +7,8 @@ the command is called, and it imports torch only in `run`: help and error messag
 """
 
 import argparse
-import atexit
 import contextlib
 import difflib
-import gc
 import importlib
 import importlib.util
 import io
@@ -22,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 import marl
-from marl import machine_errors
+from marl import garbage, machine_errors
 from marl.errors import UserError
 from marl.invocation import command, interpreter, program
 from marl.wording import in_one_line
@@ -77,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0 success, 2 a user's mistake, 130 interrupted, or the command's own."""
     if argv is None:
-        _collect_less_garbage()
+        garbage.search_less()
     words = _with_dashes(sys.argv[1:] if argv is None else argv)
     # torch reads this on import. Its own warnings of lost connections take many lines; ours takes one.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -108,12 +106,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         except OSError:  # the full disk is that of the output
             _close(sys.stdout)
         return 2
-
-
-def _collect_less_garbage() -> None:
-    """Do not look for cycles among all objects of torch and Numba, which stay to the end: 1 s of each command."""
-    gc.set_threshold(50_000, 20, 20)
-    atexit.register(gc.freeze)  # Python looks through all objects once more at exit
 
 
 def _prepare_streams() -> None:

@@ -55,7 +55,7 @@ ORDER = (
     ("opponents",),
     (
         *("marl.errors", "marl.wording", "marl.compute.machine", "marl.invocation", "marl.arguments"),
-        *("marl.registry", "marl.rewards", "marl.machine_errors", "marl.statistics"),
+        *("marl.registry", "marl.rewards", "marl.machine_errors", "marl.statistics", "marl.garbage"),
     ),
     ("marl.progress_bar",),
     ("marl.config",),

@@ -21,6 +21,11 @@ def nothing_shared(match):
     return 0
 
 
+@njit
+def write_nothing(match, snake, shared, out):
+    """In place of what an encoder writes, where nobody reads it."""
+
+
 class Reflections(NamedTuple):
     """Symmetries of the game in an encoder's numbers: a reflected row holds in j what a row holds in columns[k, j]."""
 

@@ -4,6 +4,7 @@ The run is a real one, but ends after its first updates. python -m marl.bench.st
 file to write, the time at which the process was started, and the words of the command.
 """
 
+import atexit
 import builtins
 import importlib
 import json
@@ -78,10 +79,8 @@ def main(report: str, began: str, *words: str) -> None:
     _measure_imports(clock)
     _when_imported(TRAIN, lambda: _measure_train(clock))
     sys.argv = ["marl", *words]
-    try:
-        runpy.run_module("marl", run_name="__main__", alter_sys=True)
-    finally:
-        Path(report).write_text(json.dumps(clock.report()))
+    atexit.register(lambda: Path(report).write_text(json.dumps(clock.report())))  # the program ends the process itself
+    runpy.run_module("marl", run_name="__main__", alter_sys=True)
 
 
 def _measure_imports(clock: Clock) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
+from marl import garbage
 from marl.commands import launch_flags
 from marl.commands.dry_run import check_opponents, dry_run
 from marl.commands.run_in_group import run_in_group
@@ -125,6 +126,7 @@ def _train_as_owner(
     from marl.training.signals import stop_on_signals
     from marl.training.trainer import Trainer
 
+    garbage.keep_what_is_loaded()
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     with compiling_ahead(plan.config, cpu.threads) if cpu is not None and group.world == 1 else nullcontext():

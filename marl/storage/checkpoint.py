@@ -9,6 +9,7 @@ A checkpoint is written into a hidden folder, which is renamed when all its file
 or not at all (checkpoint_writer.py). The pointer files follow (checkpoint_finder.py).
 
 Reading trusts nothing: hashes are compared, as torch and safetensors both accept a flipped bit, and no pickle is run.
+Torch is loaded where tensors are read: commands look for checkpoints, and tell mistakes, before it is there.
 """
 
 import hashlib
@@ -18,15 +19,15 @@ import pickle
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import safetensors.torch
-import torch
+from typing import TYPE_CHECKING, Any
 
 from arena.rules import RULES_VERSION
 from marl.errors import UserError
 from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import listing
+
+if TYPE_CHECKING:
+    import torch
 
 FORMAT = 1
 FOLDER, LAST, BEST = "checkpoints", "last", "best"
@@ -49,7 +50,7 @@ class Checkpoint:
 
     path: Path
     manifest: dict[str, Any]
-    weights: dict[str, torch.Tensor]
+    weights: dict[str, "torch.Tensor"]
 
     @property
     def episode(self) -> int:
@@ -70,6 +71,8 @@ class Checkpoint:
 
 def read(folder: Path, verify: bool = True) -> Checkpoint:
     """Read the checkpoint in a folder. Every file is verified: by size and, unless verify is off, by sha256."""
+    import safetensors.torch
+
     manifest = read_manifest(folder)
     try:
         for name, stamp in manifest["files"].items() if verify else ():
@@ -83,6 +86,8 @@ def read(folder: Path, verify: bool = True) -> Checkpoint:
 
 def read_part(folder: Path, name: str, mmap: bool = False) -> dict[str, Any]:
     """Read a part without verifying it, with all tensors on the CPU. mmap: tensors are read only when they are used."""
+    import torch
+
     file = folder / f"{name}.pt"
     try:
         return torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)

@@ -20,7 +20,7 @@ import torch
 from arena import jit
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS
-from arena.encoders.encoder import nothing_shared
+from arena.encoders.encoder import nothing_shared, write_nothing
 from marl.compute import machine, onednn
 from marl.compute.threads import use_threads
 from marl.config.train_config import TrainConfig
@@ -84,11 +84,6 @@ def compile_training(config: TrainConfig) -> None:
     state.rollout.set_mix(state.scheduler.mix(0))
     state.rollout.start(state.learner.act)
     state.rollout.play_turns(state.learner.turns, state.learner.act, state.learner.record_step)
-
-
-@jit.njit
-def write_nothing(match, snake, shared, out):
-    """In place of what an encoder writes."""
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ import torch
 
 from arena.encoders import Encoder
 from arena.errors import ArenaError
-from arena.render.export import gif_bytes
 from arena.replay import Replay
 from marl.config.evaluation_config import EvalConfig
 from marl.errors import UserError
@@ -74,6 +73,8 @@ class Evaluation:
 
 def draw_gif(replay: Replay) -> bytes:
     """A small GIF of a match."""
+    from arena.render.export import gif_bytes  # not before a match is drawn: it brings Pillow
+
     return gif_bytes(replay, sizes=((GIF_CELL, 1),))
 
 

@@ -23,7 +23,7 @@ FILES = {
     "marl/alone.py": "from os import path\nimport numpy as arena\n",
 }
 DEPENDENT = ("arena/rules.py", "arena/encoders/planes.py", "arena/batch.py", "opponents/late.py")
-CACHED = (jit._file_of, jit._imported, jit._digest, jit.cache_folder, jit._folder_of)
+CACHED = (jit._file_of, jit._imported, jit._digest_of, jit._digest, jit.cache_folder, jit._folder_of)
 
 
 def forget() -> None:
@@ -149,9 +149,19 @@ def test_imported_files_are_ours_in_every_form_of_an_import(root) -> None:
 
     assert imported("arena/rules.py") == set()
     assert imported("arena/encoders/planes.py") == {"arena/rules.py"}
-    assert imported("arena/batch.py") == {"arena/encoders/__init__.py", "arena/encoders/planes.py"}
+    assert imported("arena/batch.py") == {"arena/encoders/planes.py"}
     assert imported("opponents/late.py") == {"arena/rules.py"}
     assert imported("marl/alone.py") == set(), "packages of others, even under one of our names"
+
+
+def test_a_package_counts_where_a_name_is_taken_from_its_own_file(root) -> None:
+    package, batch = root / "arena/encoders/__init__.py", root / "arena/batch.py"
+    edit = "import math  # the whole program, say\nSIZE = 3\n"
+    assert changed(root, lambda: package.write_text(edit)) == set(), "batch.py takes a module of the package"
+    for line in ("from arena.encoders import planes, SIZE", "from arena.encoders import *", "import arena.encoders"):
+        package.write_text("")
+        batch.write_text(line + "\n")
+        assert changed(root, lambda: package.write_text(edit)) == {"arena/batch.py"}, line
 
 
 def test_a_generated_loop_also_depends_on_the_file_of_its_function(root) -> None:
