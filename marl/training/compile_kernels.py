@@ -22,14 +22,14 @@ import torch
 from arena import BatchArena, jit
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS, PACKED, PACKINGS, Encoder
-from arena.encoders.encoder import nothing_shared
+from arena.encoders.encoder import nothing_shared, write_nothing
 from arena.replay import Replay
 from arena.rules import SNAKES, TEAM
 from marl.compute import machine
 from marl.config.train_config import TrainConfig
 from marl.ranks import environment
 from marl.ranks.process_group import Solo
-from marl.training.compile_ahead import NICE, write_nothing
+from marl.training.compile_ahead import NICE
 from marl.training.training_state import TrainingState
 from opponents.players import is_scripted, scripted
 from opponents.scheduler import Scheduler
