@@ -99,6 +99,17 @@ def test_movement_leads_from_one_turn_to_the_next(match):
             assert {bean.place for bean in scene.beans(timeline, position)} == {*map(tuple, state.state["beans"])}
 
 
+def test_several_positions_at_once(match):
+    timeline = recorded_timeline(match)
+    positions = [0, 40.3, 41, 41.7, 90.9, 200]
+    for position, found in zip(positions, scene.snakes_at(timeline, positions, 5), strict=True):
+        alone = scene.snakes(timeline, position, 5)
+        assert [snake.number for snake in found] == [snake.number for snake in alone]
+        for one, other in zip(found, alone, strict=True):
+            assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)), position
+    assert scene.snakes_at(timeline, []) == []
+
+
 def test_a_competition_log_tells_the_same_as_its_replay(match, tmp_path):
     write_log(tmp_path / "log.json", match)
     ours, theirs = recorded_timeline(match), recorded_timeline(read_log(tmp_path / "log.json"))
