@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from arena.errors import ArenaError
@@ -68,25 +69,16 @@ def gif_bytes(match: Match, fps: float = FPS, sizes: Sequence[tuple[int, int]] =
     """
     _check_fps(fps)
     timeline = recorded_timeline(match)
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(list(chain.from_iterable(film.palette())))
-
-    def animated(pictures: Iterable[Image.Image], duration: int) -> bytes:
-        first, *rest = (picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures)
-        durations = [duration] * len(rest) + [round(1000 * REST_SECONDS)]
-        # Pillow stores only the part of each picture that differs from the picture before.
-        return _saved(first, "GIF", save_all=True, append_images=rest, duration=durations, loop=0)
-
     for i, (cell, motion) in enumerate(sizes):
         motion, drawn = min(motion, max(1, int(GIF_RATE_MAX / fps))), Film(timeline, cell)
         count = (len(timeline.turns) - 1) * motion
         if i < len(sizes) - 1 and count > 3 * SAMPLES:  # do not draw a whole film that is far too large
             starts = (round(k * (count - 1) / SAMPLES) for k in range(SAMPLES))
-            sample = (drawn.picture((start + k) / motion) for start in starts for k in (0, 1))
+            sample = drawn.pictures([(start + k) / motion for start in starts for k in (0, 1)])
             # Every second picture differs from the one before as in the film, the others by more.
-            if len(animated(sample, 100)) / (2 * SAMPLES) * count > ESTIMATE_MAX * GIF_BYTES_MAX:
+            if len(_animated(sample, 100)) / (2 * SAMPLES) * count > ESTIMATE_MAX * GIF_BYTES_MAX:
                 continue
-        data = animated(_pictures(drawn, timeline, motion), round(100 / fps / motion) * 10)
+        data = _animated(_pictures(drawn, timeline, motion), round(100 / fps / motion) * 10)
         if len(data) <= GIF_BYTES_MAX:
             break
     return data
@@ -149,15 +141,34 @@ def state_at(states: Sequence[dict[str, Any]], turn: int) -> dict[str, Any]:
 def _pictures(drawn: Film, timeline: Timeline, motion: int) -> Iterator[Image.Image]:
     """The pictures of a film: `motion` of them per turn, and the end card."""
     last = len(timeline.turns) - 1
-    for step in range(last * motion):
-        yield drawn.picture(step / motion)
+    yield from drawn.pictures([step / motion for step in range(last * motion)])
     yield drawn.end_card()
+
+
+def _animated(pictures: Iterable[Image.Image], duration: int) -> bytes:
+    """An animated GIF of pictures that are shown for `duration` milliseconds each, the last one longer."""
+    colours = film.palette()
+    palette, before = Image.new("P", (1, 1)), None
+    palette.putpalette(bytes(chain.from_iterable(colours)))
+    unchanged = len(colours)  # the largest number of a colour: it leaves a pixel as it is
+    all_colours = bytes(chain.from_iterable((*colours, film.STRIP_COLOUR)))
+    stored = []
+    for picture in pictures:
+        pixels = np.asarray(picture.quantize(palette=palette, dither=Image.Dither.NONE))
+        same = np.zeros_like(pixels) if before is None else (pixels == before).view(np.uint8)
+        stored.append(Image.frombytes("P", picture.size, np.maximum(pixels, same * np.uint8(unchanged)).tobytes()))
+        stored[-1].putpalette(all_colours)
+        before = pixels
+    durations = [duration] * (len(stored) - 1) + [round(1000 * REST_SECONDS)]
+    # Of each picture, Pillow stores the part with changes. `optimize` would look for them once more.
+    options = {"save_all": True, "loop": 0, "transparency": unchanged, "optimize": False, "disposal": 1}
+    return _saved(stored[0], "GIF", append_images=stored[1:], duration=durations, **options)
 
 
 def _sheet(timeline: Timeline, cell: int) -> Image.Image:
     last, drawn = len(timeline.turns) - 1, Film(timeline, cell)
     count = min(SHEET_COLUMNS * SHEET_ROWS, last + 1)
-    pictures = [drawn.picture(round(i * last / max(1, count - 1))) for i in range(count)]
+    pictures = drawn.pictures([round(i * last / max(1, count - 1)) for i in range(count)])
     (width, height), across = drawn.size, min(SHEET_COLUMNS, count)
     size = (across * (width + SHEET_GAP) + SHEET_GAP, -(-count // across) * (height + SHEET_GAP) + SHEET_GAP)
     sheet = Image.new("RGB", size, film.SHEET_COLOUR)
