@@ -20,7 +20,7 @@ class EvalConfig:
     uncaged: bool = False
     """Run opponents that are a submission.py with your rights, not in a cage (see SECURITY.md)."""
     eval_gif: bool = True
-    """Write the best match of the last evaluation to TensorBoard as an animation; takes seconds."""
+    """Write the best match of the last evaluation to TensorBoard as an animation; takes about a second."""
 
     def __post_init__(self) -> None:
         check_ranges("evaluation", self, eval_interval=at_least(0), eval_matches=at_least(1))

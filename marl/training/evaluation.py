@@ -50,7 +50,7 @@ class Evaluation:
         return list(self.results.values())[-1].replays.get("best")
 
     def best_gif(self) -> bytes | None:
-        """The best replay as a small GIF; drawing it takes seconds."""
+        """The best replay as a small GIF; drawing it takes about a second."""
         if self.drawing is not None:
             return self.drawing.result()
         return draw_gif(self.best_replay) if self.best_replay else None
