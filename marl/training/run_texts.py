@@ -123,14 +123,9 @@ def text(tag: str, words: str) -> Any:
 
 
 def hparams(values: Mapping[str, Any]) -> Any:
-    """The summary value of hyperparameters for the HPARAMS tab, which finds the metrics by itself.
-
-    As tensorboard.plugins.hparams.metadata would make it, which brings TensorBoard's stand-in for TensorFlow along.
-    """
-    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-    from tensorboard.compat.proto.tensor_pb2 import TensorProto
-    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
-    from tensorboard.compat.proto.types_pb2 import DT_FLOAT
+    """The summary value of hyperparameters for the HPARAMS tab, which finds the metrics by itself."""
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams import metadata
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
 
     info = SessionStartInfo(start_time_secs=time.time())
@@ -141,10 +136,8 @@ def hparams(values: Mapping[str, Any]) -> Any:
             info.hparams[name].number_value = value
         else:
             info.hparams[name].string_value = "auto" if value is None else str(value)
-    content = HParamsPluginData(session_start_info=info, version=0).SerializeToString()
-    about = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="hparams", content=content))
-    nothing = TensorProto(dtype=DT_FLOAT, tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=0)]))
-    return Summary.Value(tag="_hparams_/session_start_info", tensor=nothing, metadata=about)
+    about = metadata.create_summary_metadata(HParamsPluginData(session_start_info=info))
+    return Summary.Value(tag=metadata.SESSION_START_INFO_TAG, tensor=metadata.NULL_TENSOR, metadata=about)
 
 
 def layout(opponents: Iterable[str]) -> Any:

@@ -40,8 +40,6 @@ sys.exit(main(sys.argv[1:]))
 # Packages, and parts of them, that no training needs before its first line. Some are large, some bring many others.
 NOT_NEEDED = (
     "PIL",
-    "absl",
-    "fsspec",
     "imageio",
     "matplotlib",
     "networkx",
@@ -55,8 +53,6 @@ NOT_NEEDED = (
     "rich",
     "scipy",
     "sympy",
-    "tensorboard.compat.tensorflow_stub",
-    "tensorboard.summary",
     "tensorflow",
     "torch._dynamo",
     "torch._inductor",

@@ -4,14 +4,12 @@ import pytest
 from helpers.training import TINY, TINY_ANY, here, the_run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
-from tensorboard.plugins.hparams import metadata
 from tensorboard.plugins.hparams.metadata import SESSION_START_INFO_TAG, parse_session_start_info_plugin_data
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from marl.learners.ddpg import Ddpg
 from marl.learners.ppo import Ppo
 from marl.learners.q_learning import QLearning
-from marl.training.run_texts import describe_tag, flat_config, hparams
+from marl.training.run_texts import describe_tag, flat_config
 
 EVERY_CYCLE = ["--log_interval", "1", "--eval_interval", "auto"]
 
@@ -69,28 +67,14 @@ def test_evaluations_begin_before_the_first_update_and_have_intervals(trained) -
     assert all(a.value <= b.value <= c.value for a, b, c in zip(low, shares, high, strict=True))
 
 
-def test_hparams_are_what_tensorboards_own_module_makes() -> None:
-    made = hparams({"algo": "ddpg", "matches": 8, "lr": 0.1, "graphs": True, "threads": None})
-    info = parse_session_start_info_plugin_data(made.metadata.plugin_data.content)
-    assert [info.hparams[name].WhichOneof("kind") for name in ("algo", "matches", "graphs", "threads")] == [
-        "string_value",
-        "number_value",
-        "bool_value",
-        "string_value",
-    ]
-    assert made.tag == metadata.SESSION_START_INFO_TAG
-    assert made.tensor == metadata.NULL_TENSOR
-    assert made.metadata == metadata.create_summary_metadata(HParamsPluginData(session_start_info=info))
-
-
 def test_the_configuration_is_in_hparams_and_text(trained) -> None:
     learner, _, events = trained
     content = events.SummaryMetadata(SESSION_START_INFO_TAG).plugin_data.content
-    found = parse_session_start_info_plugin_data(content).hparams
-    assert found["algo"].string_value == learner
-    assert found["matches"].number_value == 8
-    assert {name.partition(".")[0] for name in found} & {"ddpg", "ppo"} == {learner}
-    assert "runs_dir" not in found
+    hparams = parse_session_start_info_plugin_data(content).hparams
+    assert hparams["algo"].string_value == learner
+    assert hparams["matches"].number_value == 8
+    assert {name.partition(".")[0] for name in hparams} & {"ddpg", "ppo"} == {learner}
+    assert "runs_dir" not in hparams
     texts = {
         tag: events.Tensors(tag)[0].tensor_proto.string_val[0].decode()
         for tag in ("run/command", "run/config", "run/versions", "run/start")
