@@ -11,7 +11,7 @@ import torch
 
 from arena.rules import TURNS
 
-TOGETHER = {"cpu": 2, "cuda": 32}  # consecutive slots at about the same turn: threads of a GPU run in step
+TOGETHER = {"cpu": 1, "cuda": 32}  # consecutive slots at about the same turn: threads of a GPU run in step
 GOLDEN = (math.sqrt(5) - 1) / 2  # multiples of it, modulo 1, are spread evenly however many there are
 
 

@@ -101,7 +101,7 @@ def test_reversals_are_drawn_only_without_a_mask(masks_reversal) -> None:
     started(rollout, epsilon=0.5)
     rollout.set_mix({"level1": 1.0})
     reversals = Counter()
-    for _ in range(20):
+    for _ in range(40):
         before = rollout.arena.state[:, DIRECTION : DIRECTION + SNAKES].flatten().clone()
         rollout.play_turn(WholeNumbers(FEATURES, SEED))
         reverses = rollout.board_actions.flatten() == (before ^ 1).to(torch.int8)

@@ -24,12 +24,12 @@ def test_all_slots_are_spread_evenly(matches) -> None:
 
 @pytest.mark.parametrize(("matches", "ranks"), [(512, 16), (512, 8), (256, 16), (256, 2), (4096, 8), (510, 3)])
 def test_the_matches_of_a_rank_are_spread_evenly(matches, ranks) -> None:
-    """By the largest gap between the turns of two matches of a rank: three times that of an even spread at most."""
+    """By the largest gap between the turns of two matches of a rank: about three times that of an even spread."""
     for turns in turns_of(matches, ranks):
         found = turns.sort().values
         gaps = torch.cat((found.diff(), found[:1] + TURNS - found[-1:]))
-        assert gaps.max() <= 3 * TURNS * TOGETHER["cpu"] / len(found)
-        assert abs(found.float().mean() - TURNS / 2) < 12
+        assert gaps.max() <= 3 * TURNS / len(found) + 2  # turns are whole numbers
+        assert abs(found.float().mean() - TURNS / 2) < 8
 
 
 @given(st.integers(1, 12), st.integers(1, 60))
