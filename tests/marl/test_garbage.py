@@ -33,7 +33,7 @@ garbage.keep_what_is_loaded()
 node = Node()
 node.itself, gone = node, weakref.ref(node)
 del node
-nodes = [[] for _ in range(garbage.WHILE_LOADING)]
+nodes = [[] for _ in range(2 * garbage.WHILE_LOADING)]
 print(gone() is None)
 """
     assert run(code) == ["True"]

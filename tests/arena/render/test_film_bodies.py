@@ -24,9 +24,15 @@ def expected(timeline: Timeline, position: float, cell: int) -> tuple[np.ndarray
     for snake in scene.snakes(timeline, position, DENSE):
         for place, way in zip(snake.places, snake.ways, strict=True):
             radius = (NECK_RADIUS + (TAIL_RADIUS - NECK_RADIUS) * way) * snake.size
-            depth = radius - np.hypot(*np.moveaxis(scene.nearest_turn(middle - place), -1, 0))
-            colours[depth > deepest] = np.array(SNAKE_COLOURS[snake.number]) * (1 + (TAIL_SHADE - 1) * way)
-            deepest = np.maximum(deepest, depth)
+            near = np.ix_(*(np.arange(int(x * cell) - cell, int(x * cell) + 2 * cell) for x in place))
+            near = tuple(line % size for line, size in zip(near, deepest.shape, strict=True))
+            depth = radius - np.hypot(*np.moveaxis(scene.nearest_turn(middle[near] - place), -1, 0))
+            colours[near] = np.where(
+                (depth > deepest[near])[..., None],
+                np.array(SNAKE_COLOURS[snake.number]) * (1 + (TAIL_SHADE - 1) * way),
+                colours[near],
+            )
+            deepest[near] = np.maximum(deepest[near], depth)
     return np.clip(deepest * cell + 0.5, 0, 1), colours
 
 
