@@ -1,15 +1,12 @@
 """Who may import whom: marl -> opponents -> arena, packages low to high, and each outside package in its one place."""
 
 import ast
-import os
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
+from helpers.command import ROOT, in_fresh_process
 
-ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("arena", "opponents", "marl")
 FILES = sorted(path.relative_to(ROOT) for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 
@@ -173,16 +170,7 @@ def test_there_are_files_to_look_at() -> None:
 @pytest.fixture(scope="module")
 def loaded_by_arena() -> set[str]:
     """Modules in memory after `import arena` in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys, arena; print(*sys.modules)"],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    return set(in_fresh_process("import sys, arena; print(*sys.modules)").split())
 
 
 @pytest.mark.parametrize("package", ["pettingzoo", "gymnasium", "pygame", "opponents", "marl", "arena.backends.cuda"])

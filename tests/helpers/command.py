@@ -1,5 +1,6 @@
-"""Runs the command line the way a user does: in a process of its own."""
+"""Runs the command line the way a user does, and code of tests: in a process of its own."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,20 @@ def snakes(*words: str, **options) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "marl", *words], cwd=ROOT, capture_output=True, text=True, timeout=300, **options
     )
+
+
+def in_fresh_process(code: str, *words: str) -> str:
+    """Run Python code in a process that has loaded nothing of ours yet, and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def assert_one_line(result: subprocess.CompletedProcess[str], *parts: str) -> None:

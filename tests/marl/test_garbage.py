@@ -1,15 +1,12 @@
 """When Python looks for garbage, in processes of their own: the rules are those of a whole process."""
 
-import subprocess
-import sys
+from helpers.command import in_fresh_process
 
-from arena.jit import ROOT
 from marl import garbage
 
 
 def run(code: str) -> list[str]:
-    words = [sys.executable, "-c", "import gc\nfrom marl import garbage\n" + code]
-    return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+    return in_fresh_process("import gc\nfrom marl import garbage\n" + code).split()
 
 
 def test_a_command_searches_first_after_all_is_loaded_and_more_often_from_then_on() -> None:

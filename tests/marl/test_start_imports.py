@@ -1,12 +1,8 @@
 """What a command loads before it says anything, in fresh processes: seconds of every start."""
 
-import os
-import subprocess
-import sys
-
+from helpers.command import in_fresh_process
 from helpers.training import TINY
 
-from arena.jit import ROOT
 from marl.cli import COMMANDS
 
 # Prints the commands whose help loads torch. Each is called in a process of its own, forked from one with the table.
@@ -61,32 +57,19 @@ NOT_NEEDED = (
 )
 
 
-def run(code: str, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_no_help_loads_torch() -> None:
-    found = dict(line.split() for line in run(HELP).splitlines())
+    found = dict(line.split() for line in in_fresh_process(HELP).splitlines())
     assert found == dict.fromkeys(COMMANDS, "False")
 
 
 def test_a_mistake_in_the_words_of_train_is_told_without_torch() -> None:
     code = "import sys\nfrom marl.cli import main\nprint(main(['train', '--nonsense']), 'torch' in sys.modules)"
-    assert run(code).split() == ["2", "False"]
+    assert in_fresh_process(code).split() == ["2", "False"]
 
 
 def test_what_a_training_does_without_before_its_first_line(tmp_path) -> None:
     words = [*map(str, TINY), "--device", "cpu", "--log_interval", "1", "--runs_dir", str(tmp_path)]
-    loaded = run(TRAIN, *words).rpartition("\n")[2].split()
+    loaded = in_fresh_process(TRAIN, *words).rpartition("\n")[2].split()
     assert "marl.training.trainer" in loaded
     found = {name for name in NOT_NEEDED for module in loaded if f"{module}.".startswith(f"{name}.")}
     assert not found

@@ -15,31 +15,33 @@ from marl.training.compile_kernels import compiling_kernels
 
 # argv: folder, device of the training. One part writes what it gets, one has a mistake, one does not end.
 PROGRAM = """
-import os, sys, time
+import os, signal, sys
 from pathlib import Path
 import torch
 from marl.config.train_config import read_config
 from marl.training.compile_kernels import KernelCompilers
 
 folder, device = Path(sys.argv[1]), torch.device(sys.argv[2])
+told, tell = os.pipe()
 
 def write(config):
     print("said by a part")
-    (folder / "draft").write_text(config.algo)
-    (folder / "draft").rename(folder / "algo")
+    (folder / "algo").write_text(config.algo)
+    os.write(tell, b".")
 
 def fail(config):
     raise ValueError("a mistake in a part")
 
 def wait(config):
     (folder / "waits").touch()
-    time.sleep(600)
+    os.write(tell, b".")
+    signal.pause()
 
 compilers = KernelCompilers([write, fail, wait])
 processes = compilers._processes
 compilers.begin(read_config(["--algo", "ppo"]), device)
-while device.type == "cuda" and not ((folder / "algo").exists() and (folder / "waits").exists()):
-    time.sleep(0.01)
+for _ in range(2 if device.type == "cuda" else 0):
+    assert os.read(told, 1) == b"."  # when a part has written its file
 compilers.close()
 for process in processes:
     assert not os.path.exists(f"/proc/{process}"), process
