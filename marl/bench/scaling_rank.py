@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.errors import ArenaError
+from arena.rules import TURNS
 from marl.errors import UserError
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def measure_ranks(group: "Solo | Ranks", config: "TrainConfig", seconds: float) 
     """Speed of training, where its time goes, and the link. Complete on rank 0 only."""
     from marl.bench.timing import WINDOWS
     from marl.config import autoscale
+    from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS
     from marl.ranks import environment
     from marl.ranks.process_group import on_main
     from marl.training.cpu_setup import set_up_cpu
@@ -97,6 +99,7 @@ def measure_ranks(group: "Solo | Ranks", config: "TrainConfig", seconds: float) 
         link = measure_link(group) if group.world > 1 else None
         group.barrier("the end of the measurement")  # rank 0's folder is in use until then
     learner = trainer.state.learner
+    steps = learner.turns * config.matches * group.world  # of a cycle
     return {
         "ranks": group.world,
         "backend": group.transport or None,
@@ -110,7 +113,7 @@ def measure_ranks(group: "Solo | Ranks", config: "TrainConfig", seconds: float) 
         "evaluation_seconds": evaluation,
         "saving_seconds": saving,
         "eval_interval": _eval_interval(trainer.state),
-        "save_interval": config.save_interval,
+        "save_interval": config.save_interval or max(SAVE_EPISODES, int(SAVE_SECONDS * steps / cycle_seconds / TURNS)),
         "parts": parts,
         "link": link,
     }

@@ -12,7 +12,7 @@ from marl.commands import launch_flags
 from marl.config.evaluation_plan import describe_plan, plan_evaluations
 from marl.config.options import Schema
 from marl.config.reader import to_yaml
-from marl.config.train_config import TrainConfig
+from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig
 from marl.config.values import as_written
 from marl.errors import UserError
 from marl.invocation import command
@@ -120,6 +120,9 @@ def _rows(plan: ResumePlan, resumes: str, device: "torch.device", ranks: str) ->
     limit = f"{config.schedule.max_episodes:,} episodes"
     if config.max_minutes:
         limit += f", at most {config.max_minutes:g} min"
+    saves = f"every {config.save_interval or SAVE_EPISODES:,} episodes"
+    if config.save_interval is None:
+        saves += f", at least {SAVE_SECONDS:g} s apart"
     keeps = f"the last {config.keep_last} and the best are kept" if config.keep_last else "all are kept"
     rows = [
         ("run", str(_folder(plan))),
@@ -131,7 +134,7 @@ def _rows(plan: ResumePlan, resumes: str, device: "torch.device", ranks: str) ->
         ("length", limit),
         ("opponents", mix_text(config.schedule)),
         ("evaluation", describe_plan(plan_evaluations(config, device.type), config)),
-        ("checkpoints", f"every {config.save_interval:,} episodes; {keeps}"),
+        ("checkpoints", f"{saves}; {keeps}"),
     ]
     rows += [("resumes", resumes)] if resumes else []
     return rows + [("note", note) for note in device_notes(config, device.type)]

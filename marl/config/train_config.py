@@ -71,6 +71,9 @@ COUNTERPARTS: Mapping[str, Sequence[str]] = {
     "ddpg.epsilon": ("ppo.entropy",),
     "ddpg.epsilon_min": ("ppo.entropy_end",),
 }
+# Between two checkpoints with save_interval auto. 16 ranks play 1,000 episodes in half a second, and writing takes
+# their cores.
+SAVE_EPISODES, SAVE_SECONDS = 1_000, 5.0
 # Old configurations and command lines still work.
 OLD_NAMES = OldNames(
     paths={"network.memory": "network.lstm_size", "ddpg.even": "ddpg.uniform_kl", "ppo.even": "ppo.uniform_kl"},
@@ -120,8 +123,8 @@ class TrainConfig:
     measurement, which is kept like that of `threads`)."""
     log_interval: int = 1_000
     """Episodes between two log lines."""
-    save_interval: int = 1_000
-    """Episodes between two checkpoints."""
+    save_interval: int | None = None
+    """Episodes between two checkpoints (auto: 1000 or more, at least 5 seconds of training)."""
     keep_last: int = 3
     """Checkpoints to keep in addition to `best`; 0: all."""
     milestones: int = 0

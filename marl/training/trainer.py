@@ -171,15 +171,12 @@ class Trainer:
             state.group.doing = "comparing parameters"
             state.group.check_sync(learner.named_weights(), f"update {updates}")
         self.outputs.console.progress(state.progress.episodes, state.progress.seconds)
-        intervals = {"log": config.log_interval, "save": config.save_interval}
-        due = {task: state.is_due(task, interval) for task, interval in intervals.items()}
-        evaluates = state.is_evaluation_due()
-        if due["log"]:
+        evaluates, saves = state.is_evaluation_due(), state.is_save_due()
+        if state.is_due("log", config.log_interval):
             self._log()
         best = evaluates and going_on and self._evaluate()  # the end has an evaluation of its own
-        if due["save"] or best:
-            is_milestone = config.milestones > 0 and state.progress.episodes % config.milestones == 0
-            self._save(best, skippable=going_on and not best and not is_milestone)
+        if saves or best:
+            self._save(best, skippable=going_on and not best and not state.is_milestone)
 
     def _end_reason(self) -> str:
         """Why the run ends now: max_episodes, max_minutes, pause or signal; empty if it continues."""
@@ -347,6 +344,7 @@ class Trainer:
                     if closed:
                         begin = time.perf_counter()  # training is over: it has not waited
                 self._start_writing(weights, best, closed)
+                state.saved_at = state.progress.seconds
                 if not skippable:
                     self.saver.need_last()
         if writing and skippable:

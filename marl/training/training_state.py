@@ -6,7 +6,7 @@ from arena.encoders import encoder_named
 from arena.rules import TURNS
 from marl.compute.precision import Precision
 from marl.config.evaluation_plan import plan_evaluations
-from marl.config.train_config import TrainConfig
+from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig
 from marl.learners.factory import make_assignment, make_learner
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.frozen_seats import FrozenSeats
@@ -70,6 +70,7 @@ class TrainingState:
         self.marks = dict.fromkeys(TASKS, self.progress.episodes)  # episodes when each task was last checked
         self.evaluation_plan = plan_evaluations(config, self.device.type)
         self.marks[EVALUATED] = int(self.evaluation_plan.in_run * self.share_done)
+        self.saved_at = self.progress.seconds  # when this start began its last checkpoint
         self.until = 1.0  # share of the run at which this start pauses
         self.is_resumed = False  # whether a checkpoint has been restored
         self.is_exact = False  # whether its matches and buffer have been restored too
@@ -115,6 +116,19 @@ class TrainingState:
         """Whether the episodes have passed a multiple of the interval since the last call for this task."""
         before, self.marks[task] = self.marks[task], self.progress.episodes
         return crosses_multiple(interval, before, self.progress.episodes)
+
+    def is_save_due(self) -> bool:
+        """Whether a checkpoint is due since the last call. The same on all ranks: they agree on the time."""
+        interval = self.config.save_interval
+        if not self.is_due("save", interval or SAVE_EPISODES):
+            return False
+        return interval is not None or self.is_milestone or self.progress.seconds >= self.saved_at + SAVE_SECONDS
+
+    @property
+    def is_milestone(self) -> bool:
+        """Whether a checkpoint of now is one that is always kept."""
+        milestones = self.config.milestones
+        return milestones > 0 and self.progress.episodes % milestones == 0
 
     def is_evaluation_due(self) -> bool:
         """Whether an evaluation is due since the last call. The same on all ranks: they agree on the time."""

@@ -108,7 +108,7 @@ def _before_cycle(number: int, what: str, whom: list[str]) -> None:
 def _wait_for_checkpoint(trainer: Any) -> None:
     """Wait until rank 0 has put the first checkpoint of all ranks in place, if one was due; 30 s at most."""
     last = trainer.outputs.folder / "checkpoints" / "last"
-    due = trainer.state.progress.episodes >= trainer.state.config.save_interval
+    due = trainer.state.progress.episodes >= trainer.state.config.save_interval  # given by all who plant
     deadline = time.monotonic() + 30
     while due and not last.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
