@@ -3,18 +3,21 @@
 gloo sends 4 (N - 1) messages through the loopback interface for one sum of N ranks, which is most of an update when
 ranks have little to compute. Here a sum is two meetings of the ranks:
 
-    1. every rank writes its numbers into a slot of its own and raises its counter;
-    2. when all counters are raised, rank r adds part r of all slots, writes the sum, and raises its second counter;
-    3. when all second counters are raised, every rank reads the sum.
+    1. every rank writes its numbers into a slot of its own, and they meet;
+    2. rank r adds part r of all slots and writes the sum, and they meet again;
+    3. every rank reads the sum.
 
 A sum of a few floats is one meeting: every rank adds up all slots itself.
+
+A meeting has two numbers: how many ranks have come, and the last sum for which all had come. The last rank writes the
+second one, and all others look at it alone.
 
 Slots are used in turn, even and odd sums: whoever writes an even one has met all ranks since the last even one was
 read. The order of the additions depends on the number of ranks alone, and all ranks read the same sum.
 
-A rank that waits looks at the counters for some microseconds, if there is a core for every rank, and then sleeps until
-the rank that it waits for wakes it (a futex). A rank that has ended cannot raise its counter, so the others look
-whether its process lives; a rank that does not come within the timeout raises, as with gloo.
+A rank that waits looks for some microseconds, if there is a core for every rank, and then sleeps until the last rank
+wakes it (a futex). A rank that has ended never comes, so the others look whether its process lives; a rank that does
+not come within the timeout raises, as with gloo.
 """
 
 import ctypes
@@ -38,29 +41,33 @@ from marl.compute.shards import tree_sum
 
 SLOT = 1 << 19  # bytes; a larger tensor is summed in pieces
 FEW = 1 << 10  # bytes of floats that every rank sums alone
-LINE = 64  # bytes between two counters: ranks that poll one do not slow down the writer of another
-SPINS = 10_000  # looks at the counters before a rank sleeps, some 50 us
+LINE = 128  # bytes between two numbers of the meetings: ranks that look at one do not slow down the writer of another
+STRIDE = LINE // 8
+COME, COMPLETE = 0, 1  # numbers of a meeting: comings of ranks so far, number of the last sum with all ranks
+FIRST, SECOND = 0, 2 * STRIDE  # the meetings of a sum: place of their numbers
+HEADER = 4 * LINE
+SPINS = 10_000  # looks before a rank sleeps, some 50 us
 LOOK = 0.1  # seconds between two looks whether the processes of the ranks live
-PAUSE = 0.0001  # seconds between two looks at the counters on processors without a known futex
+PAUSE = 0.0001  # seconds between two looks on processors without a known futex
 FUTEX = {"x86_64": 202, "aarch64": 98}  # numbers of the system call
 FUTEX_WAIT, FUTEX_WAKE = 0, 1
 
 
 @intrinsic
-def _load(typingctx, counters, i):  # type: ignore[no-untyped-def]
-    """counters[i], and nothing that follows is read before it (acquire)."""
+def _load(typingctx, numbers, i):  # type: ignore[no-untyped-def]
+    """numbers[i], and nothing that follows is read before it (acquire)."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         array = context.make_array(signature.args[0])(context, builder, args[0])
         pointer = builder.gep(array.data, [args[1]], source_etype=ir.IntType(64))
         return builder.load_atomic(pointer, "acquire", 8, typ=ir.IntType(64))
 
-    return types.int64(counters, types.intp), codegen
+    return types.int64(numbers, types.intp), codegen
 
 
 @intrinsic
-def _store(typingctx, counters, i, value):  # type: ignore[no-untyped-def]
-    """counters[i] = value, after everything that was written before (release)."""
+def _store(typingctx, numbers, i, value):  # type: ignore[no-untyped-def]
+    """numbers[i] = value, after everything that was written before (release)."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -68,23 +75,41 @@ def _store(typingctx, counters, i, value):  # type: ignore[no-untyped-def]
         builder.store_atomic(args[2], pointer, "release", 8)
         return context.get_dummy_value()
 
-    return types.void(counters, types.intp, types.int64), codegen
+    return types.void(numbers, types.intp, types.int64), codegen
+
+
+@intrinsic
+def _count_up(typingctx, numbers, i):  # type: ignore[no-untyped-def]
+    """Add 1 to numbers[i] and return what it was, in one step; with the order of `_load` and `_store`."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = builder.gep(array.data, [args[1]], source_etype=ir.IntType(64))
+        return builder.atomic_rmw("add", pointer, ir.Constant(ir.IntType(64), 1), "acq_rel")
+
+    return types.int64(numbers, types.intp), codegen
 
 
 @njit
-def _raise_counter(counters, i, value):
-    _store(counters, i, value)
+def _come(numbers, meeting, count, world):
+    """Come to the meeting of sum number `count`; returns whether this is the last rank.
+
+    A rank comes to a meeting only when that of the sum before is complete, so `world` comings are one meeting.
+    """
+    if (_count_up(numbers, meeting + COME * STRIDE) + 1) % world:
+        return False
+    _store(numbers, meeting + COMPLETE * STRIDE, count)
+    return True
 
 
 @njit
-def _first_missing(counters, first, stride, world, value, spins):
-    """The first counter that has not reached a value, after so many looks at most; -1 if all have."""
-    for rank in range(world):
-        while _load(counters, first + rank * stride) < value:
-            spins -= 1
-            if spins < 0:
-                return first + rank * stride
-    return -1
+def _is_complete(numbers, meeting, count, spins):
+    """Whether all ranks have come, after so many looks at most."""
+    while _load(numbers, meeting + COMPLETE * STRIDE) < count:
+        spins -= 1
+        if spins < 0:
+            return False
+    return True
 
 
 @njit
@@ -94,23 +119,28 @@ def _write(numbers, slot):
 
 
 @njit
-def _add_part(slots, begin, end, divisor):
+def _add_part(slots, begin, end, divisor, work):
     """Numbers begin to end of the sum of all slots but the last, divided, into the last one; in the order of _sum_of.
 
-    The same part of the other slots is used up: no other rank reads it.
+    work [half of the ranks, numbers]: overwritten. Sums in the slots themselves would take their memory from the cache
+    of the core that writes there next.
     """
-    world = slots.shape[0] - 1
+    world, size = slots.shape[0] - 1, end - begin
+    total = work[0, :size]
     if world & (world - 1) == 0:
+        for pair in range(world // 2):
+            _add(slots[2 * pair, begin:end], slots[2 * pair + 1, begin:end], work[pair, :size])
         step = 1
-        while step < world:
-            for rank in range(0, world, 2 * step):
-                _add(slots[rank, begin:end], slots[rank + step, begin:end])
+        while step < world // 2:
+            for pair in range(0, world // 2, 2 * step):
+                _add(work[pair, :size], work[pair + step, :size], work[pair, :size])
             step *= 2
     else:
-        for rank in range(1, world):
-            _add(slots[0, begin:end], slots[rank, begin:end])
-    for i in range(begin, end):
-        slots[world, i] = slots[0, i] / divisor
+        _add(slots[0, begin:end], slots[1, begin:end], total)
+        for rank in range(2, world):
+            _add(total, slots[rank, begin:end], total)
+    for i in range(size):
+        slots[world, begin + i] = total[i] / divisor
 
 
 @njit
@@ -133,9 +163,9 @@ def _add_all(slots, parts, divisor, sums):
 
 
 @njit
-def _add(numbers, more):
+def _add(numbers, more, sums):
     for i in range(numbers.shape[0]):
-        numbers[i] += more[i]
+        sums[i] = numbers[i] + more[i]
 
 
 def load_kernels() -> None:
@@ -144,11 +174,11 @@ def load_kernels() -> None:
         slots = np.zeros((2, 1), kind)
         _write(slots[0], slots[1])
         _add_all(slots, slots[0], kind(1), slots[1])
-    slots = np.zeros((2, 1), np.float32)
-    _add_part(slots, 0, 1, np.float32(1))
-    counters = np.zeros(2, np.int64)
-    _raise_counter(counters, 0, 1)
-    _first_missing(counters, 0, 1, 1, 1, 0)
+    slots = np.zeros((3, 1), np.float32)
+    _add_part(slots, 0, 1, np.float32(1), slots)
+    numbers = np.zeros(HEADER // 8, np.int64)
+    _come(numbers, FIRST, 1, 1)
+    _is_complete(numbers, FIRST, 1, 0)
 
 
 class _Time(ctypes.Structure):
@@ -161,18 +191,18 @@ class SharedMemory:
     def __init__(self, memory: mmap.mmap, rank: int, world: int, pids: list[int], timeout: float) -> None:
         self._memory, self._rank, self._world, self._timeout = memory, rank, world, timeout
         self._processes = [(pid, _started(pid)) for pid in pids]
-        self._stride = LINE // 8
-        self._counters = np.frombuffer(memory, np.int64, 2 * world * self._stride)
-        data = torch.frombuffer(memory, dtype=torch.uint8, offset=2 * world * LINE)
+        self._numbers = np.frombuffer(memory, np.int64, HEADER // 8)
+        data = torch.frombuffer(memory, dtype=torch.uint8, offset=HEADER)
         self._slots = data.view(2, world + 1, SLOT)  # even and odd sums; of every rank, and for the result
         self._floats = self._slots.view(torch.float32).numpy()
+        self._work = np.zeros((max(1, world // 2), SLOT // 4 // world + 1), np.float32)
         # By type: slots, and one number of every rank.
         self._small: dict[torch.dtype, tuple[np.ndarray, np.ndarray]] = {
             dtype: (self._slots.view(dtype).numpy(), torch.zeros(world, dtype=dtype).numpy())
             for dtype in (torch.float32, torch.float64)
         }
-        self._base = self._counters.ctypes.data
-        self._count = 0
+        self._base = self._numbers.ctypes.data
+        self._count = 0  # sums that were begun
         self._spins = SPINS if world <= usable_cores() else 0
         self._futex = FUTEX.get(platform.machine())
         self._call = ctypes.CDLL(None).syscall
@@ -182,88 +212,96 @@ class SharedMemory:
     @staticmethod
     def size(world: int) -> int:
         """Bytes for so many ranks."""
-        return 2 * world * LINE + 2 * (world + 1) * SLOT
+        return HEADER + 2 * (world + 1) * SLOT
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum of a contiguous tensor over the ranks, in place. A collective."""
-        self._sum_pieces(tensor, 1)
+        self._sum(tensor, 1)
         return tensor
 
     def mean_(self, tensor: torch.Tensor) -> torch.Tensor:
         """The mean of a contiguous tensor of floats over the ranks, in place. A collective."""
         if tensor.dtype != torch.float32:
             return self.sum_(tensor).div_(self._world)
-        self._sum_pieces(tensor, self._world)  # every rank divides its part
+        self._sum(tensor, self._world)  # every rank divides its part
         return tensor
 
-    def _sum_pieces(self, tensor: torch.Tensor, divisor: int) -> None:
-        flat = tensor.view(-1)
+    def _sum(self, tensor: torch.Tensor, divisor: int) -> None:
+        """divisor: 1 for other types than float32."""
         step = SLOT // tensor.element_size()
-        for begin in range(0, len(flat), step):
-            self._sum_piece(flat[begin : begin + step], np.float32(divisor))
+        if tensor.dtype in self._small and tensor.nbytes <= FEW:
+            self._sum_few(tensor.numpy().reshape(-1), *self._small[tensor.dtype], divisor)
+        elif tensor.dtype == torch.float32:  # gradients: torch's methods would take longer than the work
+            numbers = tensor.numpy().reshape(-1)
+            for begin in range(0, len(numbers), step):
+                self._sum_floats(numbers[begin : begin + step], np.float32(divisor))
+        else:
+            for piece in tensor.view(-1).split(step):
+                self._sum_others(piece)
 
-    def _sum_piece(self, piece: torch.Tensor, divisor: np.float32) -> None:
-        """divisor: of float32; 1 for other types."""
+    def _sum_few(self, numbers: np.ndarray, slots: np.ndarray, parts: np.ndarray, divisor: int) -> None:
         self._count += 1
-        if piece.dtype in self._small and piece.numel() * piece.element_size() <= FEW:
-            numbers, (small, parts) = piece.numpy(), self._small[piece.dtype]
-            _write(numbers, small[self._count % 2, self._rank])
-            self._meet(0)
-            _add_all(small[self._count % 2], parts, parts.dtype.type(divisor), numbers)
-            return
-        begin, end = (len(piece) * rank // self._world for rank in (self._rank, self._rank + 1))
-        if piece.dtype == torch.float32:  # gradients: torch's methods would take longer than the work
-            numbers, floats = piece.numpy(), self._floats[self._count % 2]
-            _write(numbers, floats[self._rank])
-            self._meet(0)
-            _add_part(floats, begin, end, divisor)
-            self._meet(self._world * self._stride)
-            _write(floats[-1, : len(numbers)], numbers)
-            return
-        slots = self._slots[self._count % 2, :, : piece.numel() * piece.element_size()].view(piece.dtype)
+        slots = slots[self._count % 2]
+        _write(numbers, slots[self._rank])
+        self._meet(FIRST)
+        _add_all(slots, parts, parts.dtype.type(divisor), numbers)
+
+    def _sum_floats(self, numbers: np.ndarray, divisor: np.float32) -> None:
+        self._count += 1
+        slots = self._floats[self._count % 2]
+        _write(numbers, slots[self._rank])
+        self._meet(FIRST)
+        begin, end = self._part_of(len(numbers))
+        _add_part(slots, begin, end, divisor, self._work)
+        self._meet(SECOND)
+        _write(slots[-1, : len(numbers)], numbers)
+
+    def _sum_others(self, piece: torch.Tensor) -> None:
+        self._count += 1
+        slots = self._slots[self._count % 2, :, : piece.nbytes].view(piece.dtype)
         slots[self._rank] = piece
-        self._meet(0)
+        self._meet(FIRST)
+        begin, end = self._part_of(len(piece))
         if end > begin:
             slots[-1, begin:end] = _sum_of(slots[:-1, begin:end])
-        self._meet(self._world * self._stride)
+        self._meet(SECOND)
         piece.copy_(slots[-1])
 
-    def _meet(self, first: int) -> None:
-        """Wait until all ranks have come here; first: the first of their counters."""
-        mine = first + self._rank * self._stride
-        _raise_counter(self._counters, mine, self._count)
-        if self._futex is not None:
-            self._call(self._futex, self._address(mine), FUTEX_WAKE, self._world, None)
-        missing = self._first_missing(first, self._spins)
+    def _part_of(self, size: int) -> tuple[int, int]:
+        """Begin and end of the numbers that this rank adds up."""
+        return size * self._rank // self._world, size * (self._rank + 1) // self._world
+
+    def _meet(self, meeting: int) -> None:
+        """Wait until all ranks have come here."""
+        if _come(self._numbers, meeting, self._count, self._world):
+            if self._futex is not None:
+                self._call(self._futex, self._address(meeting), FUTEX_WAKE, self._world, None)
+            return
+        if _is_complete(self._numbers, meeting, self._count, self._spins):
+            return
         begin = looked = time.monotonic()
-        while missing >= 0:
-            self._sleep(missing)
-            missing = self._first_missing(first, 0)
+        while not _is_complete(self._numbers, meeting, self._count, 0):
+            self._sleep(meeting)
             now = time.monotonic()
-            if missing >= 0 and now - looked > LOOK / 2:
+            if now - looked > LOOK / 2:
                 looked = now
                 self._check_processes()
                 if now - begin > self._timeout:
                     raise RuntimeError(f"Timed out waiting {self._timeout:g} s for a sum through shared memory")
 
-    def _first_missing(self, first: int, spins: int) -> int:
-        return _first_missing(self._counters, first, self._stride, self._world, self._count, spins)
-
-    def _sleep(self, counter: int) -> None:
-        """Until the counter is raised, LOOK at most; not at all if it has been raised."""
-        seen = int(self._counters[counter])
+    def _sleep(self, meeting: int) -> None:
+        """Until all ranks have come, LOOK at most; not at all if they have."""
+        seen = int(self._numbers[meeting + COMPLETE * STRIDE])
         if seen >= self._count:
             return
         if self._futex is None:
             time.sleep(PAUSE)
             return
-        low = ctypes.c_int(
-            seen & 0xFFFFFFFF
-        ).value  # the kernel compares the low 32 bits, and sleeps only if they are equal
-        self._call(self._futex, self._address(counter), FUTEX_WAIT, low, ctypes.addressof(self._look))
+        low = ctypes.c_int(seen & 0xFFFFFFFF).value  # the kernel compares 32 bits, and sleeps only if they are equal
+        self._call(self._futex, self._address(meeting), FUTEX_WAIT, low, ctypes.addressof(self._look))
 
-    def _address(self, counter: int) -> int:
-        return self._base + 8 * counter
+    def _address(self, meeting: int) -> int:
+        return self._base + 8 * (meeting + COMPLETE * STRIDE)
 
     def _check_processes(self) -> None:
         for rank, (pid, started) in enumerate(self._processes):
