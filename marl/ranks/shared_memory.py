@@ -1,115 +1,35 @@
 """Sums over the ranks of one machine through shared memory.
 
 gloo sends 4 (N - 1) messages through the loopback interface for one sum of N ranks, which is most of an update when
-ranks have little to compute. Here a sum is two meetings of the ranks:
+ranks have little to compute. Here a sum is two barriers:
 
-    1. every rank writes its numbers into a slot of its own, and they meet;
-    2. rank r adds part r of all slots and writes the sum, and they meet again;
+    1. every rank writes its numbers into a slot of its own; a barrier;
+    2. rank r adds part r of all slots and writes the sum; a barrier;
     3. every rank reads the sum.
 
-A sum of a few floats is one meeting: every rank adds up all slots itself.
-
-A meeting has two numbers: how many ranks have come, and the last sum for which all had come. The last rank writes the
-second one, and all others look at it alone.
+A sum of a few floats is one barrier: every rank adds up all slots itself.
 
 Slots are used in turn, even and odd sums: whoever writes an even one has met all ranks since the last even one was
 read. The order of the additions depends on the number of ranks alone, and all ranks read the same sum.
-
-A rank that waits looks for some microseconds, if there is a core for every rank, and then sleeps until the last rank
-wakes it (a futex). A rank that has ended never comes, so the others look whether its process lives; a rank that does
-not come within the timeout raises, as with gloo.
 """
 
-import ctypes
 import mmap
 import os
-import platform
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from arena.jit import njit
-from marl.compute.machine import usable_cores
 from marl.compute.shards import tree_sum
+from marl.ranks import shared_barrier
+from marl.ranks.shared_barrier import SharedBarrier
 
 SLOT = 1 << 19  # bytes; a larger tensor is summed in pieces
 FEW = 1 << 10  # bytes of floats that every rank sums alone
-LINE = 128  # bytes between two numbers of the meetings: ranks that look at one do not slow down the writer of another
-STRIDE = LINE // 8
-COME, COMPLETE = 0, 1  # numbers of a meeting: comings of ranks so far, number of the last sum with all ranks
-FIRST, SECOND = 0, 2 * STRIDE  # the meetings of a sum: place of their numbers
-HEADER = 4 * LINE
-SPINS = 10_000  # looks before a rank sleeps, some 50 us
-LOOK = 0.1  # seconds between two looks whether the processes of the ranks live
-PAUSE = 0.0001  # seconds between two looks on processors without a known futex
-FUTEX = {"x86_64": 202, "aarch64": 98}  # numbers of the system call
-FUTEX_WAIT, FUTEX_WAKE = 0, 1
-
-
-@intrinsic
-def _load(typingctx, numbers, i):  # type: ignore[no-untyped-def]
-    """numbers[i], and nothing that follows is read before it (acquire)."""
-
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        pointer = builder.gep(array.data, [args[1]], source_etype=ir.IntType(64))
-        return builder.load_atomic(pointer, "acquire", 8, typ=ir.IntType(64))
-
-    return types.int64(numbers, types.intp), codegen
-
-
-@intrinsic
-def _store(typingctx, numbers, i, value):  # type: ignore[no-untyped-def]
-    """numbers[i] = value, after everything that was written before (release)."""
-
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        pointer = builder.gep(array.data, [args[1]], source_etype=ir.IntType(64))
-        builder.store_atomic(args[2], pointer, "release", 8)
-        return context.get_dummy_value()
-
-    return types.void(numbers, types.intp, types.int64), codegen
-
-
-@intrinsic
-def _count_up(typingctx, numbers, i):  # type: ignore[no-untyped-def]
-    """Add 1 to numbers[i] and return what it was, in one step; with the order of `_load` and `_store`."""
-
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        pointer = builder.gep(array.data, [args[1]], source_etype=ir.IntType(64))
-        return builder.atomic_rmw("add", pointer, ir.Constant(ir.IntType(64), 1), "acq_rel")
-
-    return types.int64(numbers, types.intp), codegen
-
-
-@njit
-def _come(numbers, meeting, count, world):
-    """Come to the meeting of sum number `count`; returns whether this is the last rank.
-
-    A rank comes to a meeting only when that of the sum before is complete, so `world` comings are one meeting.
-    """
-    if (_count_up(numbers, meeting + COME * STRIDE) + 1) % world:
-        return False
-    _store(numbers, meeting + COMPLETE * STRIDE, count)
-    return True
-
-
-@njit
-def _is_complete(numbers, meeting, count, spins):
-    """Whether all ranks have come, after so many looks at most."""
-    while _load(numbers, meeting + COMPLETE * STRIDE) < count:
-        spins -= 1
-        if spins < 0:
-            return False
-    return True
+HEADER = 2 * shared_barrier.SIZE  # bytes before the slots
 
 
 @njit
@@ -176,22 +96,16 @@ def load_kernels() -> None:
         _add_all(slots, slots[0], kind(1), slots[1])
     slots = np.zeros((3, 1), np.float32)
     _add_part(slots, 0, 1, np.float32(1), slots)
-    numbers = np.zeros(HEADER // 8, np.int64)
-    _come(numbers, FIRST, 1, 1)
-    _is_complete(numbers, FIRST, 1, 0)
-
-
-class _Time(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+    shared_barrier.load_kernels()
 
 
 class SharedMemory:
     """The memory that all ranks see."""
 
     def __init__(self, memory: mmap.mmap, rank: int, world: int, pids: list[int], timeout: float) -> None:
-        self._memory, self._rank, self._world, self._timeout = memory, rank, world, timeout
-        self._processes = [(pid, _started(pid)) for pid in pids]
-        self._numbers = np.frombuffer(memory, np.int64, HEADER // 8)
+        self._rank, self._world = rank, world
+        offsets = range(0, HEADER, shared_barrier.SIZE)
+        self._written, self._added = (SharedBarrier(memory, offset, pids, timeout) for offset in offsets)
         data = torch.frombuffer(memory, dtype=torch.uint8, offset=HEADER)
         self._slots = data.view(2, world + 1, SLOT)  # even and odd sums; of every rank, and for the result
         self._floats = self._slots.view(torch.float32).numpy()
@@ -201,13 +115,7 @@ class SharedMemory:
             dtype: (self._slots.view(dtype).numpy(), torch.zeros(world, dtype=dtype).numpy())
             for dtype in (torch.float32, torch.float64)
         }
-        self._base = self._numbers.ctypes.data
         self._count = 0  # sums that were begun
-        self._spins = SPINS if world <= usable_cores() else 0
-        self._futex = FUTEX.get(platform.machine())
-        self._call = ctypes.CDLL(None).syscall
-        self._call.argtypes = (ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
-        self._look = _Time(0, int(1e9 * LOOK))
 
     @staticmethod
     def size(world: int) -> int:
@@ -243,70 +151,33 @@ class SharedMemory:
         self._count += 1
         slots = slots[self._count % 2]
         _write(numbers, slots[self._rank])
-        self._meet(FIRST)
+        self._written.wait()
         _add_all(slots, parts, parts.dtype.type(divisor), numbers)
 
     def _sum_floats(self, numbers: np.ndarray, divisor: np.float32) -> None:
         self._count += 1
         slots = self._floats[self._count % 2]
         _write(numbers, slots[self._rank])
-        self._meet(FIRST)
+        self._written.wait()
         begin, end = self._part_of(len(numbers))
         _add_part(slots, begin, end, divisor, self._work)
-        self._meet(SECOND)
+        self._added.wait()
         _write(slots[-1, : len(numbers)], numbers)
 
     def _sum_others(self, piece: torch.Tensor) -> None:
         self._count += 1
         slots = self._slots[self._count % 2, :, : piece.nbytes].view(piece.dtype)
         slots[self._rank] = piece
-        self._meet(FIRST)
+        self._written.wait()
         begin, end = self._part_of(len(piece))
         if end > begin:
             slots[-1, begin:end] = _sum_of(slots[:-1, begin:end])
-        self._meet(SECOND)
+        self._added.wait()
         piece.copy_(slots[-1])
 
     def _part_of(self, size: int) -> tuple[int, int]:
         """Begin and end of the numbers that this rank adds up."""
         return size * self._rank // self._world, size * (self._rank + 1) // self._world
-
-    def _meet(self, meeting: int) -> None:
-        """Wait until all ranks have come here."""
-        if _come(self._numbers, meeting, self._count, self._world):
-            if self._futex is not None:
-                self._call(self._futex, self._address(meeting), FUTEX_WAKE, self._world, None)
-            return
-        if _is_complete(self._numbers, meeting, self._count, self._spins):
-            return
-        begin = looked = time.monotonic()
-        while not _is_complete(self._numbers, meeting, self._count, 0):
-            self._sleep(meeting)
-            now = time.monotonic()
-            if now - looked > LOOK / 2:
-                looked = now
-                self._check_processes()
-                if now - begin > self._timeout:
-                    raise RuntimeError(f"Timed out waiting {self._timeout:g} s for a sum through shared memory")
-
-    def _sleep(self, meeting: int) -> None:
-        """Until all ranks have come, LOOK at most; not at all if they have."""
-        seen = int(self._numbers[meeting + COMPLETE * STRIDE])
-        if seen >= self._count:
-            return
-        if self._futex is None:
-            time.sleep(PAUSE)
-            return
-        low = ctypes.c_int(seen & 0xFFFFFFFF).value  # the kernel compares 32 bits, and sleeps only if they are equal
-        self._call(self._futex, self._address(meeting), FUTEX_WAIT, low, ctypes.addressof(self._look))
-
-    def _address(self, meeting: int) -> int:
-        return self._base + 8 * (meeting + COMPLETE * STRIDE)
-
-    def _check_processes(self) -> None:
-        for rank, (pid, started) in enumerate(self._processes):
-            if _started(pid) != started:
-                raise RuntimeError(f"shared memory was left by peer: the process of rank {rank} has ended")
 
 
 def join(rank: int, world: int, timeout: float, gather: Callable[[Any], list[Any]]) -> SharedMemory | None:
@@ -371,12 +242,3 @@ def _map(path: str) -> mmap.mmap | None:
             os.close(file)
     except OSError:
         return None
-
-
-def _started(pid: int) -> str | None:
-    """When a process was started, in ticks since the boot; None if it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else fields[19]
