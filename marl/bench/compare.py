@@ -58,7 +58,10 @@ def save(path: Path, words: Sequence[str], rounds: int) -> int:
 
 
 def compare(other: str, words: Sequence[str], rounds: int) -> list[Ratio]:
-    """Measure, and compare with a file of `save` or with another checkout of this program."""
+    """Measure, and compare with a file of `save` or with another checkout of this program.
+
+    words: the subject and its flags; for a file the subject is enough, and the flags are those of the file.
+    """
     path = Path(other)
     if path.is_dir():
         if not (path / "marl" / "__main__.py").is_file():
@@ -70,11 +73,14 @@ def compare(other: str, words: Sequence[str], rounds: int) -> list[Ratio]:
             for found, root in order if number % 2 == 0 else reversed(order):
                 found.append(measure_round(words, root))
         return ratios_of_pairs(theirs, ours)
-    return ratios_of_sets(_read(path, words), [measure_round(words, ROOT) for _ in range(rounds)])
+    saved, theirs = _read(path)
+    if list(words) not in (saved, saved[:1]):
+        raise UserError(f"{other} is of `bench {' '.join(saved)}`; compare it with the same flags, or with none")
+    return ratios_of_sets(theirs, [measure_round(saved, ROOT) for _ in range(rounds)])
 
 
-def _read(path: Path, words: Sequence[str]) -> list[Rates]:
-    """The rounds of a file of `save` of the same bench."""
+def _read(path: Path) -> tuple[list[str], list[Rates]]:
+    """The words and the rounds of a file of `save`."""
     try:
         document = json.loads(path.read_text())
         saved, rounds = document["words"], [dict(each) for each in document["rounds"]]
@@ -84,9 +90,7 @@ def _read(path: Path, words: Sequence[str]) -> list[Rates]:
         raise UserError(f"{path} is no file of bench --save") from None
     if document.get("format") != FORMAT:
         raise UserError(f"{path} has format {document.get('format')}; this program reads format {FORMAT}")
-    if saved != list(words):
-        raise UserError(f"{path} is of `bench {' '.join(saved)}`; compare it with the same flags")
-    return rounds
+    return saved, rounds
 
 
 def measure_round(words: Sequence[str], root: Path) -> Rates:

@@ -46,6 +46,15 @@ def test_the_rounds_of_two_checkouts_alternate(monkeypatch, tmp_path) -> None:
     assert order == [theirs, ours, ours, theirs, theirs, ours, ours, theirs]
 
 
+def test_a_file_knows_its_flags(monkeypatch, tmp_path) -> None:
+    file, measured = tmp_path / "speeds.json", []
+    monkeypatch.setattr(compare, "measure_round", lambda words, root: measured.append(list(words)) or {"step": 1.0})
+    compare.save(file, FLAGS, 1)
+    compare.compare(str(file), FLAGS, 1)
+    compare.compare(str(file), FLAGS[:1], 1)
+    assert measured == 3 * [list(FLAGS)]
+
+
 def test_save_compare_and_the_exit_code(monkeypatch, tmp_path, capsys) -> None:
     file, speed, rng = tmp_path / "speeds.json", [1000.0], random.Random(SEED)
     monkeypatch.setattr(
