@@ -131,15 +131,21 @@ class BatchArena:
         return by_match
 
     def bind_turn(
-        self, encoder: str, seats: torch.Tensor, out: torch.Tensor, actions: torch.Tensor
+        self,
+        encoder: str,
+        seats: torch.Tensor,
+        out: torch.Tensor,
+        actions: torch.Tensor,
+        matches: slice = slice(None),
     ) -> cpu.Calls | None:
         """`observe`, `play_turn` and `start(events.over)` as compiled loops for arena.backends.chain; None on a GPU.
 
         They check nothing: actions [B, 6] int8 must be from 0 to 3, the other tensors as `observe` takes them.
+        matches: those that are played and started, if not all.
         """
         if self.device.type != "cpu":
             return None
-        return self._backend.bind_serial(encoder_named(encoder), seats, out, actions)
+        return self._backend.bind_serial(encoder_named(encoder), seats, out, actions, matches)
 
     def bind_play(self, actions: torch.Tensor) -> Callable[[], None] | None:
         """`play_turn` alone as such a loop; None on a GPU."""

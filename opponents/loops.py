@@ -106,13 +106,27 @@ def bind(
     """
     if which is None:
         which = torch.full((arena.matches,), mine, dtype=torch.uint8, device=arena.device)
-    tensors, numbers = (arena.state, arena.keys, seats, which), (mine, int(noise * NOISE_ONE))
     if arena.device.type == "cuda":
+        tensors, numbers = (arena.state, arena.keys, seats, which), (mine, int(noise * NOISE_ONE))
         return partial(launch, _cuda_kernel(function), len(seats), arena.device, *tensors, *numbers, moves)
-    arguments = (*(tensor.numpy() for tensor in tensors), *numbers, moves.numpy())
+    serial = bind_serial(function, arena, seats, moves, noise, which, mine)
     if runs_parallel(len(seats) // SNAKES):
-        return parallel.bind(decide_parallel, _cpu_loop(function), *arguments)
-    return partial(_cpu_loop(function), *arguments)
+        return parallel.bind(decide_parallel, serial.func, *serial.args)
+    return serial
+
+
+def bind_serial(
+    function: Callable[..., int],
+    arena: BatchArena,
+    seats: torch.Tensor,
+    moves: torch.Tensor,
+    noise: float,
+    which: torch.Tensor,
+    mine: int,
+) -> partial:
+    """The same on one core of a CPU."""
+    arrays = (tensor.numpy() for tensor in (arena.state, arena.keys, seats, which))
+    return partial(_cpu_loop(function), *arrays, mine, int(noise * NOISE_ONE), moves.numpy())
 
 
 def act(function: Callable[..., int], arena: BatchArena, *arguments: Any, **options: Any) -> None:

@@ -92,15 +92,19 @@ class CpuBackend:
         chosen = self._events[3] if mask is self._over else mask.numpy()
         start_serial(self._state, self._keys, self._numbers, chosen, self._seed, self._stride)
 
-    def bind_serial(self, encoder: Encoder, seats: torch.Tensor, out: torch.Tensor, actions: torch.Tensor) -> Calls:
+    def bind_serial(
+        self, encoder: Encoder, seats: torch.Tensor, out: torch.Tensor, actions: torch.Tensor, matches: slice
+    ) -> Calls:
         """Calls for one core that encode, play a turn with actions that nobody checks, and start what is over."""
         encode_seats = partial(encode.cpu_loop(encoder), *self._encode_arrays(encoder, seats, out))
-        matches = (self._state, self._keys, self._numbers, self._events[3], self._seed, self._stride)
-        return Calls(encode_seats, self.bind_play(actions), partial(start_serial, *matches))
+        arrays = (array[matches] for array in (self._state, self._keys, self._numbers, self._events[3]))
+        start = partial(start_serial, *arrays, self._seed, self._stride)
+        return Calls(encode_seats, self.bind_play(actions, matches), start)
 
-    def bind_play(self, actions: torch.Tensor) -> partial:
+    def bind_play(self, actions: torch.Tensor, matches: slice = slice(None)) -> partial:
         """A call for one core that plays a turn with actions that nobody checks."""
-        return partial(play_serial, self._state, self._keys, actions.numpy(), *self._events)
+        arrays = (array[matches] for array in (self._state, self._keys, actions.numpy(), *self._events))
+        return partial(play_serial, *arrays)
 
     def play(self) -> None:
         if not all_in_range(self._actions):

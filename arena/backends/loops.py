@@ -65,8 +65,8 @@ def item(i, *arguments):
     raise NotImplementedError
 
 
-def serial(items, arguments):
-    for i in range(items):
+def serial(begin, end, arguments):
+    for i in range(begin, end):
         item(i, *arguments)
 
 
@@ -89,11 +89,15 @@ class ItemLoop:
         """A call of the loop. Tensors are read and written where they are at each call; numbers are fixed."""
         if device.type == "cuda":
             return partial(launch, self.cuda_kernel(), items, device, items, arguments)
-        return partial(self.cpu_loop(), items, converted(arguments, torch.Tensor.numpy))
+        return self.bind_part(slice(0, items), *arguments)
+
+    def bind_part(self, items: slice, *arguments: Any) -> partial:
+        """The same on a CPU for some of the items."""
+        return partial(self.cpu_loop(), items.start, items.stop, converted(arguments, torch.Tensor.numpy))
 
     @cache  # noqa: B019 - loops live as long as the program
     def cpu_loop(self) -> Any:
-        """The loop for a CPU: loop(items, arguments)."""
+        """The loop for a CPU: loop(begin, end, arguments)."""
         return njit(specialise(serial, self.function.__name__, item=self.function), self.function)
 
     @cache  # noqa: B019

@@ -73,7 +73,7 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         # Not under DDP, whose collectives must come in the same order on all ranks; and not with a joined critic, which
         # the actor's part reads while its own part changes it.
         alone = group.world == 1 and group.backend is None
-        self._overlap = Overlap(device, alone and config.critic_form == "heads")
+        self.overlap = Overlap(device, alone and config.critic_form == "heads")
         self._passes: DdpgPasses | None = None
         self._gpu_passes: GpuPasses | None = None
         if self._fused and self._has_plain_losses(config):
@@ -179,7 +179,7 @@ class Ddpg(ReplayLearner[DdpgConfig]):
                 self._passes = self._passes_of(batch)
             self._learn_directly(self._passes)
             return
-        precision, overlap, actions = self._precision, self._overlap, batch.rows.actions
+        precision, overlap, actions = self._precision, self.overlap, batch.rows.actions
         delay = self.config.policy_delay
         moves_actor = self._critic_steps == delay - 1
         obs, next_obs = precision.to_float(batch.obs), precision.to_float(batch.next_obs)
@@ -201,7 +201,7 @@ class Ddpg(ReplayLearner[DdpgConfig]):
 
     def _learn_directly(self, passes: DdpgPasses) -> None:
         """The same without autograd: gradients of both networks, their mean over the ranks, and both steps."""
-        overlap = self._overlap
+        overlap = self.overlap
         passes.read_batch()
         next_probs = overlap.run(passes.compute_next_probs)
         probs = overlap.run(passes.compute_probs)
@@ -223,7 +223,7 @@ class Ddpg(ReplayLearner[DdpgConfig]):
     @torch.no_grad()
     def _learn_on_gpu(self, passes: GpuPasses, goes_on: bool = False) -> None:
         """The same on a GPU. goes_on: the next batch is drawn and read beside the backward pass."""
-        overlap = self._overlap
+        overlap = self.overlap
         targets = overlap.run(passes.compute_targets)
         passes.compute_outputs()
         targets()

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from arena.encoders import Encoder
+from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
 from marl.learners.stats_kernels import add_stats
 from marl.networks.actors import AnyActor
@@ -24,7 +25,7 @@ from marl.networks.spec import ACTIONS, NetworkSpec
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
 from marl.rollout.turn_buffer import TurnBuffer
-from marl.rollout.turn_chain import TurnCalls
+from marl.rollout.turn_chain import TurnCalls, TurnPart
 
 
 class Learner(ABC):
@@ -41,6 +42,7 @@ class Learner(ABC):
 
     actor: AnyActor  # the network that plays, not wrapped
     spec: NetworkSpec  # of the actor
+    overlap: Overlap  # on two threads of a CPU: runs half of the work
     turns: int  # played between two rounds of updates
     updates: int  # minibatches in a round
     batch_turns: int  # turns of a team in a minibatch
@@ -65,8 +67,8 @@ class Learner(ABC):
     def act(self, obs: torch.Tensor) -> torch.Tensor:
         """Outputs [N, outputs] for the observations [N, W] of all snakes that learn."""
 
-    def bind_turn(self, rollout: Rollout) -> TurnCalls | None:
-        """`act` and `record_step` as compiled calls, after `attach`; None where Python has to do them."""
+    def bind_turn(self, rollout: Rollout, part: TurnPart) -> TurnCalls | None:
+        """`act` and `record_step` for some of the matches as compiled calls; None where Python has to do them."""
         return None
 
     @abstractmethod

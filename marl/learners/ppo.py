@@ -11,43 +11,37 @@ Nothing here waits for a GPU, so a whole round can be one CUDA graph: once the p
 remaining steps of the round are computed and change nothing.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 from torch import nn
 
-from arena.backends.chain import chain
 from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.compute.adam import flatten
-from marl.compute.gather_rows import gather_rows
 from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
-from marl.compute.shards import mean_by_shard, tree_sum
+from marl.compute.shards import tree_sum
 from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.learner import Learner
 from marl.learners.ppo_gpu import GpuPart, may_learn_on_gpu
-from marl.learners.ppo_kernels import KL, STATS, Coefs, Minibatch, loss_gradients, record_steps
+from marl.learners.ppo_kernels import KL, Coefs, Minibatch, record_steps
 from marl.learners.ppo_loss import PpoBatch, ppo_loss
+from marl.learners.ppo_part import OUTPUTS, PpoPart
 from marl.learners.returns import moments
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import make_actor
 from marl.networks.central_critic import ActorCritic, CentralCritic
-from marl.networks.dense_kernels import LEVELS, mean_rows
-from marl.networks.dense_pass import DenseInference, DenseLayers, DensePass, Gradients, dense_layers
+from marl.networks.dense_pass import DenseInference, dense_layers
 from marl.networks.spec import ACTIONS, spec_from_config
 from marl.networks.stems import usable_packing
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout
-from marl.rollout.turn_chain import TurnCalls
-
-OUTPUTS = ACTIONS + 1  # logits and a value
+from marl.rollout.turn_chain import TurnCalls, TurnPart
 
 
 class Minibatches(NamedTuple):
@@ -130,8 +124,8 @@ class Ppo(Learner):
         # the sum of more than two gradients depends on their order. And one part fills a GPU.
         alone = device.type == "cpu" and group.backend is None
         each = shards * self.minibatches.each
-        self._overlap = Overlap(device, alone and sync_freq == 1 and each > 1)
-        sizes = [each - each // 2, each // 2] if self._overlap.splits else [each]
+        self.overlap = Overlap(device, alone and sync_freq == 1 and each > 1)
+        sizes = [each - each // 2, each // 2] if self.overlap.splits else [each]
         # Compiled gradients belong to this loss alone, passes without autograd to these outputs alone.
         fused = fused and type(self).loss is Ppo.loss
         has_own_passes = type(self).outputs_for is not Ppo.outputs_for or type(self)._forward is not Ppo._forward
@@ -144,7 +138,9 @@ class Ppo(Learner):
             part = GpuPart(buffer, self.network, self.coefs, each, precision)
             weights, self._parts, self._infer = part.weights, [part], part.inference()
         else:
-            self._parts = [_Part(self, size, size / each, fused, layers) for size in sizes]
+            in_part = None if precision.shards is None else shards // self.overlap.parts
+            rest = (fused, layers, in_part)
+            self._parts = [PpoPart(self, size, turns_per_item, size / each, *rest) for size in sizes]
             self._infer = None if layers is None else DenseInference(layers)
         if weights is not None:
             self.optimizer.use_flat(weights, self._parts[0].gradients.flat)
@@ -171,11 +167,11 @@ class Ppo(Learner):
         self._rollout = rollout
         if isinstance(self._parts[0], GpuPart):
             self._infer.write_into(rollout.outputs)
-        turn = (rollout.arena.state, rollout.learning_seats, rollout.board_actions, rollout.masks_reversal)
+        turn = self._turn = (rollout.arena.state, rollout.learning_seats, rollout.board_actions, rollout.masks_reversal)
         self._record_step = record_steps.bind(len(rollout.seats), self.buffer.device, *turn, self.buffer.policy_rows)
 
     def act(self, obs: torch.Tensor) -> torch.Tensor:
-        return self._overlap.split_batch(lambda part: self._forward(part, self._overlap.parts), obs)
+        return self.overlap.split_batch(lambda part: self._forward(part, self.overlap.parts), obs)
 
     def _forward(self, obs: torch.Tensor, parts: int = 1) -> torch.Tensor:
         """Outputs without gradients; hidden states stay as they are. parts: as in Precision.act."""
@@ -187,11 +183,12 @@ class Ppo(Learner):
         """Store log-probability and value of the actions that are about to be played."""
         self._record_step()
 
-    def bind_turn(self, rollout: Rollout) -> TurnCalls | None:
+    def bind_turn(self, rollout: Rollout, part: TurnPart) -> TurnCalls | None:
         is_own = type(self).act is Ppo.act and type(self).record_step is Ppo.record_step
-        if self._infer is None or self._overlap.splits or not is_own or self.buffer.device.type != "cpu":
+        if self._infer is None or not is_own or self.buffer.device.type != "cpu":
             return None
-        return TurnCalls.of(self._infer.bind(rollout.obs, rollout.outputs), self._record_step)
+        record = record_steps.bind_part(part.seats, *self._turn, self.buffer.policy_rows._replace(counts=part.counts))
+        return TurnCalls.of(self._infer.bind(rollout.obs[part.seats], rollout.outputs[part.seats]), record)
 
     # --- learning
 
@@ -202,8 +199,7 @@ class Ppo(Learner):
         self._measure_advantages()
         self._stopped.zero_()
         for epoch in range(self.config.epochs):
-            order = self._shuffler.shuffle()
-            if self._learn_epoch(order):
+            if self._learn_epoch(self._shuffler.shuffle()):
                 # Epochs are counted as if all had been made, as they are on a GPU.
                 buffer.counts[1:] += self.config.epochs - 1 - epoch
                 break
@@ -236,7 +232,7 @@ class Ppo(Learner):
     def _learn_minibatch(self, items: torch.Tensor, step: bool) -> None:
         """The gradient of one minibatch, and a step along it."""
         first, *rest = self._parts
-        running = [self._overlap.run(part.backward, self, items[first.items :]) for part in rest]
+        running = [self.overlap.run(part.backward, self, items[first.items :]) for part in rest]
         stats = first.backward(self, items[: first.items])
         stats = stats if first.weight == 1 else first.weight * stats
         for part, wait in zip(rest, running, strict=True):
@@ -265,7 +261,7 @@ class Ppo(Learner):
         """The network's outputs [M, 3, 5] for items of a minibatch; idx [M] gets their rows in the buffer."""
         idx.copy_(items)
         obs = self._precision.gather(self.buffer.obs.flatten(0, 1), idx, self._widens)
-        with self._precision.autocast(self._overlap.parts):
+        with self._precision.autocast(self.overlap.parts):
             return self.ddp_network(obs)
 
     def loss(self, outputs: torch.Tensor, batch: PpoBatch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -328,73 +324,3 @@ class Ppo(Learner):
 
     def load_rank_state(self, state: dict[str, Any]) -> None:
         self.sums.copy_(state["sums"])
-
-
-class _Part:
-    """A part of every minibatch, with tensors of its own: on a CPU there are two, which run at once."""
-
-    def __init__(self, learner: Ppo, items: int, weight: float, fused: bool, layers: DenseLayers | None) -> None:
-        """layers: of a dense network, whose gradients are computed without autograd."""
-        buffer = learner.buffer
-        device, rows = buffer.device, items * learner.minibatches.turns_per_item
-        self.items, self.weight, self.is_fused = items, weight, fused
-        shards = learner._precision.shards
-        self._shards = None if shards is None else shards // learner._overlap.parts
-        outputs = torch.zeros(rows, TEAM, OUTPUTS, device=device)
-        self.gradients: Gradients | None = None
-        if layers is not None:
-            self._obs = torch.zeros(rows * TEAM, buffer.encoder.width, dtype=buffer.dtype)
-            self._words = self._obs.view(rows, -1).view(torch.int64)
-            self._x = torch.zeros(self._obs.shape)
-            self._pass, self.gradients = DensePass(layers, self._x), Gradients(learner.network)
-            outputs = self._pass.outputs.view(outputs.shape)
-        gradients = torch.zeros_like(outputs)
-        self.batch = Minibatch(
-            torch.zeros(rows, dtype=torch.int64, device=device),
-            outputs,
-            gradients,
-            torch.zeros(rows * TEAM, STATS, device=device),
-        )
-        self._loss_gradient = loss_gradients.bind(rows * TEAM, device, self.batch, buffer.targets, learner.coefs)
-        self._chain: Callable[[int], None] | None = None
-        if self.gradients is not None:
-            self._backward = self._pass.bind_backward(gradients.view(-1, OUTPUTS), self.gradients.of[0])
-            if self._pass.compiled is not None and weight == 1:
-                self._chain = self._bind_chain(buffer, self._pass.compiled)
-
-    def _bind_chain(self, buffer: RolloutBuffer, forward: partial) -> Callable[[int], None]:
-        """All of `backward` but the copy of the items, in one compiled call."""
-        rows, idx = buffer.obs.view(buffer.turns * buffer.teams, -1), self.batch.idx
-        gather = partial(gather_rows, rows.numpy(), idx.numpy(), self._x.view(len(idx), -1).numpy())
-        self._means = torch.zeros(STATS)
-        levels = np.zeros((LEVELS, STATS), np.float32)
-        mean = partial(mean_rows, self.batch.stats.numpy(), levels, self._means.numpy())
-        return chain((gather, forward, self._loss_gradient, self._backward, mean))
-
-    def backward(self, learner: Ppo, items: torch.Tensor) -> torch.Tensor:
-        """Accumulate the gradients of these items; returns the means of the statistics, until the next call."""
-        batch = self.batch
-        if self.gradients is not None:
-            batch.idx.copy_(items)
-            if self._chain is not None:
-                self._chain(1)
-                return self._means
-            torch.index_select(learner.buffer.words, 0, batch.idx, out=self._words)
-            self._x.copy_(self._obs)
-            self._pass.forward()
-            self._loss_gradient()
-            if self.weight != 1:
-                batch.gradients.mul_(self.weight)
-            self._backward()
-            return mean_by_shard(batch.stats, self._shards)
-        outputs = learner.outputs_for(items, batch.idx)
-        batch.outputs.copy_(outputs.detach().view(batch.outputs.shape))
-        if not self.is_fused:
-            targets = (tensor[: learner.turns].flatten(0, 1)[batch.idx] for tensor in learner.buffer.targets)
-            loss, stats = learner.loss(outputs.view(batch.outputs.shape), PpoBatch(*targets))
-            learner.backward(loss, self.weight)
-            batch.stats.copy_(stats)  # their means in every row
-            return stats
-        self._loss_gradient()
-        learner.backward(outputs, self.weight, batch.gradients)
-        return mean_by_shard(batch.stats, self._shards)

@@ -52,14 +52,14 @@ class PpoLstm(Ppo):
         With shards (compute/shards.py) [S, T, 3 n, 5], n teams of each.
         """
         buffer, turns, shards = self.buffer, self.turns, self._precision.shards
-        leading = () if shards is None else (shards // self._overlap.parts,)
+        leading = () if shards is None else (shards // self.overlap.parts,)
         rows = self._turn_starts + items.view(*leading, 1, -1)  # [T, n]
         idx.copy_(rows.flatten())
         obs = self._precision.gather(buffer.obs.flatten(0, 1), idx, self._widens)
         obs = obs.view(*leading, turns, -1, buffer.row_encoder.width)
         is_first = buffer.is_first.flatten()[rows].repeat_interleave(TEAM, -1)
         hidden = self._first_hidden.view(2, buffer.teams, TEAM, -1)[:, items].view(2, *leading, -1, self.spec.lstm_size)
-        with self._precision.autocast(self._overlap.parts):
+        with self._precision.autocast(self.overlap.parts):
             return self.ddp_network(obs, is_first, hidden)
 
     @property

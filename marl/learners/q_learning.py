@@ -51,7 +51,7 @@ class QLearning(ReplayLearner[QLearningConfig]):
         self.target = copy.deepcopy(self.team_q).requires_grad_(False)
         self.optimizer = self._precision.optimizer(self.team_q.parameters(), config.q_lr)
         # Not under DDP, whose collectives must come in the same order on all ranks.
-        self._overlap = Overlap(device, self._group.world == 1 and self._group.backend is None)
+        self.overlap = Overlap(device, self._group.world == 1 and self._group.backend is None)
 
     def _target_pairs(self) -> Iterable[tuple[nn.Module, nn.Module]]:
         return [(self.team_q, self.target)]
@@ -68,7 +68,7 @@ class QLearning(ReplayLearner[QLearningConfig]):
     def _learn(self, batch: Batch, step: bool) -> None:
         precision = self._precision
         obs, next_obs = precision.to_float(batch.obs), precision.to_float(batch.next_obs)
-        target = self._overlap.run(self._target, batch, next_obs)
+        target = self.overlap.run(self._target, batch, next_obs)
         with precision.autocast():
             q_team = self.ddp_team_q(obs, batch.rows.actions)
         loss = F.mse_loss(q_team, target())

@@ -13,7 +13,6 @@ from torch import nn
 from arena.encoders import Packing, encoder_named
 from arena.rules import TEAM
 from marl.compute.adam import Adam
-from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
 from marl.config.learner_configs import ReplayConfig
 from marl.config.network_config import NetworkConfig
@@ -25,7 +24,7 @@ from marl.networks.policy import mask_reversal
 from marl.networks.stacked_pass import StackedInference
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
-from marl.rollout.turn_chain import TurnCalls
+from marl.rollout.turn_chain import TurnCalls, TurnPart
 
 Config = TypeVar("Config", bound=ReplayConfig)
 ALIGNED = 8  # turns: matrix units like multiples of eight rows
@@ -44,7 +43,6 @@ class ReplayLearner(Learner, Generic[Config]):
     OPTIMIZERS: ClassVar[dict[str, tuple[str, str]]]
 
     buffer: ReplayBuffer
-    _overlap: Overlap
 
     def __init__(
         self,
@@ -126,15 +124,15 @@ class ReplayLearner(Learner, Generic[Config]):
     def act(self, obs: torch.Tensor) -> torch.Tensor:
         """Logits of the local actions."""
         if self._infer:
-            return self._overlap.split_batch(self._infer, obs)
-        parts = self._overlap.parts
-        return self._overlap.split_batch(lambda part: self._precision.act(self.actor, part, None, None, parts)[0], obs)
+            return self.overlap.split_batch(self._infer, obs)
+        parts = self.overlap.parts
+        return self.overlap.split_batch(lambda part: self._precision.act(self.actor, part, None, None, parts)[0], obs)
 
-    def bind_turn(self, rollout: Rollout) -> TurnCalls | None:
+    def bind_turn(self, rollout: Rollout, part: TurnPart) -> TurnCalls | None:
         is_own = type(self).act is ReplayLearner.act and self.record_step is None
-        if not isinstance(self._infer, DenseInference) or self._overlap.splits or not is_own:
+        if not isinstance(self._infer, DenseInference) or not is_own:
             return None
-        return TurnCalls.of(self._infer.bind(rollout.obs, rollout.outputs))
+        return TurnCalls.of(self._infer.bind(rollout.obs[part.seats], rollout.outputs[part.seats]))
 
     def learn(self) -> None:
         for _ in range(self.updates):

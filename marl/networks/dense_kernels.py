@@ -75,6 +75,13 @@ def backward(function, scale, weights, inputs, by_outputs, by_weights, by_biases
 
 
 @njit
+def multiply(numbers, factor):
+    """Multiply numbers [N] by a factor, in place."""
+    for i in range(numbers.shape[0]):
+        numbers[i] *= factor
+
+
+@njit
 def sum_rows(matrix, levels, sums):
     """sums [K] of the rows of a matrix [N, K], in the order of torch's sum. levels [LEVELS, K or more]: overwritten."""
     rows, columns = matrix.shape

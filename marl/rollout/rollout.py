@@ -16,10 +16,11 @@ from numba import get_num_threads
 from arena import BatchArena
 from arena.backends.cuda_graphs import CapturedBriefly
 from arena.rules import SNAKES, TEAM, TURN, TURNS
+from marl.compute.overlap import Overlap
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.stagger import stagger_turns
 from marl.rollout.turn_buffer import TurnBuffer
-from marl.rollout.turn_chain import TurnCalls, TurnChain
+from marl.rollout.turn_chain import TurnCalls, TurnChain, TurnPart
 from marl.rollout.turn_kernels import (
     ACTIONS,
     NONE,
@@ -100,7 +101,7 @@ class Rollout:
         self._bind_loops(torch.tensor(reward_weights, device=device))
         self._turns = 0
         self._in_mix_until = dict.fromkeys(range(len(self.opponents)), 0)  # opponent id -> turn; -1: still in the mix
-        self._chain: TurnChain | None = None  # plays turns in one compiled call
+        self._parts: list[tuple[torch.Tensor, TurnChain]] = []  # each plays turns in one compiled call; with its counts
         self._is_observed = False  # whether obs are those of the present turn
         # Orientations are read from self.obs.
         self._may_encode_into_buffer = rows.orientation_at is None
@@ -137,13 +138,14 @@ class Rollout:
         arena, device = self.arena, self.arena.device
         self._matches = Matches(arena.state, arena.keys)
         self.learning_seats = Seats(self.seats, self.orientations, self.outputs)
-        self._assign_opponents = assign_opponents.bind(
-            self.matches, device, self._matches, self._mix_cdf, self.preset_opponent, self.opponent_id
-        )
-        self._draw_actions = self.bind_drawing(*self.learning_seats, self.epsilon)
+        self._assigned = (self._matches, self._mix_cdf, self.preset_opponent, self.opponent_id)
+        self._assign_opponents = assign_opponents.bind(self.matches, device, *self._assigned)
+        self._drawn = (self._matches, self.learning_seats, self.epsilon, self.masks_reversal, self.board_actions)
+        self._draw_actions = draw_actions.bind(len(self.seats), device, *self._drawn)
         teams = Teams(self.team_match, self.team_side, self.orientations, self.is_second)
-        turn = (arena.state, arena.events, self.board_actions, self.opponent_id, teams, reward_weights)
-        self._finish_turn = finish_turns.bind(len(self.team_match), device, *turn, self.buffer.turn_rows, self._results)
+        self._turn = (arena.state, arena.events, self.board_actions, self.opponent_id, teams, reward_weights)
+        rows = (self.buffer.turn_rows, self._results)
+        self._finish_turn = finish_turns.bind(len(self.team_match), device, *self._turn, *rows)
         self._scripted = [
             loops.bind(SCRIPTED[name], arena, self._opponent_seats, self.board_actions, 0.0, self.opponent_id, i)
             for i, name in enumerate(self.opponents if self.assignment.scheduled else ())
@@ -165,7 +167,7 @@ class Rollout:
 
     def instrument(self, wrap: Wrap) -> None:
         """Measure the parts of a turn: each function is replaced by wrap(part, function)."""
-        self._chain, self._is_observed = None, False  # the parts of a chain could not be told apart
+        self._parts, self._is_observed = [], False  # the loops of a chain could not be told apart
         self._may_encode_into_buffer = False  # parts are recorded once, with the same tensors
         self._assign_opponents = wrap("opponents", self._assign_opponents)
         self.observe = wrap("encode", self.observe)
@@ -213,28 +215,61 @@ class Rollout:
             elif self._in_mix_until[i] == -1:
                 self._in_mix_until[i] = self._turns
 
-    def bind_turns(self, learner: TurnCalls | None) -> None:
-        """Let `play_turns` be one compiled call, if the learner's part can be: on one thread, on which a turn of few
-        matches is mostly Python. Not with players that do not learn: some of them are Python."""
-        self._chain = None
-        turn = self.arena.bind_turn(self._row_encoder.name, self.seats, self.obs, self.board_actions)
-        if learner is None or turn is None or self.frozen_players or get_num_threads() > 1:
+    def bind_turns(self, bind_learner: Callable[[TurnPart], TurnCalls | None], overlap: Overlap) -> None:
+        """Let `play_turns` be one compiled call on each thread, if what the learner does can be.
+
+        Otherwise a turn of few matches is mostly Python, and threads wait for each other several times in it. Not with
+        players that do not learn: some of them are Python.
+        """
+        self._parts, self._overlap = [], overlap
+        parts, teams = overlap.parts, len(self.team_match)
+        if self.frozen_players or get_num_threads() > parts:
             return
-        write, advance = self.buffer.bind_writing(self.obs)
-        before: list[Callable[[], None]] = [self._assign_opponents, *learner.act, self._draw_actions]
+        if parts > 1 and teams > self.matches:  # both sides of a match learn, and their teams stand apart
+            return
+        found = []
+        for i in range(parts):
+            matches = slice(self.matches * i // parts, self.matches * (i + 1) // parts)
+            part = TurnPart(matches, matches if parts > 1 else slice(0, teams), self.buffer.counts.clone())
+            learner = bind_learner(part)
+            if learner is None:
+                return
+            found.append((part.counts, self._bind_part(part, learner)))
+        self._parts = found
+
+    def _bind_part(self, part: TurnPart, learner: TurnCalls) -> TurnChain:
+        """The loops of play_turn for some of the matches."""
+        seats = self.seats[part.seats], self.obs[part.seats]
+        turn = self.arena.bind_turn(self._row_encoder.name, *seats, self.board_actions, part.matches)
+        write, advance = self.buffer.bind_writing(self.obs, part)
+        before: list[Callable[[], None]] = [assign_opponents.bind_part(part.matches, *self._assigned), *learner.act]
+        before.append(draw_actions.bind_part(part.seats, *self._drawn))
+        rows = (self.buffer.turn_rows._replace(counts=part.counts), self._results)
+        finish = finish_turns.bind_part(part.teams, *self._turn, *rows)
         # Encoded at the end: the last observations of a call are the first ones of the next.
-        after: list[Callable[[], None]] = [write, *learner.record, turn.play, self._finish_turn, advance]
-        after += [turn.start, turn.encode]
-        self._chain = TurnChain(before, self._scripted, after)
+        after: list[Callable[[], None]] = [write, *learner.record, turn.play, finish, advance, turn.start, turn.encode]
+        opponent_seats = self._opponent_seats[TEAM * part.matches.start : TEAM * part.matches.stop]
+        decide = (self.arena, opponent_seats, self.board_actions, 0.0, self.opponent_id)
+        names = self.opponents if self.assignment.scheduled else ()
+        scripted = [loops.bind_serial(SCRIPTED[name], *decide, i) for i, name in enumerate(names)]
+        return TurnChain(before, scripted, after)
 
     def play_turns(self, turns: int, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
         """Several turns of every match; see play_turn."""
-        if self._chain is None:
+        if not self._parts:
             for _ in range(turns):
                 self.play_turn(policy, record_step)
             return
         self.observe()
-        self._chain.play(turns, [self._may_be_met(i) for i in range(len(self.opponents))])
+        met = [self._may_be_met(i) for i in range(len(self.opponents))]
+        for counts, _ in self._parts:
+            counts.copy_(self.buffer.counts)
+        (_, chain), *others = self._parts
+        running = [self._overlap.run(other.play, turns, met) for _, other in others]
+        chain.play(turns, met)
+        for wait in running:
+            wait()
+        self.buffer.count(0, turns)
         self._is_observed = True
         self._turns += turns
 

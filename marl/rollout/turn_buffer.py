@@ -12,6 +12,7 @@ import torch
 
 from arena.encoders import PACKINGS, Encoder, Packing
 from arena.rules import TEAM
+from marl.rollout.turn_chain import TurnPart
 from marl.rollout.turn_kernels import TurnRows, count_turn, write_words
 
 # Attribute -> its name in checkpoints.
@@ -58,12 +59,12 @@ class TurnBuffer:
         """The size of the buffer."""
         return sum(t.numel() * t.element_size() for t in (self.obs, self.actions, self.rewards, self.terminated))
 
-    def count(self, what: int) -> None:
-        """Add one to the number of turns written (0), or of batches or epochs drawn (1)."""
+    def count(self, what: int, number: int = 1) -> None:
+        """Add to the number of turns written (0), or of batches or epochs drawn (1)."""
         if self.device.type == "cpu":
-            self._counts[what] += 1  # a tensor's own addition takes 8 us
+            self._counts[what] += number  # a tensor's own addition takes 8 us
         else:
-            self.counts[what : what + 1] += 1
+            self.counts[what : what + 1] += number
 
     def write_obs(self, obs: torch.Tensor) -> None:
         """Store what the snakes see on the turn about to be played."""
@@ -78,12 +79,11 @@ class TurnBuffer:
         """Where the encoder can write what the snakes see on turn `turn` of a rollout; None: write_obs copies it."""
         return None
 
-    def bind_writing(self, obs: torch.Tensor) -> tuple[partial, partial]:
-        """`write_obs(obs)` and `advance` as compiled calls. For a CPU."""
-        counts = self.counts.numpy()
-        return partial(write_words, counts, self._rows, obs.view(-1).view(torch.int64).numpy()), partial(
-            count_turn, counts
-        )
+    def bind_writing(self, obs: torch.Tensor, part: TurnPart) -> tuple[partial, partial]:
+        """`write_obs(obs)` and `advance` for a part of the seats as compiled calls. For a CPU."""
+        counts, words = part.counts.numpy(), obs.view(-1).view(torch.int64).numpy()
+        first, last = (len(words) * seat // len(obs) for seat in (part.seats.start, part.seats.stop))
+        return partial(write_words, counts, self._rows, first, words[first:last]), partial(count_turn, counts)
 
     def advance(self) -> None:
         """Go on to the next row: the turn is written."""

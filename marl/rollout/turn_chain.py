@@ -1,7 +1,8 @@
 """Whole turns of a rollout in one compiled call, from observation to buffer row (arena/backends/chain.py).
 
 The loops are those of Rollout.play_turn, in the same order on the same arrays: the results are equal to the bit. With
-32 matches and the default encoder a turn takes 0.69 ms on one Neoverse-N1 core, with calls from Python 1.0 ms.
+32 matches and the default encoder a turn takes 0.69 ms on one Neoverse-N1 core, with calls from Python 1.0 ms. Two
+threads play half of the matches each, and wait for each other once in several turns.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,16 +10,31 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from arena.backends.chain import as_bound, chain
 from arena.backends.parallel import address_of
+from arena.rules import TEAM
 from opponents import loops
 
 Call = Callable[[], None]
 
 
+class TurnPart(NamedTuple):
+    """Consecutive matches of a rollout, of which one thread plays several turns."""
+
+    matches: slice
+    teams: slice  # that learn in them
+    counts: torch.Tensor  # TurnBuffer.counts as far as this thread is: a copy
+
+    @property
+    def seats(self) -> slice:
+        """Of these teams."""
+        return slice(TEAM * self.teams.start, TEAM * self.teams.stop)
+
+
 class TurnCalls(NamedTuple):
-    """What a learner does in a turn, as compiled loops bound to their arguments."""
+    """What a learner does in a turn of some matches, as compiled loops bound to their arguments."""
 
     act: tuple[Call, ...]  # read Rollout.obs, write Rollout.outputs
     record: tuple[Call, ...]  # before the turn is played

@@ -185,11 +185,11 @@ def finish_turn(g, state, events, board_actions, opponent_id, teams, reward_weig
 
 
 @njit
-def write_words(counts, words, obs):
-    """Copy the observations of a turn into the buffer's next row; words [T, n] and obs [n] are int64."""
+def write_words(counts, words, first, obs):
+    """Copy observations of a turn into the buffer's next row, from column `first` on; words [T, n], obs [m] int64."""
     row = int(counts[0]) % words.shape[0]
     for i in range(obs.shape[0]):
-        words[row, i] = obs[i]
+        words[row, first + i] = obs[i]
 
 
 @njit

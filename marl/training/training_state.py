@@ -1,5 +1,6 @@
 """The state of a training run on one rank: team, matches, opponents and counters."""
 
+from functools import partial
 from pathlib import Path
 
 from arena.encoders import encoder_named
@@ -64,7 +65,7 @@ class TrainingState:
         self.named = NamedOpponents(config, self.rollout, precision, group, run)
         self.frozen_seats = [*self.past_selves.frozen, *self_play, *self.named.seats]
         self.rollout.frozen_players = [frozen.play for frozen in self.frozen_seats]
-        self.rollout.bind_turns(self.learner.bind_turn(self.rollout))
+        self.rollout.bind_turns(partial(self.learner.bind_turn, self.rollout), self.learner.overlap)
         self.first = self.progress.copy()  # when the present matches were started
         self.logged = self.progress.copy()  # at the last log line
         self.marks = dict.fromkeys(TASKS, self.progress.episodes)  # episodes when each task was last checked

@@ -52,7 +52,7 @@ class FinishedTurn:
     def finish(self) -> None:
         turn = (self.state, self.events, self.board_actions, self.opponent_id)
         given = (*turn, self.teams, self.weights, self.rows, self.results)
-        finish_turns.cpu_loop()(len(self.teams.match), given)
+        finish_turns.cpu_loop()(0, len(self.teams.match), given)
 
     def play_table(self, swap: bool = False) -> None:
         """All matches play the turn above; `swap` exchanges the teams' colours."""

@@ -115,7 +115,9 @@ def run_all(
 
 
 def on_cpu(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return run_all(given, lambda loop, items, arguments, arrays: loop.cpu_loop()(items, filled_in(arguments, arrays)))
+    return run_all(
+        given, lambda loop, items, arguments, arrays: loop.cpu_loop()(0, items, filled_in(arguments, arrays))
+    )
 
 
 def in_simulator(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -37,14 +37,14 @@ EXPECTED = [6.0, 24.0, 42.0, 60.0, 78.0]  # 2 (0 + 1 + 2), 2 (3 + 4 + 5), ...
 
 def test_a_function_of_a_user_runs_compiled() -> None:
     given = numpy_rows()
-    item_loop(add_row).cpu_loop()(5, (given, 2.0))
+    item_loop(add_row).cpu_loop()(0, 5, (given, 2.0))
     assert given.sums.tolist() == EXPECTED
 
 
 def test_it_runs_in_plain_python() -> None:
     """The same template with the function that Numba has not compiled."""
     given = numpy_rows()
-    specialise(loops.serial, "plain", item=add_row.py_func)(5, (given, 2.0))
+    specialise(loops.serial, "plain", item=add_row.py_func)(0, 5, (given, 2.0))
     assert given.sums.tolist() == EXPECTED
 
 
@@ -64,6 +64,12 @@ def test_only_the_items_asked_for_are_computed(items) -> None:
     given = rows()
     item_loop(add_row).bind(items, CPU, given, 2.0)()
     assert given.sums.tolist() == EXPECTED[:items] + [0.0] * (5 - items)
+
+
+def test_parts_of_the_items() -> None:
+    given = rows()
+    item_loop(add_row).bind_part(slice(1, 3), given, 2.0)()
+    assert given.sums.tolist() == [0.0, *EXPECTED[1:3], 0.0, 0.0]
 
 
 def test_a_function_has_one_loop() -> None:

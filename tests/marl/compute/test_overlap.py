@@ -50,7 +50,7 @@ def test_a_learner_that_is_gone_gives_its_threads_back() -> None:
     begin(rollout)
     play(learner, rollout)
     learner.learn()
-    learner._overlap.run(int)()  # then the thread has let go of the work before
+    learner.overlap.run(int)()  # then the thread has let go of the work before
     del learner, rollout
     assert torch.get_num_threads() == 4, "without waiting for the garbage collector"
 

@@ -658,7 +658,7 @@ def test_a_thread_of_its_own_changes_no_bit(form, buffer) -> None:
     for thread in (False, True):
         buffer.counts[1] = 0
         made = learner(buffer, thread=thread, **form)
-        assert made._overlap.splits == thread
+        assert made.overlap.splits == thread
         for _ in range(3):
             made.update()
         logits.append(made.act(buffer.obs[0].flatten(0, 1)))

@@ -576,6 +576,23 @@ def test_batches_in_two_threads_are_the_same_to_the_bit_every_time(recurrent, sy
         assert same_weights(weights_of(first), weights_of(again))
 
 
+@pytest.mark.parametrize("halves", [False, True], ids=["whole", "halves"])
+def test_a_minibatch_in_one_compiled_call_is_that_of_torch(halves, one_thread, monkeypatch) -> None:
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    monkeypatch.setattr(overlap, "_halve_threads", lambda: halves)
+    monkeypatch.setattr(overlap, "_restore_threads", lambda: None)
+    learners = [a_round(batch_size=5 * 16 * 3, epochs=2)[0] for _ in range(2)]
+    for part in learners[1]._parts:
+        part._chain = None
+    for learner in learners:
+        assert len(learner._parts) == 1 + halves
+        learner.learn()
+    compiled, plain = map(weights_of, learners)
+    for name, weight in plain.items():
+        torch.testing.assert_close(compiled[name], weight, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(learners[0].pop_stats(), learners[1].pop_stats(), rtol=1e-5, atol=1e-6)
+
+
 def test_first_weights_depend_on_the_seed_alone_and_have_names_without_wrappers() -> None:
     torch.manual_seed(0)
     first = weights_of(a_ppo(2, 1, seed=5)[0])

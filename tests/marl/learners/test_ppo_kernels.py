@@ -43,7 +43,7 @@ def advantages(rewards, terminated, values, gamma, gae_lambda):
     rewards, values = (np.repeat(np.array(x, np.float32)[:, None, None], TEAM, 2) for x in (rewards, values))
     found, returns = np.zeros_like(rewards), np.zeros_like(rewards)
     given = (rewards, np.array(terminated)[:, None], values, gamma, gae_lambda, found, returns)
-    estimate_advantages.cpu_loop()(TEAM, given)
+    estimate_advantages.cpu_loop()(0, TEAM, given)
     assert np.allclose(returns, found + values[:-1], atol=1e-6)
     return found[:, 0, 0].tolist()
 
@@ -123,7 +123,7 @@ class MadeUpMinibatch:
             np.full(self.outputs.shape, np.nan, np.float32),
             np.full((rows * TEAM, STATS), np.nan, np.float32),
         )
-        loss_gradients.cpu_loop()(rows * TEAM, (batch, self.targets, self.coefs(**options)))
+        loss_gradients.cpu_loop()(0, rows * TEAM, (batch, self.targets, self.coefs(**options)))
         return batch.gradients, batch.stats
 
     def torch_batch(self) -> PpoBatch:
@@ -286,7 +286,7 @@ def test_a_masked_action_has_no_gradient_and_no_probability() -> None:
 
 def order(items: int, key: int, number: int) -> list[int]:
     found, counts = np.full((1, items), -1), np.array([0, number])
-    shuffle_items.cpu_loop()(items, (np.array([key]), counts, 1, found))
+    shuffle_items.cpu_loop()(0, items, (np.array([key]), counts, 1, found))
     return found[0].tolist()
 
 
@@ -294,7 +294,7 @@ def test_each_shard_is_shuffled_as_a_rank_with_its_teams_alone() -> None:
     shards, turns, teams = 4, 5, 3
     keys = [int(match_key(SEED, shard)) for shard in range(shards)]
     found, counts = np.full((shards, turns * teams), -1), np.array([0, 6])
-    shuffle_items.cpu_loop()(found.size, (np.array(keys), counts, teams, found))
+    shuffle_items.cpu_loop()(0, found.size, (np.array(keys), counts, teams, found))
     turn, team = found // (shards * teams), found % (shards * teams)
     assert (team // teams == np.arange(shards)[:, None]).all()
     assert (turn * teams + team % teams).tolist() == [order(turns * teams, key, 6) for key in keys]

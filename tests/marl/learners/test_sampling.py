@@ -47,7 +47,7 @@ class Sampled:
             self.rows.counts[1] = update
         batch = BatchRows(self.idx, self.next_idx, self.returns, self.discounts, self.actions)
         arguments = (np.array(keys or (77,)), self.rows, self.n_step, self.gamma, batch)
-        sample_transitions.cpu_loop()(len(self.idx), arguments)
+        sample_transitions.cpu_loop()(0, len(self.idx), arguments)
         return self
 
     def turn_numbers(self, idx: np.ndarray) -> np.ndarray:

@@ -1,32 +1,49 @@
 """Turns in one compiled call are the turns that Python plays, to the bit."""
 
+import gc
+
 import numba
 import pytest
 import torch
 from helpers.training_states import small_state
 
 SEED = 23
-pytestmark = pytest.mark.usefixtures("one_thread")
 # Turn -> the mix from there on: opponents come, go and come back while matches are going on.
 MIXES = {0: {"level0": 0.5, "level1": 0.5}, 48: {"level2": 1.0}, 96: {"level0": 0.5, "level2": 0.5}}
 
 
 @pytest.fixture(autouse=True)
-def one_compiled_thread(monkeypatch):
-    """As in a rank of one core."""
+def plain_products(monkeypatch):
+    """Of torch's BLAS library, which compiled code can call. Tells the seed."""
+    print(f"seed {SEED}")
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
 
 
+@pytest.fixture
+def use_threads():
+    """A function that sets the threads of torch and Numba, as a run does."""
+    of_torch, of_numba = torch.get_num_threads(), numba.get_num_threads()
+
+    def use(number: int) -> None:
+        if number > numba.config.NUMBA_NUM_THREADS:
+            pytest.skip(f"needs {number} cores")
+        torch.set_num_threads(number)
+        numba.set_num_threads(number)
+
+    yield use
+    gc.collect()  # learners give torch's threads back
+    torch.set_num_threads(of_torch)
+    numba.set_num_threads(of_numba)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("words", [("--algo", "ppo"), ()], ids=["ppo", "ddpg"])
-def test_turns_are_those_of_python(words) -> None:
+def test_turns_are_those_of_python(words, threads, use_threads) -> None:
+    use_threads(threads)
     states = [small_state(*words, seed=SEED) for _ in range(2)]
     plain = states[1].rollout
-    plain.bind_turns(None)
-    assert states[0].rollout._chain is not None
+    plain.bind_turns(lambda part: None, states[1].learner.overlap)
+    assert [len(state.rollout._parts) for state in states] == [threads, 0]
     for state in states:
         state.rollout.start()
     for turn in range(0, 144, 8):
@@ -44,9 +61,17 @@ def test_turns_are_those_of_python(words) -> None:
     assert plain.pop_results().deaths.sum() > 0, "matches in which something happens"
 
 
-def test_python_plays_where_it_has_to() -> None:
+def test_both_sides_learn_on_one_thread_only(use_threads) -> None:
+    for threads in (1, 2):
+        use_threads(threads)
+        state = small_state("--self_play", "0.5", seed=SEED)
+        assert len(state.rollout.team_match) > state.rollout.matches
+        assert len(state.rollout._parts) == (1 if threads == 1 else 0)
+        del state
+        gc.collect()
+
+
+def test_python_plays_where_it_has_to(use_threads) -> None:
+    use_threads(1)
     for words in (("--algo", "ppo_lstm"), ("--self_play", "0.5", "--no-learn_both_sides"), ("--no-fused",)):
-        assert small_state(*words, seed=SEED).rollout._chain is None, words
-    numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
-    if numba.get_num_threads() > 1:
-        assert small_state(seed=SEED).rollout._chain is None
+        assert not small_state(*words, seed=SEED).rollout._parts, words

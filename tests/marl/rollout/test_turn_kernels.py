@@ -56,7 +56,7 @@ def drawn(
     )
     actions = np.full((count, SNAKES), -1, np.int8)
     given = (Matches(state, keys), seats, np.array([epsilon], np.float32), masks_reversal, actions)
-    draw_actions.cpu_loop()(count, given)
+    draw_actions.cpu_loop()(0, count, given)
     others = np.delete(actions, snake, 1)
     assert (others == -1).all(), "wrote the action of a seat that was not asked for"
     return actions[:, snake]
@@ -196,7 +196,7 @@ def assign(arena: BatchArena, mix_cdf, opponent_id: np.ndarray, preset=None) -> 
     """Opponent ids after the loop; without `preset` no match has an opponent beforehand."""
     preset = np.full(arena.matches, NONE, np.int16) if preset is None else np.array(preset, np.int16)
     matches = Matches(arena.state.numpy(), arena.keys.numpy())
-    assign_opponents.cpu_loop()(arena.matches, (matches, np.array(mix_cdf, float), preset, opponent_id))
+    assign_opponents.cpu_loop()(0, arena.matches, (matches, np.array(mix_cdf, float), preset, opponent_id))
     return opponent_id.tolist()
 
 
