@@ -124,7 +124,7 @@ class TrainConfig:
     log_interval: int = 1_000
     """Episodes between two log lines."""
     save_interval: int | None = None
-    """Episodes between two checkpoints (auto: 1000, more if they take less than 5 seconds of training)."""
+    """Episodes between two checkpoints (auto: 1000 and at least 5 s)."""
     keep_last: int = 3
     """Checkpoints to keep in addition to `best`; 0: all."""
     milestones: int = 0

@@ -11,58 +11,42 @@ Nothing here waits for a GPU, so a whole round can be one CUDA graph: once the p
 remaining steps of the round are computed and change nothing.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 
+from arena.backends.chain import chain
 from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.compute.adam import flatten
+from marl.compute.gather_rows import gather_rows
 from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
-from marl.compute.shards import tree_sum
+from marl.compute.shards import mean_by_shard, tree_sum
 from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.train_config import TrainConfig
-from marl.errors import UserError
 from marl.learners.learner import Learner
 from marl.learners.ppo_gpu import GpuPart, may_learn_on_gpu
-from marl.learners.ppo_kernels import KL, Coefs, Minibatch, record_steps
+from marl.learners.ppo_kernels import KL, STATS, Coefs, Minibatch, loss_gradients, record_steps
 from marl.learners.ppo_loss import PpoBatch, ppo_loss
-from marl.learners.ppo_part import OUTPUTS, PpoPart
 from marl.learners.returns import moments
-from marl.learners.rollout_buffer import RolloutBuffer
+from marl.learners.rollout_buffer import Minibatches, RolloutBuffer
 from marl.networks.actors import make_actor
 from marl.networks.central_critic import ActorCritic, CentralCritic
-from marl.networks.dense_pass import DenseInference, dense_layers
+from marl.networks.dense_kernels import LEVELS, mean_rows, multiply
+from marl.networks.dense_pass import DenseInference, DenseLayers, DensePass, Gradients, dense_layers
 from marl.networks.spec import ACTIONS, spec_from_config
 from marl.networks.stems import usable_packing
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout
 from marl.rollout.turn_chain import TurnCalls, TurnPart
 
-
-class Minibatches(NamedTuple):
-    """How a round is cut: shuffled items (turns of a team, or whole teams) into equal minibatches."""
-
-    items: int  # in a round
-    turns_per_item: int
-    batches: int  # in an epoch
-
-    @property
-    def each(self) -> int:
-        """Items of a minibatch."""
-        return self.items // self.batches
-
-    @classmethod
-    def cut(cls, items: int, turns_per_item: int, batch_size: int, sync_freq: int) -> "Minibatches":
-        """Minibatches of about batch_size snake turns; their number is a multiple of sync_freq."""
-        if sync_freq > items:
-            raise UserError(f"ddp.sync_freq is {sync_freq}; allowed: up to {items}, what a round can be cut into")
-        batches = min(items, max(1, round(items * turns_per_item * TEAM / batch_size)))
-        return cls(items, turns_per_item, max(sync_freq, batches // sync_freq * sync_freq))
+OUTPUTS = ACTIONS + 1  # logits and a value
 
 
 class Ppo(Learner):
@@ -138,9 +122,7 @@ class Ppo(Learner):
             part = GpuPart(buffer, self.network, self.coefs, each, precision)
             weights, self._parts, self._infer = part.weights, [part], part.inference()
         else:
-            in_part = None if precision.shards is None else shards // self.overlap.parts
-            rest = (fused, layers, in_part)
-            self._parts = [PpoPart(self, size, turns_per_item, size / each, *rest) for size in sizes]
+            self._parts = [_Part(self, size, size / each, fused, layers) for size in sizes]
             self._infer = None if layers is None else DenseInference(layers)
         if weights is not None:
             self.optimizer.use_flat(weights, self._parts[0].gradients.flat)
@@ -324,3 +306,75 @@ class Ppo(Learner):
 
     def load_rank_state(self, state: dict[str, Any]) -> None:
         self.sums.copy_(state["sums"])
+
+
+class _Part:
+    """A part of every minibatch, with tensors of its own: on a CPU there are two, which run at once."""
+
+    def __init__(self, learner: Ppo, items: int, weight: float, fused: bool, layers: DenseLayers | None) -> None:
+        """layers: of a dense network, whose gradients are computed without autograd."""
+        buffer = learner.buffer
+        device, rows = buffer.device, items * learner.minibatches.turns_per_item
+        self.items, self.weight, self.is_fused = items, weight, fused
+        shards = learner._precision.shards
+        self._shards = None if shards is None else shards // learner.overlap.parts
+        outputs = torch.zeros(rows, TEAM, OUTPUTS, device=device)
+        self.gradients: Gradients | None = None
+        if layers is not None:
+            self._obs = torch.zeros(rows * TEAM, buffer.encoder.width, dtype=buffer.dtype)
+            self._words = self._obs.view(rows, -1).view(torch.int64)
+            self._x = torch.zeros(self._obs.shape)
+            self._pass, self.gradients = DensePass(layers, self._x), Gradients(learner.network)
+            outputs = self._pass.outputs.view(outputs.shape)
+        gradients = torch.zeros_like(outputs)
+        self.batch = Minibatch(
+            torch.zeros(rows, dtype=torch.int64, device=device),
+            outputs,
+            gradients,
+            torch.zeros(rows * TEAM, STATS, device=device),
+        )
+        self._loss_gradient = loss_gradients.bind(rows * TEAM, device, self.batch, buffer.targets, learner.coefs)
+        self._chain: Callable[[int], None] | None = None
+        if self.gradients is not None:
+            self._backward = self._pass.bind_backward(gradients.view(-1, OUTPUTS), self.gradients.of[0])
+            if self._pass.compiled is not None:
+                self._chain = self._bind_chain(buffer, self._pass.compiled)
+
+    def _bind_chain(self, buffer: RolloutBuffer, forward: partial) -> Callable[[int], None]:
+        """All of `backward` but the copy of the items, in one compiled call."""
+        rows, idx = buffer.obs.view(buffer.turns * buffer.teams, -1), self.batch.idx
+        gather = partial(gather_rows, rows.numpy(), idx.numpy(), self._x.view(len(idx), -1).numpy())
+        self._means = torch.zeros(STATS)
+        levels = np.zeros((LEVELS, STATS), np.float32)
+        mean = partial(mean_rows, self.batch.stats.numpy(), levels, self._means.numpy())
+        weigh = partial(multiply, self.batch.gradients.view(-1).numpy(), np.float32(self.weight))
+        weighed = () if self.weight == 1 else (weigh,)
+        return chain((gather, forward, self._loss_gradient, *weighed, self._backward, mean))
+
+    def backward(self, learner: Ppo, items: torch.Tensor) -> torch.Tensor:
+        """Accumulate the gradients of these items; returns the means of the statistics, until the next call."""
+        batch = self.batch
+        if self.gradients is not None:
+            batch.idx.copy_(items)
+            if self._chain is not None:
+                self._chain(1)
+                return self._means
+            torch.index_select(learner.buffer.words, 0, batch.idx, out=self._words)
+            self._x.copy_(self._obs)
+            self._pass.forward()
+            self._loss_gradient()
+            if self.weight != 1:
+                batch.gradients.mul_(self.weight)
+            self._backward()
+            return mean_by_shard(batch.stats, self._shards)
+        outputs = learner.outputs_for(items, batch.idx)
+        batch.outputs.copy_(outputs.detach().view(batch.outputs.shape))
+        if not self.is_fused:
+            targets = (tensor[: learner.turns].flatten(0, 1)[batch.idx] for tensor in learner.buffer.targets)
+            loss, stats = learner.loss(outputs.view(batch.outputs.shape), PpoBatch(*targets))
+            learner.backward(loss, self.weight)
+            batch.stats.copy_(stats)  # their means in every row
+            return stats
+        self._loss_gradient()
+        learner.backward(outputs, self.weight, batch.gradients)
+        return mean_by_shard(batch.stats, self._shards)

@@ -4,14 +4,37 @@ T = turns, G = teams. What was played is learned from in shuffled minibatches an
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
 from arena.encoders import Encoder, Packing
 from arena.rules import TEAM
+from marl.errors import UserError
 from marl.learners.ppo_kernels import PolicyRows, Targets, estimate_advantages, shuffle_items
 from marl.learners.returns import generalized_advantages
 from marl.rollout.turn_buffer import TurnBuffer
+
+
+class Minibatches(NamedTuple):
+    """How a round is cut: shuffled items (turns of a team, or whole teams) into equal minibatches."""
+
+    items: int  # in a round
+    turns_per_item: int
+    batches: int  # in an epoch
+
+    @property
+    def each(self) -> int:
+        """Items of a minibatch."""
+        return self.items // self.batches
+
+    @classmethod
+    def cut(cls, items: int, turns_per_item: int, batch_size: int, sync_freq: int) -> "Minibatches":
+        """Minibatches of about batch_size snake turns; their number is a multiple of sync_freq."""
+        if sync_freq > items:
+            raise UserError(f"ddp.sync_freq is {sync_freq}; allowed: up to {items}, what a round can be cut into")
+        batches = min(items, max(1, round(items * turns_per_item * TEAM / batch_size)))
+        return cls(items, turns_per_item, max(sync_freq, batches // sync_freq * sync_freq))
 
 
 class RolloutBuffer(TurnBuffer):
