@@ -28,6 +28,7 @@ BESIDE_TRAINING = {
     "start": {"-h": False, "--help": False, "--json": False},
 }
 ROUNDS, LEAST = 4, 0.97  # of --compare
+SECONDS = 1.0  # without --seconds
 KNOWN_SUBJECTS = (*SUBJECTS, POSITIONS, *BESIDE_TRAINING)
 
 
@@ -76,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=_numbers, metavar="N,N", help="CPU threads (default: 1 and all; opponents: 1)"
     )
-    parser.add_argument("--seconds", type=positive, default=1.0, metavar="S", help="time per row (default: 1)")
+    parser.add_argument("--seconds", type=positive, metavar="S", help=f"time per row (default: {SECONDS:g})")
     parser.add_argument(
         "--against",
         type=_names,
@@ -164,7 +165,8 @@ def run(args: argparse.Namespace) -> int:
             raise UserError("--matches and --threads are flags of tables of speed; bench positions does not read them")
         return _run_positions(args)
     module, name = SUBJECTS[args.subject]
-    bench = getattr(importlib.import_module(module), name)(args.device, args.matches, args.threads, args.seconds)
+    seconds = args.seconds or SECONDS
+    bench = getattr(importlib.import_module(module), name)(args.device, args.matches, args.threads, seconds)
     about = _machine()
     if args.json:
         rows = [row.as_dict() for row in bench.rows()]
@@ -206,7 +208,7 @@ def _run_comparison(args: argparse.Namespace) -> int:
 def _run_train(args: argparse.Namespace) -> int:
     from marl.bench.training import TrainBench, table
 
-    report = TrainBench(args.set_aside, args.against, args.seconds).report()
+    report = TrainBench(args.set_aside, args.against, args.seconds or SECONDS).report()
     _print_report(args, report, table)
     return 0
 
@@ -215,7 +217,7 @@ def _run_scaling(args: argparse.Namespace) -> int:
     from marl.bench.scaling import RanksFailed, ScalingBench, table
 
     try:
-        report = ScalingBench(args.set_aside, args.ranks, args.seconds).report()
+        report = ScalingBench(args.set_aside, args.ranks, args.seconds or SECONDS).report()
     except RanksFailed as error:
         return error.code
     if args.png:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena.files import check_writable, write_user_file
+from arena.files import write_user_file
 from marl.compute import machine
 from marl.errors import UserError
 from marl.storage.run_folder import git_state
@@ -43,7 +43,6 @@ class Ratio(NamedTuple):
 
 def save(path: Path, words: Sequence[str], rounds: int) -> int:
     """Measure and keep the speeds of all rounds; returns the number of rows."""
-    check_writable(path)  # before minutes of measuring
     found = [measure_round(words, ROOT) for _ in range(rounds)]
     state = git_state() or {}
     document = {

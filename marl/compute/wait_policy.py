@@ -9,7 +9,7 @@ import os
 
 from marl.compute.machine import usable_cores
 
-FEW_CORES = 2  # both variants were as fast on more
+FEW_CORES = 2  # with more nothing was gained
 
 
 def let_idle_threads_sleep() -> None:

@@ -7,7 +7,7 @@ for the device: results add up in tensors until `pop_results`.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -146,10 +146,13 @@ class Rollout:
         self._turn = (arena.state, arena.events, self.board_actions, self.opponent_id, teams, reward_weights)
         rows = (self.buffer.turn_rows, self._results)
         self._finish_turn = finish_turns.bind(len(self.team_match), device, *self._turn, *rows)
-        self._scripted = [
-            loops.bind(SCRIPTED[name], arena, self._opponent_seats, self.board_actions, 0.0, self.opponent_id, i)
-            for i, name in enumerate(self.opponents if self.assignment.scheduled else ())
-        ]
+        self._scripted = self._bind_scripted(loops.bind, self._opponent_seats)
+
+    def _bind_scripted(self, bind: Callable[..., Any], seats: torch.Tensor) -> list[Any]:
+        """Decisions of the schedule's opponents, by opponent id. bind: loops.bind, or for one core loops.bind_serial."""
+        names = self.opponents if self.assignment.scheduled else ()
+        decide = (self.arena, seats, self.board_actions, 0.0, self.opponent_id)
+        return [bind(SCRIPTED[name], *decide, i) for i, name in enumerate(names)]
 
     def bind_drawing(
         self, seats: torch.Tensor, orientations: torch.Tensor, outputs: torch.Tensor, epsilon: torch.Tensor
@@ -249,10 +252,7 @@ class Rollout:
         # Encoded at the end: the last observations of a call are the first ones of the next.
         after: list[Callable[[], None]] = [write, *learner.record, turn.play, finish, advance, turn.start, turn.encode]
         opponent_seats = self._opponent_seats[TEAM * part.matches.start : TEAM * part.matches.stop]
-        decide = (self.arena, opponent_seats, self.board_actions, 0.0, self.opponent_id)
-        names = self.opponents if self.assignment.scheduled else ()
-        scripted = [loops.bind_serial(SCRIPTED[name], *decide, i) for i, name in enumerate(names)]
-        return TurnChain(before, scripted, after)
+        return TurnChain(before, self._bind_scripted(loops.bind_serial, opponent_seats), after)
 
     def play_turns(self, turns: int, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
         """Several turns of every match; see play_turn."""

@@ -49,10 +49,10 @@ def test_the_rounds_of_two_checkouts_alternate(monkeypatch, tmp_path) -> None:
 def test_a_file_knows_its_flags(monkeypatch, tmp_path) -> None:
     file, measured = tmp_path / "speeds.json", []
     monkeypatch.setattr(compare, "measure_round", lambda words, root: measured.append(list(words)) or {"step": 1.0})
-    compare.save(file, FLAGS, 1)
-    compare.compare(str(file), FLAGS, 1)
-    compare.compare(str(file), FLAGS[:1], 1)
-    assert measured == 3 * [list(FLAGS)]
+    for words in (FLAGS, ("arena",), ("train", "--algo", "ppo"), ("train",)):
+        task = "--compare" if len(words) == 1 else "--save"
+        assert main(["bench", *words, task, str(file), "--rounds", "1"]) == 0
+    assert measured == [[*FLAGS], [*FLAGS], ["train", "--algo", "ppo"], ["train", "--algo", "ppo"]]
 
 
 def test_save_compare_and_the_exit_code(monkeypatch, tmp_path, capsys) -> None:
