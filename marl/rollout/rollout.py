@@ -149,7 +149,7 @@ class Rollout:
         self._scripted = self._bind_scripted(loops.bind, self._opponent_seats)
 
     def _bind_scripted(self, bind: Callable[..., Any], seats: torch.Tensor) -> list[Any]:
-        """Decisions of the schedule's opponents, by opponent id. bind: loops.bind, or for one core loops.bind_serial."""
+        """Decisions of the schedule's opponents, by opponent id. bind: loops.bind, or loops.bind_serial."""
         names = self.opponents if self.assignment.scheduled else ()
         decide = (self.arena, seats, self.board_actions, 0.0, self.opponent_id)
         return [bind(SCRIPTED[name], *decide, i) for i, name in enumerate(names)]
