@@ -22,6 +22,7 @@ from marl.learners.factory import make_learner
 from marl.learners.ppo import Ppo
 from marl.ranks.process_group import Solo
 from marl.rollout.assignment import MatchAssignment
+from marl.storage.saver import on_host
 
 CPU = torch.device("cpu")
 SKIPPED = 1 + Ppo.LOGGED.index("updates/skipped")
@@ -54,12 +55,12 @@ def alone():
     """The same cases of one rank with all the matches, computed when they are asked for."""
     found, threads = {}, torch.get_num_threads()
 
-    def ask(name: str) -> dict:
-        if name not in found:
+    def ask(name: str, device: torch.device = CPU) -> dict:
+        if (name, device) not in found:
             torch.set_num_threads(1)
-            found[name] = CASES[name](Solo(CPU))
+            found[name, device] = on_host(CASES[name](Solo(device)))
             torch.set_num_threads(threads)
-        return found[name]
+        return found[name, device]
 
     return ask
 
@@ -86,7 +87,7 @@ def test_a_step_of_two_ranks_is_that_of_one_with_twice_the_matches(ranks, alone,
 @pytest.mark.needs_cuda
 def test_a_step_of_two_ranks_that_share_a_gpu_is_that_of_one(tmp_path, alone) -> None:
     ranks = as_two_ranks(ppo_as_ranks.union_on_gpu, tmp_path)
-    assert_same_step(alone("union"), [found["union"] for found in ranks])
+    assert_same_step(alone("union", torch.device("cuda", 0)), [found["union"] for found in ranks])
 
 
 def assert_same_step(one: dict, two: list[dict]) -> None:
