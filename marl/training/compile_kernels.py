@@ -26,6 +26,7 @@ from arena.encoders.encoder import nothing_shared, write_nothing
 from arena.replay import Replay
 from arena.rules import SNAKES, TEAM
 from marl.compute import machine
+from marl.compute.gpu_start import begin_gpu_start
 from marl.config.train_config import TrainConfig
 from marl.ranks import environment
 from marl.ranks.process_group import Solo
@@ -78,8 +79,11 @@ def compiling_kernels(config: TrainConfig) -> Iterator[KernelCompilers]:
     limited the threads (OMP_NUM_THREADS): other cores are for others.
     """
     cores = 1 if environment.is_rank() or environment.user_fixes_threads() else machine.usable_cores()
-    parts = PARTS[: cores - 1] if _may_use_gpu(config.device) and threading.active_count() == 1 else ()
+    may_use_gpu = _may_use_gpu(config.device)
+    parts = PARTS[: cores - 1] if may_use_gpu and threading.active_count() == 1 else ()
     compilers = KernelCompilers(parts if parts and not _are_compiled() else ())
+    if may_use_gpu and not environment.is_rank():  # a rank has yet to choose its GPU
+        begin_gpu_start(config.device)
     try:
         yield compilers
     finally:

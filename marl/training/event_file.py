@@ -4,7 +4,6 @@ Events are written by the call itself, not by SummaryWriter's thread: a full dis
 that call, and no event is ever left in a queue. With marl/training/run_texts.py the only importer of tensorboard.
 """
 
-import io
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -12,23 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from marl.training.run_texts import describe_tag, hparams, text
+from marl.training.tfrecord import record
 
 
 def load_tensorboard() -> tuple[Any, ...]:
     """The classes of an event file. Imported late: it takes about a second, which other ranks than 0 need not spend."""
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-    from tensorboard.summary.writer.record_writer import RecordWriter
 
-    return Event, SessionLog, Summary, SummaryMetadata, RecordWriter
+    return Event, SessionLog, Summary, SummaryMetadata
 
 
 class EventFile:
     """A new event file in a folder. TensorBoard drops earlier events of the folder from step `first` on."""
 
     def __init__(self, folder: Path, first: int) -> None:
-        Event, SessionLog, Summary, SummaryMetadata, RecordWriter = load_tensorboard()
-        self._Event, self._Summary, self._Metadata, self._RecordWriter = Event, Summary, SummaryMetadata, RecordWriter
+        Event, SessionLog, Summary, SummaryMetadata = load_tensorboard()
+        self._Event, self._Summary, self._Metadata = Event, Summary, SummaryMetadata
         self._described: set[str] = set()  # TensorBoard needs a description once per file
         folder.mkdir(parents=True, exist_ok=True)
         # TensorBoard reads the files in the order of their names. Numbers, not times: another node's clock may be slow.
@@ -69,9 +68,7 @@ class EventFile:
 
     def _add(self, event: Any) -> None:
         event.wall_time = time.time()
-        record = io.BytesIO()
-        self._RecordWriter(record).write(event.SerializeToString())
-        append(self._file, record.getvalue())
+        append(self._file, record(event.SerializeToString()))
 
 
 def append(file: Path, data: bytes) -> None:
