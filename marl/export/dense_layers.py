@@ -60,13 +60,29 @@ def widths(layers: Sequence[DenseLayer]) -> list[int]:
     return [layers[0].weight.shape[1], *(len(layer.bias) for layer in layers)]
 
 
-def packed(layers: Sequence[DenseLayer]) -> str:
+def packed(layers: Sequence[DenseLayer], scale: np.ndarray) -> str:
     """Base64 of little-endian floats: per layer the weight [inputs, outputs] and the bias.
 
-    Inputs come first because many are 0: a program can then skip whole rows.
+    Inputs come first because many are 0: a program can then skip whole rows. Weights that were half floats before they
+    were multiplied by the encoder's scale, like those of the champion, stay half floats; the scale stands before them.
     """
     parts = [part for layer in layers for part in (layer.weight.T, layer.bias)]
-    return base64.b64encode(b"".join(np.ascontiguousarray(part, "<f4").tobytes() for part in parts)).decode()
+    halves = [_as_halves(parts[0], scale[:, None]), *map(_as_halves, parts[1:])]
+    if all(half is not None for half in halves):
+        return _base64([scale.astype("<f4"), *halves])
+    return _base64([part.astype("<f4") for part in parts])
+
+
+def _as_halves(numbers: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray | None:
+    """Half floats that give these floats if they are multiplied by the scale; None if there are none."""
+    scale = np.asarray(scale, np.float32)
+    with np.errstate(over="ignore"):
+        halves = np.divide(numbers, scale, out=np.zeros_like(numbers), where=scale != 0).astype("<f2")
+    return halves if np.array_equal(halves.astype(np.float32) * scale, numbers) else None
+
+
+def _base64(parts: Sequence[np.ndarray]) -> str:
+    return base64.b64encode(b"".join(part.tobytes() for part in parts)).decode()  # tobytes: row by row
 
 
 def _check(player: PolicyPlayer, layers: list[DenseLayer]) -> None:

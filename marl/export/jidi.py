@@ -39,7 +39,7 @@ def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str,
         assert code.count(_IMPORTS[0]) == 1, f"{TEMPLATE} has other imports than expected"
         code = _joined(code.replace(*_IMPORTS), APPENDED_WITH_PLAN)
     sizes = widths(layers)
-    text = packed(layers)
+    text = packed(layers, encoder.scale)
     return "".join(
         [
             code,

@@ -75,12 +75,15 @@ class Clock:
     slow_turn = 0.0  # seconds of a slow turn of all rollouts: on a core with other work the next one may take as long
 
     def __init__(self, deadline):
-        self.deadline, self.began = deadline, time.perf_counter()
+        self.deadline = self.stage_end = deadline
+        self.began = time.perf_counter()
 
     def fitting(self, share):
-        """The number of rollouts that fit into a share of the time left; 0 if not even one turn does."""
-        whole = self.deadline - time.perf_counter()
+        """The number of rollouts that fit into a share of the time left, for a stage; 0 if not even one turn does."""
+        now = time.perf_counter()
+        whole = self.deadline - now
         left = share * whole
+        self.stage_end = now + left
         if left < Clock.turn_seconds or whole < Clock.slow_turn:
             Clock.slow_turn *= FADING
             if left > 0:  # a few slow turns must not end planning for good
@@ -93,14 +96,15 @@ class Clock:
         self.began = time.perf_counter()
 
     def next_fits(self, rollouts):
-        """Whether one more turn like the one just played fits."""
+        """Whether one more turn like those before fits into the stage, and a slow one into the time of the call."""
         now = time.perf_counter()
         turn = now - self.began
         # A turn during which the machine did something else says little.
         Clock.turn_seconds += 0.3 * (min(turn / rollouts, 2 * Clock.turn_seconds) - Clock.turn_seconds)
         Clock.slow_turn = max(turn, FADING * Clock.slow_turn)
         self.began = now
-        return now + Clock.slow_turn < self.deadline
+        expected = now + rollouts * Clock.turn_seconds
+        return expected < self.stage_end and now + Clock.slow_turn < self.deadline
 
 
 def plan(match, team, clock, rollouts=None, number=0, seed=PLAN_SEED):

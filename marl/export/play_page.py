@@ -25,7 +25,7 @@ def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str, seed: i
         "encoder": encoder.name,
         "orientationAt": encoder.orientation_at,
         "widths": widths(layers),
-        "weights": packed(layers),
+        "weights": packed(layers, encoder.scale),
     }
     data = {"look": page.look(), "name": name, "seed": str(seed), "seat": SEAT, "policy": policy}
     paths = [*(page.FOLDER / f"{name}.js" for name in SHARED), *(FOLDER / f"{name}.js" for name in SCRIPTS)]

@@ -227,19 +227,33 @@ const { encoders, moveToLocal } = (() => {
   return { encoders: all, moveToLocal };
 })();
 
-function decodeFloats(base64) {
-  const text = atob(base64), view = new DataView(new ArrayBuffer(text.length)), numbers = new Float32Array(text.length / 4);
+// The floats of all layers from base64 of little-endian floats; or of half floats, after a factor for each input.
+function decodeFloats(base64, widths) {
+  const text = atob(base64), view = new DataView(new ArrayBuffer(text.length)), [inputs, outputs] = widths;
   for (let i = 0; i < text.length; i++) view.setUint8(i, text.charCodeAt(i));
-  for (let i = 0; i < numbers.length; i++) numbers[i] = view.getFloat32(4 * i, true);
+  let count = 0;
+  for (let i = 1; i < widths.length; i++) count += (widths[i - 1] + 1) * widths[i];
+  const numbers = new Float32Array(count);
+  if (text.length === 4 * count) {
+    for (let i = 0; i < count; i++) numbers[i] = view.getFloat32(4 * i, true);
+    return numbers;
+  }
+  // By exponent: what a half float's fraction of 2^-10 is worth. Without infinities: weights are finite.
+  const units = Array.from({ length: 32 }, (_, exponent) => 2 ** (Math.max(exponent, 1) - 25));
+  for (let i = 0; i < count; i++) {
+    const half = view.getUint16(4 * inputs + 2 * i, true), exponent = half >> 10 & 31;
+    numbers[i] = ((exponent ? 1024 : 0) + (half & 1023)) * units[exponent] * (half >> 15 ? -1 : 1);
+  }
+  for (let i = 0; i < inputs * outputs; i++) numbers[i] *= view.getFloat32(4 * Math.floor(i / outputs), true);
   return numbers;
 }
 
 // The policy of {encoder, orientationAt, widths, weights}. orientationAt is the index of the orientation in an
 // observation, null for encoders without one. weights are the floats of all layers, per layer the weight
-// [inputs, outputs] and the bias: an array, or base64 of little-endian floats.
+// [inputs, outputs] and the bias: an array, or base64 as decodeFloats reads it.
 function makePolicy({ encoder, orientationAt, widths, weights }) {
   const MOVES = 4, encode = encoders[encoder];
-  const numbers = typeof weights === "string" ? decodeFloats(weights) : weights;
+  const numbers = typeof weights === "string" ? decodeFloats(weights, widths) : weights;
   const layers = [];
   for (let i = 0, at = 0; i < widths.length - 1; i++) {
     const [inputs, outputs] = [widths[i], widths[i + 1]], end = at + inputs * outputs;

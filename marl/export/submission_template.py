@@ -346,8 +346,17 @@ def evade(bodies, snake):
 
 
 def unpacked(shapes, text):
-    """The layers (weight [inputs, outputs], bias) from base64 of little-endian floats."""
-    numbers = np.frombuffer(base64.b64decode(text), "<f4")
+    """The layers (weight [inputs, outputs], bias) from base64 of little-endian floats.
+
+    Or of half floats, after a factor for each input.
+    """
+    data = base64.b64decode(text)
+    if len(data) == 4 * sum(inputs * outputs + outputs for inputs, outputs in shapes):
+        numbers = np.frombuffer(data, "<f4")
+    else:
+        inputs, outputs = shapes[0]
+        numbers = np.frombuffer(data, "<f2", offset=4 * inputs).astype(np.float32)
+        numbers[: inputs * outputs] *= np.repeat(np.frombuffer(data, "<f4", inputs), outputs)
     layers, at = [], 0
     for inputs, outputs in shapes:
         weight = numbers[at : at + inputs * outputs].reshape(inputs, outputs)

@@ -53,6 +53,13 @@ def player(encoder: str, value: bool = False) -> PolicyPlayer:
     return PolicyPlayer(actor(encoder, value), encoder_named(encoder), f"untrained/{encoder}")
 
 
+def round_to_halves(who: PolicyPlayer) -> None:
+    """Make all weights half floats, as those of the shipped teams are."""
+    with torch.no_grad():
+        for weight in who.actor.parameters():
+            weight.copy_(weight.half())
+
+
 def saved_run(folder: Path, encoder: str) -> Path:
     """A run folder with one checkpoint, like that of a training."""
     run = folder / f"run_{encoder}"

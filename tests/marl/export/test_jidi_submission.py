@@ -24,6 +24,7 @@ from helpers.exporting import (
     legal_logits,
     margins,
     player,
+    round_to_halves,
     rows,
     saved_run,
     with_few_beans,
@@ -388,6 +389,25 @@ def test_a_value_is_left_out(tmp_path) -> None:
     logits = legal_logits(who, rows("features")[7, :, 2])
     chosen = np.array([ask(module, position, 2) for position in games()[7]])
     assert (chosen == logits.argmax(-1))[margins(logits) > TIE].all()
+
+
+@pytest.mark.parametrize("encoder", ["tactical", "planes"])
+def test_half_floats_stay_half_floats_to_the_same_weights(tmp_path, encoder) -> None:
+    """As the champion's are: half the file. Other weights are written as floats."""
+    from marl.export.dense_layers import dense_layers
+    from marl.export.jidi import submission_source
+
+    who, sizes = player(encoder), []
+    for halves in (False, True):
+        if halves:
+            round_to_halves(who)
+        layers, path = dense_layers(who), tmp_path / f"{len(sizes)}.py"
+        path.write_text(submission_source(layers, who.encoder, "it"))
+        sizes.append(len(path.read_text().split("LAYERS = unpacked")[-1]))
+        for (weight, bias), layer in zip(loaded(path).LAYERS, layers, strict=True):
+            assert np.array_equal(weight, layer.weight.T)
+            assert np.array_equal(bias, layer.bias)
+    assert 0.49 < sizes[1] / sizes[0] < 0.6
 
 
 @pytest.mark.parametrize("name", ["champion", "run1_20260101_120000", "it's", 'say "a"', "größer"])

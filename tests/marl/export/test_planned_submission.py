@@ -308,6 +308,25 @@ def test_a_slow_turn_is_expected_again_for_a_while(module, monkeypatch) -> None:
     assert faded[0] == 0 < faded[-1], faded
 
 
+def test_a_stage_leaves_the_other_its_time(module, monkeypatch) -> None:
+    """If not even one rollout of four turns fits into its half, the first stage ends early."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(module.Clock, "turn_seconds", 0.2)
+    monkeypatch.setattr(module.Clock, "slow_turn", 0.0)
+    clock = module.Clock(1.0)
+    turns = []
+    for share in (0.5, 1.0):
+        assert clock.fitting(share) == 1
+        clock.start()
+        turns.append(1)
+        now[0] += 0.2
+        while clock.next_fits(1):
+            turns[-1] += 1
+            now[0] += 0.2
+    assert turns == [2, 2]
+
+
 def test_a_late_clock_ends_the_search_for_dead_ends(module, monkeypatch) -> None:
     searched = []
     search = module.is_dead_end

@@ -19,6 +19,7 @@ from helpers.exporting import (
     margins,
     player,
     recorded_states,
+    round_to_halves,
     rows,
     saved_run,
     steps,
@@ -33,7 +34,7 @@ from arena.match_dict import to_dict
 from arena.rules import SNAKES, TURNS
 from marl.export import jidi
 from marl.export import play_page as page_export
-from marl.export.dense_layers import dense_layers
+from marl.export.dense_layers import dense_layers, packed, widths
 from marl.export.play_page import play_page
 from marl.storage.saved_player import load_player
 from opponents.match import play
@@ -197,6 +198,19 @@ def test_missing_beans_are_seen_as_in_training(policy_page) -> None:
 
 def test_the_canonical_encoder_is_also_known_by_its_earlier_name(rules_page) -> None:
     assert rules_page.value("encoders.turned === encoders.canonical && encoders.turned instanceof Function")
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_the_page_reads_the_weights_that_were_written(rules_page, halves) -> None:
+    who = player("tactical")
+    if halves:
+        round_to_halves(who)
+    layers = dense_layers(who)
+    text = packed(layers, who.encoder.scale)
+    numbers = np.concatenate([part.ravel() for layer in layers for part in (layer.weight.T, layer.bias)])
+    assert len(text) == pytest.approx(numbers.size * (2 if halves else 4) * 4 / 3, rel=0.05)
+    read = rules_page.value(f"Array.from(decodeFloats({json.dumps(text)}, {widths(layers)}))")
+    assert np.array_equal(np.array(read, np.float32), numbers)
 
 
 NAME = "</script><script>document.title = 'taken over'</script><b>&amp;"
