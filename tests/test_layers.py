@@ -20,6 +20,7 @@ AT_HOME = {
     "tensordict": {"marl/team_torchrl_env.py"},
     "jax": set(),
     "triton": {
+        "marl/compute/gpu_start.py",
         "marl/compute/triton_probe.py",
         "marl/compute/flat_adam_kernels.py",
         "marl/networks/lstm_kernels.py",

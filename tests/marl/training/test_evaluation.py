@@ -151,11 +151,11 @@ def test_a_mistake_that_one_rank_finds_ends_all_ranks(tmp_path) -> None:
 
 @pytest.fixture(scope="module")
 def slow_runs(tmp_path_factory):
-    """Two trainings, in each of which the evaluations of one rank take 30 s; a function that waits for their ends."""
+    """Two trainings, in each of which the evaluations of one rank take 20 s; a function that waits for their ends."""
     folder = tmp_path_factory.mktemp("slow")
-    words = [*TINY, "--matches", "4", "--eval_matches", "4", "--run_name", "team", "--timeout", "3"]
+    words = [*TINY, "--matches", "4", "--eval_matches", "4", "--run_name", "team", "--timeout", "2"]
     words += ["--eval_interval", "0", "--runs_dir"]
-    slow = [{f"rank {rank}": [f"@{rank}:slow:30", *words, str(folder / f"rank {rank}")]} for rank in (0, 1)]
+    slow = [{f"rank {rank}": [f"@{rank}:slow:20", *words, str(folder / f"rank {rank}")]} for rank in (0, 1)]
     return folder, start_ranks(folder, *slow)
 
 
@@ -165,5 +165,5 @@ def test_an_evaluation_ten_times_longer_than_the_timeout_does_not_end_a_run(slow
     for name in ("rank 0", "rank 1"):
         assert [(code, err) for code, _, err in done[name]] == [(0, ""), (0, "")], name
         took = re.search(r"^time +(?:(\d+) min )?(\d+) s ", done[name][0][1], re.MULTILINE)
-        assert 60 * int(took[1] or 0) + int(took[2]) >= 30
+        assert 60 * int(took[1] or 0) + int(took[2]) >= 20
         assert (16, True) in measured(the_run(folder / name))
