@@ -43,7 +43,7 @@ CANDIDATES = 2**TEAM  # of each stage
 COMBINATIONS = np.stack(np.meshgrid(*[[0, 1]] * TEAM, indexing="ij"), -1).reshape(-1, TEAM)
 MOST_ROLLOUTS = 64  # of a stage
 MARGIN, LEAST_MARGIN = 0.25, 0.002  # of the time of a call, and in seconds: left unused
-FADING = 0.95  # of a slow turn, with every turn after it: half of it after 14 turns of rollouts
+FADING = 0.5  # of a slow turn, with every turn after it
 PLAN_SEED = 0x706C616E << 31
 
 choose_by_policy = choose
