@@ -31,6 +31,7 @@ BATCH = 16384  # fills a GPU; recording it takes 20 MB
 SUBMISSION_BATCH = 32  # a submission is loaded once for every match of a batch
 FORFEIT = 1000  # a lead above any lead by score
 COLOURS = ("red", "blue")  # of the sides 0 and 1
+PICKS = ("first", "closest", "worst", "best")  # of recorded matches, for home
 TURNS_AT_ONCE = 20  # in one compiled call; after each one Python gets a word
 Progress = Callable[[float], None]  # gets the share of the turns that have been played, 0 to 1
 
@@ -114,8 +115,11 @@ def play_side_by_side(
     return _play(home, away, matches, numbers, device, seed, record, max(1, BATCH // len(away)), progress)
 
 
-def summarise(played: Sequence[PlayedMatches], seed: int) -> Results:
-    """The results of all matches of a `play`: from the outcomes of its parts, in the order of the match numbers."""
+def summarise(played: Sequence[PlayedMatches], seed: int, replays_of: Sequence[str] = PICKS) -> Results:
+    """The results of all matches of a `play`: from the outcomes of its parts, in the order of the match numbers.
+
+    replays_of: the recorded matches whose replays are made, some 30 ms each.
+    """
     home, away = played[0].home, played[0].away
     score = np.concatenate([part.scores for part in played])
     deaths = np.concatenate([part.deaths for part in played])
@@ -128,6 +132,7 @@ def summarise(played: Sequence[PlayedMatches], seed: int) -> Results:
     picks: dict[str, tuple[int, int, torch.Tensor]] = {}
     for part in played:
         _keep_first(picks, part.picks)
+    picks = {name: pick for name, pick in picks.items() if name in replays_of}
     kept = {number: actions for _, number, actions in picks.values()}  # one match may be picked twice
     replays = {number: _replay(home, away, matches, seed, number, actions) for number, actions in kept.items()}
     problems = [sum((part.problems[side] for part in played), Counter()) for side in (0, 1)]
@@ -313,7 +318,7 @@ def _problems(player: Player) -> Counter[str]:
 def _pick(numbers: np.ndarray, lead: np.ndarray, actions: torch.Tensor) -> dict[str, tuple[int, int, torch.Tensor]]:
     """The actions of the first, closest, worst and best match for home; of equals, the first match."""
     picks = {}
-    for name, order in (("first", numbers), ("closest", abs(lead)), ("worst", lead), ("best", -lead)):
+    for name, order in zip(PICKS, (numbers, abs(lead), lead, -lead), strict=True):
         i = int(order.argmin())
         picks[name] = int(order[i]), int(numbers[i]), actions[:, i].cpu()
     return picks

@@ -1,10 +1,12 @@
 """What a GPU needs before the first kernel, done in threads while the program is still loading: 0.2 and 0.4 s.
 
-Both are C code that leaves Python alone. A mistake is not reported here: whoever needs the result meets it again.
+Both run outside Python's lock, nearly all of the time. A mistake is not reported here: whoever needs the result meets
+it again.
 """
 
 import contextlib
 import ctypes
+from collections.abc import Callable
 from threading import Thread
 
 CUDA = "libcuda.so.1"  # comes with the driver
@@ -14,10 +16,16 @@ def begin_gpu_start(device: str) -> None:
     """Begin. device: as `--device` names it. Not before processes are forked that use the GPU."""
     number = device.partition(":")[2]
     Thread(target=create_context, args=(int(number) if number.isdecimal() else 0,), daemon=True).start()
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(Exception):
         from triton.runtime.cache import triton_key  # imported here: two threads must not import it at the same time
 
-        Thread(target=triton_key, daemon=True).start()  # a hash of all files of Triton; it keeps the result
+        Thread(target=hash_triton, args=(triton_key,), daemon=True).start()
+
+
+def hash_triton(triton_key: Callable[[], str]) -> None:
+    """Triton names compiled kernels by a hash of all of its own files, and keeps this hash."""
+    with contextlib.suppress(Exception):
+        triton_key()
 
 
 def create_context(number: int) -> bool:

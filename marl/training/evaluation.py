@@ -99,7 +99,7 @@ def evaluate(
 
     def draw(parts: list[PlayedMatches]) -> None:
         nonlocal drawing
-        best = _summarise(parts, seed).replays[BEST]
+        best = summarise(parts, seed, (BEST,)).replays[BEST]
         pool = ThreadPoolExecutor(1, "animation")
         drawing = pool.submit(draw_gif, best)
         pool.shutdown(wait=False)
@@ -211,10 +211,5 @@ def _threads_at_once(player: PolicyPlayer, config: EvalConfig, group: Solo | Ran
 
 def _join_parts(config: EvalConfig, parts: list[dict[str, PlayedMatches]], seed: int) -> Evaluation:
     """The evaluation from the parts of all ranks, in their order."""
-    return Evaluation({name: _summarise([part[name] for part in parts], seed) for name in config.eval_opponents})
-
-
-def _summarise(played: Sequence[PlayedMatches], seed: int) -> Results:
-    """The results, of the recorded matches with the replay of the best one alone: each takes some 30 ms."""
-    best = [{name: pick for name, pick in part.picks.items() if name == BEST} for part in played]
-    return summarise([replace(part, picks=picks) for part, picks in zip(played, best, strict=True)], seed)
+    played = {name: [part[name] for part in parts] for name in config.eval_opponents}
+    return Evaluation({name: summarise(each, seed, (BEST,)) for name, each in played.items()})

@@ -1,4 +1,4 @@
-"""What is done beside the start of a training on a GPU, on a machine without one: nothing, and quietly."""
+"""What is done beside the start of a training on a GPU: for the named one, and quietly where there is none."""
 
 import threading
 
@@ -10,6 +10,12 @@ from marl.compute import gpu_start
 def test_without_a_driver_there_is_no_context(monkeypatch) -> None:
     monkeypatch.setattr(gpu_start, "CUDA", "libcuda_that_is_nowhere.so.1")
     assert not gpu_start.create_context(0)
+
+
+def test_a_mistake_of_triton_is_not_told() -> None:
+    asked = []
+    gpu_start.hash_triton(lambda: asked.append(1) or 1 / 0)
+    assert asked == [1]
 
 
 @pytest.mark.needs_cuda
