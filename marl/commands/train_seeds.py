@@ -141,7 +141,7 @@ class _Seeds:
         for seed, plan in self._plans.items():
             folder = self.folder(_run_name(self._name, seed))
             if is_done(folder, plan.config):
-                _check_same_settings(folder, plan.config)
+                check_same_settings(folder, plan.config)
                 self.done.add(seed)
                 print(f"seed {seed}: done already, {_result(folder)}", flush=True)
             else:
@@ -189,7 +189,7 @@ def is_done(folder: Path, config: TrainConfig) -> bool:
     return is_run(folder) and replace(read_summary(folder), config=to_dict(config)).has_reached_its_limit
 
 
-def _check_same_settings(folder: Path, config: TrainConfig) -> None:
+def check_same_settings(folder: Path, config: TrainConfig) -> None:
     """A UserError if a run that is done was trained with other settings than the command line asks for now."""
     from marl.commands.report_groups import NOT_GROUPED
     from marl.commands.runs_summary import read_summary
