@@ -37,10 +37,10 @@ AUTO = {  # (device, section of the learner) -> values by plain name
     ("cuda", "ddpg"): GPU_REPLAY | {"a_lr": 1e-3, "c_lr": 1e-3},
     ("cpu", "qlearning"): CPU_REPLAY,
     ("cuda", "qlearning"): GPU_REPLAY,
-    ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 3072, "lr": 3e-3},
+    ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 6144, "lr": 6e-3},
     ("cuda", "ppo"): GPU | {"matches": 8192, "batch_size": 65536, "lr": 2e-3},
 }
-# Device -> the values with --max_utilization: as large as memory and cores allow.
+# Device -> the least values with --max_utilization: as large as memory and cores allow.
 LARGEST = {
     "cpu": {"body": (256, 256), "matches": 1024, "batch_size": 4096, "buffer_size": 8_000_000},
     "cuda": {"body": (1024, 512), "matches": 16384, "batch_size": 32768, "buffer_size": 30_000_000},
@@ -159,7 +159,9 @@ def _set(config: TrainConfig, path: str, value: Any) -> TrainConfig:
 
 def _defaults(config: TrainConfig, device: str) -> dict[str, Any]:
     """The value of each option, by its plain name, for the case that the option is `auto`."""
-    auto = AUTO[device, config.learner_section] | (LARGEST[device] if config.max_utilization else {})
+    auto = dict(AUTO[device, config.learner_section])
+    if config.max_utilization:
+        auto |= {name: max(size, auto.get(name, size)) for name, size in LARGEST[device].items()}
     auto["precision"] = "bf16" if device == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
     if config.network.kind == "cnn":
         auto["encoder"] = "planes"

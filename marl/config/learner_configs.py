@@ -149,7 +149,7 @@ class PpoConfig:
     update_interval: int | None = None
     """Env steps of a rollout, over all ranks; one env step is one turn of one match (auto: 16 turns of each match)."""
     batch_size: int | None = None
-    """Snake turns in a minibatch, per rank; a rollout is split into equal minibatches of about this size (auto: 3072
+    """Snake turns in a minibatch, per rank; a rollout is split into equal minibatches of about this size (auto: 6144
     for the whole run, split over the ranks; GPU 65536). ppo_lstm splits by teams, each with all its turns."""
     epochs: int = 1
     """Passes over each rollout."""
@@ -174,7 +174,7 @@ class PpoConfig:
     with a probability near 0: where the encoder rotates the board, one side is rarely right, and must not be given up
     (auto: 0.02 with such an encoder, else 0)."""
     lr: float | None = None
-    """Learning rate (auto: 0.003, GPU 0.002)."""
+    """Learning rate (auto: 0.006, GPU 0.002)."""
     lr_end: float = 0.1
     """Learning rate at the end of the run, as a share of that at the start; it falls linearly."""
     max_grad_norm: float = 0.5

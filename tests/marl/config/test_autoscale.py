@@ -61,8 +61,8 @@ def test_what_auto_means(device, expected) -> None:
 @pytest.mark.parametrize(
     ("device", "world", "expected"),
     [
-        (CPU, 1, {"matches": 512, "update_interval": 16 * 512, "batch_size": 3072, "lr": 3e-3}),
-        (CPU, 3, {"matches": 170, "update_interval": 16 * 170 * 3, "batch_size": 1032, "lr": 3e-3}),
+        (CPU, 1, {"matches": 512, "update_interval": 16 * 512, "batch_size": 6144, "lr": 6e-3}),
+        (CPU, 3, {"matches": 170, "update_interval": 16 * 170 * 3, "batch_size": 2040, "lr": 6e-3}),
         (GPU, 1, {"matches": 8192, "update_interval": 16 * 8192, "batch_size": 65536, "lr": 2e-3}),
         (GPU, 8, {"matches": 1024, "update_interval": 16 * 8192, "batch_size": 8184, "lr": 2e-3}),
     ],
@@ -122,6 +122,14 @@ def test_convolutions_read_the_board_on_any_device() -> None:
 def test_max_utilization_asks_for_the_largest(device, expected) -> None:
     usual = SMALL if device is CPU else LARGE
     assert chosen(resolve(TrainConfig(max_utilization=True), device)) == usual | expected
+
+
+@pytest.mark.parametrize("algo", LEARNERS)
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+def test_max_utilization_makes_nothing_smaller(device, algo) -> None:
+    usual, largest = (chosen(resolve(TrainConfig(algo=algo, max_utilization=each), device)) for each in (False, True))
+    for name in usual.keys() & {"body", "matches", "batch_size", "buffer_size"}:
+        assert largest[name] >= usual[name], name
 
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
@@ -188,11 +196,11 @@ SPLIT = [  # learner, device, ranks -> matches, batch and buffer of a rank
     ("ddpg", CPU, 8, 32, 120, 125_000),
     ("ddpg", CPU, 128, 2, 24, 7_812),
     ("ddpg", GPU, 8, 512, 1032, 250_000),
-    ("ppo", CPU, 1, 512, 3072, None),
-    ("ppo", CPU, 2, 256, 1536, None),
-    ("ppo", CPU, 3, 170, 1032, None),
-    ("ppo", CPU, 4, 128, 768, None),
-    ("ppo", CPU, 8, 64, 384, None),
+    ("ppo", CPU, 1, 512, 6144, None),
+    ("ppo", CPU, 2, 256, 3072, None),
+    ("ppo", CPU, 3, 170, 2040, None),
+    ("ppo", CPU, 4, 128, 1536, None),
+    ("ppo", CPU, 8, 64, 768, None),
     ("ppo", GPU, 8, 1024, 8184, None),
 ]
 
