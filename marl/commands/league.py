@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--players",
         type=_names,
         metavar="A,B,C",
-        help="who takes part; odd: all odd teams (default: the ladder and the champion)",
+        help="who takes part; odd: all odd teams (default: the ladder and the shipped teams)",
     )
     parser.add_argument("--matches", type=int, default=1000, metavar="N", help="per pair (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
