@@ -139,7 +139,7 @@ class _Seeds:
         """The trainings that are left to do."""
         found = []
         for seed, plan in self._plans.items():
-            folder = self.folder(_run_name(self._name, seed))
+            folder = self.folder(seed_run_name(self._name, seed))
             if is_done(folder, plan.config):
                 check_same_settings(folder, plan.config)
                 self.done.add(seed)
@@ -154,7 +154,7 @@ class _Seeds:
         print(f"seed {seed}: {verb}, log in {job.log}", flush=True)
 
     def tell_end(self, job: Job, code: int) -> None:
-        seed, folder = int(job.name), self.folder(_run_name(self._name, int(job.name)))
+        seed, folder = int(job.name), self.folder(seed_run_name(self._name, int(job.name)))
         if code == 0:
             self.done.add(seed)
             print(f"seed {seed}: done in {duration(job.seconds)}, {_result(folder)}", flush=True)
@@ -176,7 +176,7 @@ class _Seeds:
 
     def _share(self, seed: int) -> float:
         config = self._plans[seed].config
-        line = _last_line(self.folder(_run_name(self._name, seed)))
+        line = _last_line(self.folder(seed_run_name(self._name, seed)))
         by_episodes = line.get("step", 0) / max(1, config.schedule.max_episodes)
         by_time = line.get("time/seconds", 0.0) / (60 * config.max_minutes) if config.max_minutes else 0.0
         return min(1.0, max(by_episodes, by_time))
@@ -226,10 +226,11 @@ def _plan(words: Sequence[str], name: str, seed: int) -> ResumePlan:
 
 
 def _words_of(words: Sequence[str], name: str, seed: int) -> list[str]:
-    return [*words, "--seed", str(seed), "--run-name", _run_name(name, seed)]
+    return [*words, "--seed", str(seed), "--run-name", seed_run_name(name, seed)]
 
 
-def _run_name(name: str, seed: int) -> str:
+def seed_run_name(name: str, seed: int) -> str:
+    """The name of the run of one seed."""
     return f"{name}_seed{seed}"
 
 

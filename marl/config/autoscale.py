@@ -40,7 +40,7 @@ AUTO = {  # (device, section of the learner) -> values by plain name
     ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 6144, "lr": 6e-3},
     ("cuda", "ppo"): GPU | {"matches": 8192, "batch_size": 65536, "lr": 2e-3},
 }
-# Device -> the least values with --max_utilization: as large as memory and cores allow.
+# Device -> the values with --max_utilization, as large as memory and cores allow; a larger default stays.
 LARGEST: dict[str, dict[str, Any]] = {
     "cpu": {"body": (256, 256), "matches": 1024, "batch_size": 4096, "buffer_size": 8_000_000},
     "cuda": {"body": (1024, 512), "matches": 16384, "batch_size": 32768, "buffer_size": 30_000_000},
