@@ -10,8 +10,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from marl.storage.regular_file import read_regular
 from marl.training.run_texts import describe_tag, hparams, text
-from marl.training.tfrecord import record
+from marl.training.tfrecord import read_records, record
 
 
 def load_tensorboard() -> tuple[Any, ...]:
@@ -31,14 +34,27 @@ class EventFile:
         self._described: set[str] = set()  # TensorBoard needs a description once per file
         folder.mkdir(parents=True, exist_ok=True)
         # TensorBoard reads the files in the order of their names. Numbers, not times: another node's clock may be slow.
-        number = sum("tfevents" in file.name for file in folder.iterdir())
-        self._file = folder / f"events.out.tfevents.{number:010d}.{socket.gethostname()}"
+        self._earlier = sorted(file for file in folder.iterdir() if "tfevents" in file.name)
+        self._file = folder / f"events.out.tfevents.{len(self._earlier):010d}.{socket.gethostname()}"
         self._add(Event(file_version="brain.Event:2", step=first))
         self._add(Event(session_log=SessionLog(status=SessionLog.START), step=first))
 
     def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write all values of a step, by tag."""
         self.add(step, [self._scalar(tag, value) for tag, value in values.items()])
+
+    def add_missing_scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write all values of a step, unless an earlier file of the folder has them; times may differ."""
+        has = False
+        for file in self._earlier:
+            for data in read_records(read_regular(file)):
+                event = self._Event.FromString(data)
+                if event.HasField("session_log"):  # earlier events from this step on are dropped
+                    has = has and step < event.step
+                elif event.step == step:
+                    has = has or _equal({value.tag: value.simple_value for value in event.summary.value}, values)
+        if not has:
+            self.add_scalars(step, values)
 
     def add_gif(self, step: int, tag: str, gif: bytes) -> None:
         """Write a GIF file; TensorBoard plays it among its images."""
@@ -69,6 +85,21 @@ class EventFile:
     def _add(self, event: Any) -> None:
         event.wall_time = time.time()
         append(self._file, record(event.SerializeToString()))
+
+
+def is_time(tag: str) -> bool:
+    """Whether a metric is a duration or a speed, which another run of the same would not have."""
+    return tag.partition("/")[0] == "time"
+
+
+def _equal(found: Mapping[str, float], values: Mapping[str, float]) -> bool:
+    """Whether values of an event file are these; it keeps 32 bits of a value."""
+    tags = [tag for tag in values if not is_time(tag)]
+    return found.keys() == values.keys() and np.array_equal(
+        np.array([found[tag] for tag in tags], np.float32),
+        np.array([values[tag] for tag in tags], np.float32),
+        equal_nan=True,
+    )
 
 
 def append(file: Path, data: bytes) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from arena.files import write_atomically
 from marl.errors import UserError
 from marl.storage.regular_file import read_regular
-from marl.training.event_file import EventFile, append
+from marl.training.event_file import EventFile, append, is_time
 from marl.training.run_texts import layout, main_curves
 from marl.training.wandb_run import WandbRun
 
@@ -62,17 +62,19 @@ class Metrics:
     def log(self, step: int, values: Mapping[str, float], env_steps: int | None = None) -> None:
         """Write all values of a step. With env_steps, the main curves are written by env steps as well.
 
-        A resumed run may repeat the evaluation of its checkpoint's episode; the same values are not written twice.
+        A resumed run may repeat the evaluation of its checkpoint's episode; the same values are not written twice,
+        also where a kill came between two of the files.
         """
         assert not values.keys() & {"step", "time"}, "step and time are fields of every line"
         numbers = {tag: float(value) for tag, value in values.items()}
         finite = {tag: number if math.isfinite(number) else None for tag, number in numbers.items()}
         line = json.dumps({"step": int(step), "time": round(time.time(), 3)} | finite, allow_nan=False) + "\n"
-        if step < self._first and _without_times(json.loads(line)) in self._last_kept:
+        repeats = step < self._first
+        if repeats and _without_times(json.loads(line)) in self._last_kept:
             return
-        self._reporting_errors(lambda: self._events.add_scalars(step, numbers))
+        self._reporting_errors(lambda: _add_scalars(self._events, step, numbers, repeats))
         if env_steps is not None:
-            self._reporting_errors(lambda: self._log_by_env_steps(env_steps, main_curves(numbers)))
+            self._reporting_errors(lambda: self._log_by_env_steps(env_steps, main_curves(numbers), repeats))
         self._reporting_errors(lambda: append(self._folder / LINES, line.encode()))
         if self._wandb:
             self._wandb.log(step, numbers)
@@ -105,10 +107,10 @@ class Metrics:
             _without_times(line) for line in map(json.loads, kept[-CHECKED:]) if line["step"] == first - 1
         ]
 
-    def _log_by_env_steps(self, env_steps: int, values: Mapping[str, float]) -> None:
+    def _log_by_env_steps(self, env_steps: int, values: Mapping[str, float], repeats: bool) -> None:
         if self._by_env_steps is None:
             self._by_env_steps = EventFile(self._folder / ENV_STEPS, self._env_steps_first)
-        self._by_env_steps.add_scalars(env_steps, values)
+        _add_scalars(self._by_env_steps, env_steps, values, repeats)
 
     def _reporting_errors(self, write: Callable[[], None]) -> None:
         try:
@@ -127,6 +129,11 @@ class Silent:
     def animation(self, tag: str, gif: bytes, step: int = 0) -> None: ...
     def summarise(self, values: Mapping[str, Any]) -> None: ...
     def close(self) -> None: ...
+
+
+def _add_scalars(events: EventFile, step: int, values: Mapping[str, float], repeats: bool) -> None:
+    """Write all values of a step; if the step was begun before a stop, only what is not written yet."""
+    (events.add_missing_scalars if repeats else events.add_scalars)(step, values)
 
 
 def gpu_gauges() -> dict[str, float]:
@@ -184,7 +191,7 @@ def _keep_lines(file: Path, first: int) -> list[bytes]:
 
 def _without_times(line: dict[str, Any]) -> dict[str, Any]:
     """The step and the values of a line that a repetition would have as well."""
-    return {tag: value for tag, value in line.items() if tag.partition("/")[0] != "time"}
+    return {tag: value for tag, value in line.items() if not is_time(tag)}
 
 
 def _step(line: bytes, is_checked: bool) -> float:

@@ -1,5 +1,6 @@
 """Metrics as TensorBoard and other readers find them."""
 
+import contextlib
 import errno
 import inspect
 import json
@@ -281,6 +282,46 @@ def test_an_evaluation_that_a_resumed_run_repeats_is_written_once(tmp_path) -> N
     resumed.log(21, {"eval/points": 0.5})
     values = [(line["step"], line.get("eval/points")) for line in metrics.read_lines(tmp_path)]
     assert values == [(20, None), (20, 0.5), (20, 0.25), (21, 0.5)]
+
+
+@pytest.mark.parametrize("written", range(4))
+def test_an_evaluation_that_a_kill_cut_off_is_completed(tmp_path, written, monkeypatch) -> None:
+    """written: how many of the three files had got it: events by episodes, events by env steps, JSON lines."""
+    loss = {"reward/total": 2.0, "time/seconds": 3.0}
+    evaluation = {"eval/points": math.nan, "eval/win_rate_level0": 0.3, "time/seconds": 4.0}
+    log, files = Metrics(tmp_path), []
+    log.log(20, loss, 4000)
+    append = event_file.append
+
+    def killed(file: Path, data: bytes) -> None:
+        if len(files) == written:
+            raise KeyboardInterrupt
+        files.append(file)
+        append(file, data)
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(event_file, "append", killed)
+        patch.setattr(metrics, "append", killed)
+        log.log(20, evaluation, 4000)
+    assert len(set(files)) == written
+    for _ in range(2):  # the second time nothing is missing
+        resumed = Metrics(tmp_path, resume_at=20, resume_env_steps=4000)
+        resumed.log(20, evaluation | {"time/seconds": 5.0}, 4000)
+        assert curve(tmp_path, "reward/total") == [(20, 2.0)]
+        assert curve(tmp_path, "eval/win_rate_level0") == [(20, np.float32(0.3))]
+        by_env_steps = tmp_path / "by_env_steps"
+        assert curve(by_env_steps, "by_env_steps/eval/win_rate_level0") == [(4000, np.float32(0.3))]
+        assert [line.get("eval/win_rate_level0") for line in lines(tmp_path)] == [None, 0.3]
+
+
+def test_an_evaluation_that_an_earlier_resume_dropped_is_written_again(tmp_path) -> None:
+    Metrics(tmp_path).log(20, {"eval/points": 0.5})
+    Metrics(tmp_path, resume_at=10).log(
+        20, {"reward/total": 2.0}
+    )  # it drops the evaluation, and is killed before its own
+    Metrics(tmp_path, resume_at=20).log(20, {"eval/points": 0.5})
+    assert curve(tmp_path, "eval/points") == [(20, 0.5)]
+    assert len(lines(tmp_path)) == 2
 
 
 def test_a_resumed_run_cuts_its_lines_off_and_writes_none_again(tmp_path) -> None:

@@ -6,7 +6,7 @@ import random
 import pytest
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from marl.training.tfrecord import LANE, MANY, crc32c, record
+from marl.training.tfrecord import LANE, MANY, crc32c, read_records, record
 
 FROM = LANE * MANY  # bytes, from which on lanes are computed side by side
 
@@ -22,3 +22,18 @@ def test_a_record_is_that_of_tensorboard(size) -> None:
     expected = io.BytesIO()
     RecordWriter(expected).write(data)
     assert record(data) == expected.getvalue()
+
+
+def test_records_are_read_up_to_one_that_is_damaged_or_cut_off() -> None:
+    datas = [b"first", b"", b"a longer third"]
+    first, second, third = map(record, datas)
+    file = first + second + third
+    assert list(read_records(file)) == datas
+    assert list(read_records(b"")) == []
+    for cut in range(1, len(third)):
+        assert list(read_records(file[:-cut])) == datas[:2]
+    for at in range(len(third)):
+        damaged = bytearray(file)
+        damaged[len(first + second) + at] ^= 1
+        assert list(read_records(bytes(damaged))) == datas[:2]
+    assert list(read_records(first + bytes(40))) == datas[:1]  # what a power cut may leave
