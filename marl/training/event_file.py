@@ -6,7 +6,7 @@ that call, and no event is ever left in a queue. With marl/training/run_texts.py
 
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,15 @@ def load_tensorboard() -> tuple[Any, ...]:
 
 
 class EventFile:
-    """A new event file in a folder. TensorBoard drops earlier events of the folder from step `first` on."""
+    """A new event file in a folder. TensorBoard drops earlier events of the folder from step `first` on.
+
+    A step before `first` was begun before the run was stopped: of that step only what is missing is written.
+    """
 
     def __init__(self, folder: Path, first: int) -> None:
         Event, SessionLog, Summary, SummaryMetadata = load_tensorboard()
         self._Event, self._Summary, self._Metadata = Event, Summary, SummaryMetadata
+        self._first = first
         self._described: set[str] = set()  # TensorBoard needs a description once per file
         folder.mkdir(parents=True, exist_ok=True)
         # TensorBoard reads the files in the order of their names. Numbers, not times: another node's clock may be slow.
@@ -40,27 +44,16 @@ class EventFile:
         self._add(Event(session_log=SessionLog(status=SessionLog.START), step=first))
 
     def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write all values of a step, by tag."""
-        self.add(step, [self._scalar(tag, value) for tag, value in values.items()])
-
-    def add_missing_scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write all values of a step, unless an earlier file of the folder has them; times may differ."""
-        has = False
-        for file in self._earlier:
-            for data in read_records(read_regular(file)):
-                event = self._Event.FromString(data)
-                if event.HasField("session_log"):  # earlier events from this step on are dropped
-                    has = has and step < event.step
-                elif event.step == step:
-                    has = has or _equal({value.tag: value.simple_value for value in event.summary.value}, values)
-        if not has:
-            self.add_scalars(step, values)
+        """Write all values of a step, by tag, if an earlier file does not have them; times may differ."""
+        if not self._has(step, lambda found: _equal({value.tag: value.simple_value for value in found}, values)):
+            self.add(step, [self._scalar(tag, value) for tag, value in values.items()])
 
     def add_gif(self, step: int, tag: str, gif: bytes) -> None:
-        """Write a GIF file; TensorBoard plays it among its images."""
+        """Write a GIF file, if an earlier event file does not have it; TensorBoard plays it among its images."""
         width, height = (int.from_bytes(gif[at : at + 2], "little") for at in (6, 8))
         image = self._Summary.Image(width=width, height=height, colorspace=3, encoded_image_string=gif)
-        self.add(step, [self._Summary.Value(tag=tag, image=image)])
+        if not self._has(step, lambda found: any(value.image == image for value in found)):
+            self.add(step, [self._Summary.Value(tag=tag, image=image)])
 
     def add_texts(self, step: int, texts: Mapping[str, str]) -> None:
         """Write texts in Markdown, by tag."""
@@ -73,6 +66,18 @@ class EventFile:
     def add(self, step: int, values: Iterable[Any]) -> None:
         """Write values of a summary."""
         self._add(self._Event(summary=self._Summary(value=values), step=int(step)))
+
+    def _has(self, step: int, is_it: Callable[[Iterable[Any]], bool]) -> bool:
+        """Whether an earlier file has an event at a step that TensorBoard shows. is_it: told by the event's values."""
+        has = False
+        for file in self._earlier if step < self._first else ():
+            for data in read_records(read_regular(file)):
+                event = self._Event.FromString(data)
+                if event.HasField("session_log"):  # TensorBoard drops earlier events from this step on
+                    has = has and step < event.step
+                elif event.step == step:
+                    has = has or is_it(event.summary.value)
+        return has
 
     def _scalar(self, tag: str, value: float) -> Any:
         if tag in self._described:

@@ -69,12 +69,11 @@ class Metrics:
         numbers = {tag: float(value) for tag, value in values.items()}
         finite = {tag: number if math.isfinite(number) else None for tag, number in numbers.items()}
         line = json.dumps({"step": int(step), "time": round(time.time(), 3)} | finite, allow_nan=False) + "\n"
-        repeats = step < self._first
-        if repeats and _without_times(json.loads(line)) in self._last_kept:
+        if step < self._first and _without_times(json.loads(line)) in self._last_kept:
             return
-        self._reporting_errors(lambda: _add_scalars(self._events, step, numbers, repeats))
+        self._reporting_errors(lambda: self._events.add_scalars(step, numbers))
         if env_steps is not None:
-            self._reporting_errors(lambda: self._log_by_env_steps(env_steps, main_curves(numbers), repeats))
+            self._reporting_errors(lambda: self._log_by_env_steps(env_steps, main_curves(numbers)))
         self._reporting_errors(lambda: append(self._folder / LINES, line.encode()))
         if self._wandb:
             self._wandb.log(step, numbers)
@@ -107,10 +106,10 @@ class Metrics:
             _without_times(line) for line in map(json.loads, kept[-CHECKED:]) if line["step"] == first - 1
         ]
 
-    def _log_by_env_steps(self, env_steps: int, values: Mapping[str, float], repeats: bool) -> None:
+    def _log_by_env_steps(self, env_steps: int, values: Mapping[str, float]) -> None:
         if self._by_env_steps is None:
             self._by_env_steps = EventFile(self._folder / ENV_STEPS, self._env_steps_first)
-        _add_scalars(self._by_env_steps, env_steps, values, repeats)
+        self._by_env_steps.add_scalars(env_steps, values)
 
     def _reporting_errors(self, write: Callable[[], None]) -> None:
         try:
@@ -129,11 +128,6 @@ class Silent:
     def animation(self, tag: str, gif: bytes, step: int = 0) -> None: ...
     def summarise(self, values: Mapping[str, Any]) -> None: ...
     def close(self) -> None: ...
-
-
-def _add_scalars(events: EventFile, step: int, values: Mapping[str, float], repeats: bool) -> None:
-    """Write all values of a step; if the step was begun before a stop, only what is not written yet."""
-    (events.add_missing_scalars if repeats else events.add_scalars)(step, values)
 
 
 def gpu_gauges() -> dict[str, float]:

@@ -284,9 +284,9 @@ def test_an_evaluation_that_a_resumed_run_repeats_is_written_once(tmp_path) -> N
     assert values == [(20, None), (20, 0.5), (20, 0.25), (21, 0.5)]
 
 
-@pytest.mark.parametrize("written", range(4))
+@pytest.mark.parametrize("written", range(5))
 def test_an_evaluation_that_a_kill_cut_off_is_completed(tmp_path, written, monkeypatch) -> None:
-    """written: how many of the three files had got it: events by episodes, events by env steps, JSON lines."""
+    """written: how many of its parts were: events by episodes, events by env steps, the JSON line, the animation."""
     loss = {"reward/total": 2.0, "time/seconds": 3.0}
     evaluation = {"eval/points": math.nan, "eval/win_rate_level0": 0.3, "time/seconds": 4.0}
     log, files = Metrics(tmp_path), []
@@ -303,15 +303,18 @@ def test_an_evaluation_that_a_kill_cut_off_is_completed(tmp_path, written, monke
         patch.setattr(event_file, "append", killed)
         patch.setattr(metrics, "append", killed)
         log.log(20, evaluation, 4000)
-    assert len(set(files)) == written
+        log.animation("eval/best_match", GIF, 20)
+    assert len(files) == written
     for _ in range(2):  # the second time nothing is missing
         resumed = Metrics(tmp_path, resume_at=20, resume_env_steps=4000)
         resumed.log(20, evaluation | {"time/seconds": 5.0}, 4000)
+        resumed.animation("eval/best_match", GIF, 20)
         assert curve(tmp_path, "reward/total") == [(20, 2.0)]
         assert curve(tmp_path, "eval/win_rate_level0") == [(20, np.float32(0.3))]
         by_env_steps = tmp_path / "by_env_steps"
         assert curve(by_env_steps, "by_env_steps/eval/win_rate_level0") == [(4000, np.float32(0.3))]
         assert [line.get("eval/win_rate_level0") for line in lines(tmp_path)] == [None, 0.3]
+        assert [image.step for image in events(tmp_path).Images("eval/best_match")] == [20]
 
 
 def test_an_evaluation_that_an_earlier_resume_dropped_is_written_again(tmp_path) -> None:
