@@ -11,13 +11,14 @@ import contextlib
 import importlib
 import multiprocessing
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -62,7 +63,7 @@ class Forked:
         for end in ends:
             end.close()
         self.pid = self._process.pid
-        self.stdout, self.stderr = (_as_text(end) for end, _ in pipes)
+        self.stdout, self.stderr = (Output(end) for end, _ in pipes)
 
     @property
     def returncode(self) -> int | None:
@@ -89,20 +90,37 @@ class Forked:
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """All that it prints from now on to its end."""
-        read: dict[TextIO, str] = {}
-        streams = (self.stdout, self.stderr)
-        readers = [threading.Thread(target=lambda s=s: read.update({s: s.read()}), daemon=True) for s in streams]
-        for reader in readers:
-            reader.start()
         self.wait(timeout)
-        for reader in readers:
-            reader.join(timeout)
-        return read[self.stdout], read[self.stderr]
+        return self.stdout.read(timeout), self.stderr.read(timeout)
 
 
-def _as_text(end: Connection) -> TextIO:
-    with end:
-        return os.fdopen(os.dup(end.fileno()))
+class Output:
+    """What a process prints, by lines. They are read as they come: no process waits because nobody reads its pipe."""
+
+    def __init__(self, end: Connection) -> None:
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        with end:
+            stream = os.fdopen(os.dup(end.fileno()))
+        threading.Thread(target=self._fill, args=(stream,), daemon=True).start()
+
+    def readline(self, timeout: float | None = None) -> str:
+        line = self._lines.get(timeout=timeout)
+        if not line:
+            self._lines.put(line)  # the end stays the end
+        return line
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.readline, "")
+
+    def read(self, timeout: float | None = None) -> str:
+        """All up to the end; queue.Empty if nothing is printed for this many seconds."""
+        return "".join(iter(lambda: self.readline(timeout), ""))
+
+    def _fill(self, stream: TextIO) -> None:
+        with stream:
+            for line in stream:
+                self._lines.put(line)
+        self._lines.put("")
 
 
 # --- in the forked process
