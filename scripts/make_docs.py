@@ -24,6 +24,7 @@ from marl.config.values import about_choices, as_written, choices_of, describe  
 from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font  # noqa: E402
 from marl.pictures.learning_curve import COLOURS  # noqa: E402
 from opponents.scheduler import ABOUT_STRATEGIES, LADDER, Mix, ScheduleConfig, Scheduler  # noqa: E402
+from script_parser import ScriptParser  # noqa: E402
 
 FLAGS_PAGE = ROOT / "docs" / "flags.md"
 SCHEDULES = ROOT / "docs" / "pictures" / "schedules.png"
@@ -179,4 +180,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    ScriptParser(__doc__).parse_args()
     main()

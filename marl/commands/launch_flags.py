@@ -25,7 +25,7 @@ HELP = f"""{SHORT_HELP.rstrip()}
   --master_addr A             address of machine 0; also MASTER_ADDR
   --master_port P             a port that is free there; also MASTER_PORT
   --max_restarts N            start all ranks again if one fails, this often
-  --fault_tolerant            one machine with Linux: go on about a second after a rank is lost, from a snapshot in
+  --fault_tolerant            one machine with Linux: go on within a second after a rank is lost, from a snapshot in
                               memory; --max_restarts N (3) limits losses without any progress between them
 """
 # Name -> whether the flag takes a value.

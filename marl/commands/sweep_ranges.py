@@ -13,9 +13,9 @@ LOG = "log"
 # Ranges of options by their plain names; a learner gets those of the options that its section has. About a factor of 3
 # to 10 around the defaults.
 BUILT_IN: Mapping[str, str] = {
-    "lr": "5e-4:1e-2:log",
-    "a_lr": "2e-4:5e-3:log",
-    "c_lr": "2e-4:5e-3:log",
+    "lr": "5e-4:2e-2:log",
+    "a_lr": "2e-4:1e-2:log",
+    "c_lr": "2e-4:1e-2:log",
     "gamma": "0.9:0.995",
     "gae_lambda": "0.8:0.99",
     "clip": "0.1:0.4",

@@ -19,7 +19,7 @@ class ReplayConfig:
     turns: int | None = None
     """Turns played between two rounds of updates (auto: 4)."""
     updates: int | None = None
-    """Updates in a round (auto: 1 in ddpg, 3 in qlearning; GPU 10)."""
+    """Updates in a round (auto: 1 in ddpg, 2 in matd3, 3 in qlearning; GPU 10)."""
     warmup_turns: int = 100
     """Turns in the replay buffer before the first update."""
     gamma: float = 0.97

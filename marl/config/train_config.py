@@ -30,7 +30,7 @@ ABOUT_LEARNERS = (
     ("ddpg", "DDPG for discrete moves: off-policy, with a replay buffer"),
     ("maddpg", "MADDPG: DDPG with a team critic"),
     ("matd3", "MATD3: two team critics, smoothed targets, delayed actor"),
-    ("ppo", "PPO: on-policy, faster and stronger"),
+    ("ppo", "PPO: on-policy, stronger; on a GPU also faster"),
     ("ppo_lstm", "PPO with an LSTM in the network"),
     ("mappo", "MAPPO: PPO with a central critic"),
     ("vdn", "VDN: Q-learning, the snakes' Q-values add up to the team's"),

@@ -22,7 +22,7 @@ class Nodes(NamedTuple):
 
 ONE_NODE = Nodes()
 # Of ranks that sum gradients through shared memory, one per core. On 12 free cores of a 16-core x86 machine 12 made
-# 184 k env steps/s with PPO and 137 k with DDPG, one process with two threads 55 k and 46 k (docs/scaling.md).
+# 184 k env steps/s with PPO and 137 k with DDPG, one process with two threads 55 k and 46 k.
 # With more ranks a share of the batch costs less than what an update costs anyway. Up to 3 cores one process is used.
 MOST_CPU_RANKS, FEWEST_CORES = 16, 4
 # Over gloo an exchange takes longer than a share of the work. PPO's batches can be split over a few ranks, replay
