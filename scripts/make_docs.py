@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from PIL import Image  # noqa: E402
+from script_parser import ScriptParser  # noqa: E402
 
 from marl.commands.launch_flags import HELP  # noqa: E402
 from marl.commands.train_league import HELP as LEAGUE_HELP  # noqa: E402
@@ -24,7 +25,6 @@ from marl.config.values import about_choices, as_written, choices_of, describe  
 from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font  # noqa: E402
 from marl.pictures.learning_curve import COLOURS  # noqa: E402
 from opponents.scheduler import ABOUT_STRATEGIES, LADDER, Mix, ScheduleConfig, Scheduler  # noqa: E402
-from script_parser import ScriptParser  # noqa: E402
 
 FLAGS_PAGE = ROOT / "docs" / "flags.md"
 SCHEDULES = ROOT / "docs" / "pictures" / "schedules.png"
