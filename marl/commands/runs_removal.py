@@ -38,7 +38,7 @@ def prune_checkpoints(runs: list[RunSummary], keep: int, yes: bool, as_json: boo
     _check_none_is_running(runs)
     old: dict[Path, list[Path]] = {}
     for run in runs:
-        folders = checkpoint_writer.list_prunable(run.folder, keep, _milestones(run))
+        folders = checkpoint_writer.list_prunable(run.folder, keep)
         if folders:
             old[run.folder] = folders
     folders = [folder for each in old.values() for folder in each]
@@ -53,14 +53,9 @@ def prune_checkpoints(runs: list[RunSummary], keep: int, yes: bool, as_json: boo
             _check_none_is_running([read_summary(run.folder)])
             with RunOwner() as owner:
                 owner.take(run.folder)
-                checkpoint_writer.prune(run.folder, keep, _milestones(run))
+                checkpoint_writer.prune(run.folder, keep)
     _report("deleted", folders, freed, count(len(folders), "checkpoint"), as_json)
     return 0
-
-
-def _milestones(run: RunSummary) -> int:
-    number = run.config.get("milestones")
-    return number if isinstance(number, int) else 0
 
 
 def _check_none_is_running(runs: list[RunSummary]) -> None:

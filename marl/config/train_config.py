@@ -128,7 +128,7 @@ class TrainConfig:
     keep_last: int = 3
     """Checkpoints to keep in addition to `best`; 0: all."""
     milestones: int = 0
-    """Episodes between two checkpoints that are always kept; 0: none. Best a multiple of save_interval."""
+    """Episodes between two checkpoints that are always kept; 0: none."""
     save_buffer: int = 256
     """Limit in MiB, per rank: up to this size a checkpoint also holds the matches and the replay buffer, and a resumed
     run continues bit by bit. Above it, a resumed run starts new matches and fills its buffer again."""

@@ -16,12 +16,13 @@ import torch
 from torch import nn
 
 from arena.encoders import Encoder
+from arena.rules import ACTIONS
 from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
 from marl.learners.stats_kernels import add_stats
 from marl.networks.actors import AnyActor
 from marl.networks.dense_pass import Gradients, dense_layers
-from marl.networks.spec import ACTIONS, NetworkSpec
+from marl.networks.spec import NetworkSpec
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
 from marl.rollout.turn_buffer import TurnBuffer
@@ -37,6 +38,7 @@ class Learner(ABC):
     SHOWN: ClassVar[dict[str, str]]  # label on the console -> name of a statistic
     uses_epsilon: ClassVar[bool] = False  # whether `epsilon` means anything
     greedy: ClassVar[bool] = False  # whether past selves and the team's own other side take the likeliest actions
+    recurrent: ClassVar[bool] = False  # whether the actor has an LSTM
     outputs: ClassVar[int] = ACTIONS  # numbers that `act` gives per snake: logits, and maybe a value
     record_step: Callable[[], None] | None = None  # called between the choice of the actions and the turn
 

@@ -21,7 +21,7 @@ from torch import nn
 
 from arena.backends.chain import chain
 from arena.encoders import encoder_named
-from arena.rules import TEAM
+from arena.rules import ACTIONS, TEAM
 from marl.compute.adam import flatten
 from marl.compute.gather_rows import gather_rows
 from marl.compute.overlap import Overlap
@@ -40,7 +40,7 @@ from marl.networks.actors import make_actor
 from marl.networks.central_critic import ActorCritic, CentralCritic
 from marl.networks.dense_kernels import LEVELS, mean_rows, multiply
 from marl.networks.dense_pass import DenseInference, DenseLayers, DensePass, Gradients, dense_layers
-from marl.networks.spec import ACTIONS, spec_from_config
+from marl.networks.spec import spec_from_config
 from marl.networks.stems import usable_packing
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout
@@ -59,7 +59,6 @@ class Ppo(Learner):
     MEASURED = ("value/explained_variance",)
     SHOWN: ClassVar = {"policy": "losses/policy", "value": "losses/value", "kl": "policy/kl"}
     outputs = OUTPUTS
-    recurrent: ClassVar[bool] = False
 
     buffer: RolloutBuffer
 
@@ -275,8 +274,15 @@ class Ppo(Learner):
         return (1 - (returns - values).var() / returns.var().clamp(min=1e-12))[None]
 
     def last_batch(self) -> dict[str, torch.Tensor]:
-        names = Minibatch._fields
-        return {name: torch.cat([getattr(part.batch, name) for part in self._parts]) for name in names}
+        buffer = self.buffer
+        batch = {name: torch.cat([getattr(part.batch, name) for part in self._parts]) for name in Minibatch._fields}
+        obs = buffer.obs.flatten(0, 1)[batch["idx"]]
+        targets = buffer.targets._asdict().items()
+        return {
+            **batch,
+            "obs": obs if buffer.packing is None else buffer.packing.unpack(obs),
+            **{name: tensor[: self.turns].flatten(0, 1)[batch["idx"]] for name, tensor in targets},
+        }
 
     def lr_text(self) -> str:
         return f"{self.config.lr:g}"

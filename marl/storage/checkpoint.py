@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 FOLDER, LAST, BEST = "checkpoints", "last", "best"
 WEIGHTS, MANIFEST = "weights.safetensors", "manifest.json"
+MILESTONE = "milestone"  # field of a manifest: whether the checkpoint is never removed
 REPLACED = ".replaced-"  # prefix of a folder that a newer checkpoint of the same episode is about to replace
 
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(pt|safetensors)")

@@ -28,13 +28,15 @@ from marl.storage.checkpoint import (
     FORMAT,
     LAST,
     MANIFEST,
+    MILESTONE,
     NAME,
     REPLACED,
     WEIGHTS,
     CheckpointError,
     manifest_sha256,
+    read_manifest,
 )
-from marl.storage.checkpoint_finder import count_saves, episode_of, list_complete, raise_missing, read_pointer
+from marl.storage.checkpoint_finder import count_saves, list_complete, raise_missing, read_pointer
 
 _SAVING, _TRASH = ".saving-", ".trash-"  # prefixes of folders that are being written, or removed
 _STAMP = ".stamp"
@@ -72,9 +74,9 @@ def save_with_others(
     """Write <run>/checkpoints/episode_<episode>, point `last` to it and return it.
 
     `parts` are dictionaries of tensors and plain values by name, `state` among them; `about` goes into the manifest
-    (world_size, encoder, encoder_version). `others` names parts that other ranks write, by `write_part` with the same
-    `token`. They are waited for, `patience()` seconds at most without any progress. Whatever fails, one checkpoint that
-    was good before stays good.
+    (world_size, encoder, encoder_version, milestone). `others` names parts that other ranks write, by `write_part` with
+    the same `token`. They are waited for, `patience()` seconds at most without any progress. Whatever fails, one
+    checkpoint that was good before stays good.
     """
     _check_contents(weights, parts)
     checkpoints = Path(run) / FOLDER
@@ -87,7 +89,8 @@ def save_with_others(
                 "about names a field that the manifest has already"
             )
             draft.mkdir(exist_ok=True)
-            _write_folder(draft, manifest | about, weights, parts, lambda: _wait_for_parts(draft, others, patience))
+            manifest |= {MILESTONE: False} | about
+            _write_folder(draft, manifest, weights, parts, lambda: _wait_for_parts(draft, others, patience))
             _replace_folder(draft, final)
             write_atomically(checkpoints / LAST, f"{final.name}\n".encode())
         except BaseException:
@@ -119,20 +122,17 @@ def mark_best(run: Path, checkpoint: Path) -> None:
         raise CheckpointError(f"cannot write {checkpoints / BEST}: {error.strerror}; {_what_is_good(run)}") from None
 
 
-def list_prunable(run: Path, keep_last: int, milestones: int = 0) -> list[Path]:
-    """All complete checkpoints but the newest keep_last (0: none).
-
-    The targets of `last` and `best` are not among them, nor any multiple of `milestones` episodes.
-    """
+def list_prunable(run: Path, keep_last: int) -> list[Path]:
+    """All complete checkpoints but the newest keep_last (0: none), the targets of `last` and `best`, and milestones."""
     checkpoints = Path(run) / FOLDER
     kept = {read_pointer(checkpoints / LAST), read_pointer(checkpoints / BEST)}
     old = [folder for folder in list_complete(run)[keep_last:] if folder not in kept] if keep_last else []
-    return [folder for folder in old if not milestones or episode_of(folder) % milestones]
+    return [folder for folder in old if not read_manifest(folder).get(MILESTONE, True)]  # early versions did not say it
 
 
-def prune(run: Path, keep_last: int, milestones: int = 0) -> list[Path]:
+def prune(run: Path, keep_last: int) -> list[Path]:
     """Remove the checkpoints that list_prunable finds, and return them."""
-    old = list_prunable(run, keep_last, milestones)
+    old = list_prunable(run, keep_last)
     for folder in old:
         try:
             _remove_folder(folder)

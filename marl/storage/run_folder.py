@@ -5,6 +5,7 @@
 This module loads neither torch nor the arena (0.4 s, for Numba): a run is found, or a mistake told, before that.
 """
 
+import errno
 import json
 import os
 import re
@@ -30,15 +31,12 @@ def create(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path:
     """Make the folder of a new run. Processes that start at the same moment get different folders."""
     group = Path(runs_dir) / GROUP
     if run_name is not None:
-        folder = group / _checked(run_name)
+        folder = named(runs_dir, run_name)
         try:
             group.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
         except FileExistsError as error:
-            if not folder.is_dir():
-                raise _failed(folder, error) from None
-            advice = "continue it with --resume, or take another --run_name"
-            raise UserError(f"run {folder} exists already; {advice}") from None
+            raise _exists(folder, error) from None
         except OSError as error:
             raise _failed(folder, error) from None
         return folder
@@ -50,12 +48,31 @@ def create(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path:
 
 
 def name_of_new(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path:
-    """The folder that `create` would make now; `<time>` stands for the time of the start."""
-    group = Path(runs_dir) / GROUP
+    """The folder that `create` would make now, or its UserError for a name in use; `<time>` is that of the start."""
     if run_name is not None:
-        return group / _checked(run_name)
+        folder = named(runs_dir, run_name)
+        if os.path.lexists(folder):
+            raise _exists(folder, FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder)))
+        return folder
+    group = Path(runs_dir) / GROUP
     number = max(_taken(group), default=0) + 1 if group.is_dir() else 1
     return group / f"run{number}_<time>"
+
+
+def named(runs_dir: str | os.PathLike, run_name: str) -> Path:
+    """The folder of the run of that name, whether it is there or not."""
+    return Path(runs_dir) / GROUP / _checked(run_name)
+
+
+def run_of(path: Path) -> Path | None:
+    """The run folder that a path belongs to: that of a run itself, of its checkpoints or of another of its files."""
+    for folder in (path, *path.parents):
+        file = folder / CONFIG
+        if file.is_file():
+            return folder
+        if os.path.lexists(file) and (folder / "checkpoints").is_dir():
+            raise UserError(f"{file} is no regular file, or leads nowhere; put the run's own configuration there")
+    return None
 
 
 def find_run(runs_dir: str | os.PathLike, number: int) -> Path:
@@ -76,11 +93,10 @@ def all_runs(runs_dir: str | os.PathLike) -> list[Path]:
 
 def newest(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path | None:
     """The run of that name; without a name, the run started last, named or numbered. None if there is none."""
-    group = Path(runs_dir) / GROUP
     if run_name is not None:
-        folder = group / _checked(run_name)
+        folder = named(runs_dir, run_name)
         return folder if folder.is_dir() else None
-    return max(_folders(group), key=_started, default=None)
+    return max(all_runs(runs_dir), key=_started, default=None)
 
 
 def about_start(words: list[str], ranks: int) -> dict[str, Any]:
@@ -165,6 +181,17 @@ def listing(names: list[str]) -> str:
     return ", ".join(([f"{left_out} more"] if left_out > 0 else []) + names[-LISTED:]) or "nothing"
 
 
+def make_group(runs_dir: str | os.PathLike) -> None:
+    """Make the folder of all runs, and see that it can be written; for commands that start several trainings."""
+    group = Path(runs_dir) / GROUP
+    try:
+        group.mkdir(parents=True, exist_ok=True)
+        if not os.access(group, os.W_OK):
+            raise PermissionError(errno.EACCES, "it cannot be written", str(group))
+    except OSError as error:
+        raise _failed(group, error) from None
+
+
 def _create_numbered(group: Path) -> Path:
     # The time in the name would allow two folders with one number. So a number is first claimed by a folder without the
     # time, and the claim is renamed. A process that holds the claim sees all runs that were created before. A claim
@@ -206,6 +233,12 @@ def _checked(name: str) -> str:
     if not name or name.startswith(".") or "/" in name or "\\" in name or not name.isprintable():
         raise UserError(f"--run_name {name!r}: a plain folder name is needed, without / and not starting with a dot")
     return name
+
+
+def _exists(folder: Path, error: FileExistsError) -> UserError:
+    if not folder.is_dir():
+        return _failed(folder, error)
+    return UserError(f"run {folder} exists already; continue it with --resume, or take another --run_name")
 
 
 def _failed(path: Path, error: OSError) -> UserError:

@@ -255,8 +255,8 @@ def _files(run: Path) -> list[Path]:
 
 
 def _remove_drafts(run: Path) -> None:
-    """Remove files that a killed owner has not finished."""
-    for folder in (run, run / "past_selves"):
+    """Remove files that a killed owner has not finished, in the run's folder and in the folders in it."""
+    for folder in (run, *(run / name for name in _names(run))):
         for name in _names(folder):
             if _DRAFT.fullmatch(name):
                 with contextlib.suppress(OSError):

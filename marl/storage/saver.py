@@ -26,11 +26,9 @@ GRACE = 3.0  # seconds without progress after which rank 0 gives up waiting for 
 class Saver:
     """Writes the checkpoints of a run, or a rank's part of them."""
 
-    def __init__(
-        self, keep_last: int, milestones: int, after_prune: Callable[[Path, int], None], rank: int = 0, world: int = 1
-    ) -> None:
+    def __init__(self, keep_last: int, after_prune: Callable[[Path, int], None], rank: int = 0, world: int = 1) -> None:
         """after_prune is called with the run and the newest episode whenever old checkpoints have been removed."""
-        self._keep_last, self._milestones, self._after_prune = keep_last, milestones, after_prune
+        self._keep_last, self._after_prune = keep_last, after_prune
         self._name = f"rank{rank}"
         self._others = [f"rank{other}" for other in range(1, world)]
         self._threads = ThreadPoolExecutor(1, "checkpoint")
@@ -73,7 +71,7 @@ class Saver:
             )
             if best:
                 checkpoint_writer.mark_best(run, saved)
-            if checkpoint_writer.prune(run, self._keep_last, self._milestones):
+            if checkpoint_writer.prune(run, self._keep_last):
                 self._after_prune(run, episode)
 
         self._submit(write)

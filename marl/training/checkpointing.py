@@ -17,7 +17,7 @@ from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer, describe_actor
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo, on_main
-from marl.storage.checkpoint import Checkpoint
+from marl.storage.checkpoint import MILESTONE, Checkpoint
 from marl.storage.saver import on_host
 from marl.training.past_selves import read_pool
 from marl.training.progress import Progress
@@ -63,7 +63,7 @@ def rank_part(state: TrainingState, copied: bool = True) -> dict[str, Any] | Non
 def manifest_fields(state: TrainingState) -> dict[str, Any]:
     """What the manifest says of the team and of the run."""
     actor = describe_actor(state.encoder, state.learner.spec)
-    return actor | {"algo": state.config.algo, "world_size": state.group.world}
+    return actor | {"algo": state.config.algo, "world_size": state.group.world, MILESTONE: state.is_milestone}
 
 
 # --- restoring
@@ -82,6 +82,7 @@ def build_state(config: TrainConfig, group: Solo | Ranks, checkpoint: Checkpoint
         progress.best = Progress.best  # that was the best of another run
     state = TrainingState(config, group, progress, checkpoint.path.parents[1])
     state.is_resumed, state.is_closed = True, saved["closed"]
+    state.is_milestone = bool(checkpoint.manifest.get(MILESTONE))
     _restore_team(state, checkpoint, saved)
     state.is_exact = restore_matches(state, checkpoint)
     if state.is_exact:

@@ -80,7 +80,7 @@ def set_up_cpu(
 def training_step(config: TrainConfig, rows: int) -> Callable[[], None]:
     """A forward and backward pass of the configured actor with about this many rows."""
     learner, encoder = registry.load(registry.LEARNERS, config.algo), encoder_named(config.network.encoder)
-    spec = spec_from_config(config.network, learner.outputs, getattr(learner, "recurrent", False))
+    spec = spec_from_config(config.network, learner.outputs, learner.recurrent)
     with torch.random.fork_rng(devices=[]):
         actor = make_actor(encoder, spec)
     precision = Precision(config.precision, CPU)
@@ -157,5 +157,5 @@ def _key(config: TrainConfig, most: int, overlaps: bool) -> str:
     network = ", ".join(f"{name} {value}" for name, value in asdict(config.network).items())
     rows = getattr(config, config.learner_section).batch_size
     where = f"{machine.processor()['model']}, {most} cores, torch {torch.__version__}"
-    how = "one process" if overlaps else "ranks"
+    how = "in halves" if overlaps else "whole"
     return f"{where}, {config.algo}, {config.precision}, {rows} rows, {how}, {network}"

@@ -95,17 +95,18 @@ class MemoryCheckpoint(Checkpoint):
         return self.memory.read(int(name.removeprefix("rank")))["rank"] or {}
 
 
-def newest(run: Path, max_episodes: int, group: Solo | Ranks) -> MemoryCheckpoint | None:
-    """The newest snapshot of the run of this launch; None if a checkpoint of the run is newer. A collective.
+def newest(run: Path, saves: int, max_episodes: int, group: Solo | Ranks) -> MemoryCheckpoint | None:
+    """The newest snapshot of the run of this launch; None if a checkpoint of the launch is newer. A collective.
 
-    A slow disk may be writing checkpoints all the time, without a moment for a snapshot.
+    A slow disk may be writing checkpoints all the time, without a moment for a snapshot. saves: how often the run had
+    been saved before the launch, which may have gone back to an earlier checkpoint than the newest.
     """
     memory = inherited()
     assert memory is not None, "without --fault_tolerant there are no snapshots"
     found = memory.read(0)
 
     def is_outdated() -> bool:
-        saved = [episode_of(path) for path in list_complete(run)]
+        saved = [episode_of(path) for path in list_complete(run, after=saves)]
         # Not the last checkpoint: it holds nothing of what is left to do at the end.
         return any(found["about"]["episode"] < episode < max_episodes for episode in saved)
 

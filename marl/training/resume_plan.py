@@ -8,7 +8,6 @@ when everything fits, does `choose_folder` make the folder of a new run.
 No torch at import: mistakes must be reported at once.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,7 +68,7 @@ class ResumePlan:
     @property
     def run(self) -> Path | None:
         """The folder of the run that is resumed, or that its checkpoint belongs to; None for a new run."""
-        return _run_of(self.source)
+        return None if self.source is None else run_folder.run_of(self.source)
 
     def check_path_exists(self) -> None:
         """Raise a UserError if --resume names a path that does not exist."""
@@ -86,7 +85,7 @@ class ResumePlan:
         A collective. A run that the launch has saved is resumed from there; one that it has not saved begins again
         from the same source.
         """
-        run = _run_of(self.source)
+        run = self.run
         folders = [*run_folder.all_runs(self.config.runs_dir), *([run] if run else [])]
         earlier = relaunch.find(folders, group)
         launchers = tuple(group.gather(relaunch.launcher()) or ())
@@ -126,8 +125,7 @@ class ResumePlan:
 
     def saved_start(self) -> dict[str, Any]:
         """What run.json says about the last start of the run that is resumed; empty for a new run."""
-        run = _run_of(self.source)
-        return run_folder.read_run(run) if run else {}
+        return run_folder.read_run(self.run) if self.run else {}
 
     def _kept_sizes(self, saved: Mapping[str, Any]) -> dict[str, int]:
         """Sizes of the whole run that an earlier start chose and that neither a flag nor a --config file replaces."""
@@ -151,7 +149,9 @@ class ResumePlan:
         if self.source is None:
             return None
         if self.recovers:
-            snapshot = memory_snapshots.newest(self.source, self.config.schedule.max_episodes, group)
+            assert self.earlier is not None
+            saves, max_episodes = self.earlier.saves, self.config.schedule.max_episodes
+            snapshot = memory_snapshots.newest(self.source, saves, max_episodes, group)
             if snapshot is not None:
                 return snapshot
         found: Checkpoint | None = None
@@ -203,7 +203,7 @@ class ResumePlan:
         if self.earlier:
             return self.earlier.run
         config = self.config
-        resumed = None if config.load_model else _run_of(self.source)
+        resumed = None if config.load_model else self.run
         if resumed is not None:
             return resumed
         named = run_folder.newest(config.runs_dir, config.run_name) if config.run_name else None
@@ -212,6 +212,10 @@ class ResumePlan:
     def choose_folder(self) -> Path:
         """The folder of the run: that of the resumed run, or a new one. For rank 0 only."""
         return self.existing_folder() or run_folder.create(self.config.runs_dir, self.config.run_name)
+
+    def name_folder(self) -> Path:
+        """The folder that choose_folder would give now, or its UserError; makes nothing."""
+        return self.existing_folder() or run_folder.name_of_new(self.config.runs_dir, self.config.run_name)
 
     def take_folder(self, owner: RunOwner, group: "Solo | Ranks") -> None:
         """Let rank 0 own the folder before it is read; a collective. UserError if another start trains in it."""
@@ -284,21 +288,8 @@ def _find_source(config: TrainConfig) -> Path | None:
 
 def _read_config_of(words: Sequence[str], source: Path | None) -> TrainConfig:
     """The configuration of the run that the source belongs to, changed by the words."""
-    run = _run_of(source)
+    run = None if source is None else run_folder.run_of(source)
     return read_config(words, None if run is None else run / run_folder.CONFIG)
-
-
-def _run_of(source: Path | None) -> Path | None:
-    """The run folder of a run or of one of its checkpoints."""
-    if source is None:
-        return None
-    for folder in (source, *source.parents):
-        file = folder / run_folder.CONFIG
-        if file.is_file():
-            return folder
-        if os.path.lexists(file) and (folder / "checkpoints").is_dir():
-            raise UserError(f"{file} is no regular file, or leads nowhere; put the run's own configuration there")
-    return None
 
 
 def _is_unused(folder: Path) -> bool:

@@ -52,9 +52,10 @@ class Trainer:
         )
         self._mix: dict[str, float] = {}
         self._stopwatch = Stopwatch(state.progress.seconds)
-        self.saver = Saver(config.keep_last, config.milestones, remove_unneeded, group.rank, group.world)
+        self.saver = Saver(config.keep_last, remove_unneeded, group.rank, group.world)
         self._snapshots = Snapshots(state)
         self.save_seconds = 0.0  # that training has waited for checkpoints
+        self._saved_turns = -1  # of the run, when this start began its last checkpoint
         self._logged_saves = (0, 0.0)  # checkpoints and save_seconds at the last log line
         self.evaluation: Evaluation | None = None  # the last one; on rank 0 only
         self.stop_signal = 0  # number of the signal that asks the run to save and end
@@ -84,18 +85,19 @@ class Trainer:
             with announced("rollout", self.outputs.console.task):
                 state.rollout.start(state.learner.act, self._records_turns)
         self._stopwatch = Stopwatch(state.progress.seconds)  # compiling and staggering matches are not training
-        if not state.is_exact:
-            self.fill_buffer()
+        if not state.is_exact and not self.fill_buffer():
+            return "signal"  # nothing is new since the last checkpoint
         self._agree()
-        ended = state.limit_reached() if state.progress.updates else ""  # it may have been stopped while it was closed
+        ended = state.limit_reached() if state.progress.updates else ""  # the last evaluation may be missing
         while not ended:
             self.cycle()
             ended = self._end_reason()
-            self._between_cycles(going_on=ended in ("", *RESUMABLE))
+            self._between_cycles(at_limit=ended not in ("", *RESUMABLE))
             if not ended:
                 self._snapshots.take_if_due(self.saver.needed)
         if ended in RESUMABLE:
-            self._save()
+            if self._saved_turns != state.progress.turns:
+                self._save()
         else:
             self._save(best=self._evaluate(record=True), closed=True)
             if state.progress.episodes > state.logged.episodes:
@@ -105,11 +107,14 @@ class Trainer:
 
     # --- a cycle
 
-    def fill_buffer(self) -> None:
-        """Play the turns before the first update; a resumed run without its buffer plays them again."""
+    def fill_buffer(self) -> bool:
+        """Play the turns before the first update, or again for a resumed run; False if a signal has ended it."""
         learner = self.state.learner
         for _ in range(math.ceil(learner.warmup_turns / learner.turns)):
             self.cycle(learn=False)
+            if self._agree():
+                return False
+        return True
 
     def cycle(self, learn: bool = True) -> None:
         """Play the turns of a cycle; then make its updates, unless `learn` is off."""
@@ -164,7 +169,8 @@ class Trainer:
 
     # --- between cycles
 
-    def _between_cycles(self, going_on: bool) -> None:
+    def _between_cycles(self, at_limit: bool) -> None:
+        """What is due now. at_limit: the run ends, with an evaluation and a checkpoint of its own."""
         state = self.state
         config, updates, learner = state.config, state.progress.updates, state.learner
         if crosses_multiple(config.ddp.check_sync, updates - learner.updates, updates):
@@ -172,11 +178,12 @@ class Trainer:
             state.group.check_sync(learner.named_weights(), f"update {updates}")
         self.outputs.console.progress(state.progress.episodes, state.progress.seconds)
         evaluates, saves = state.is_evaluation_due(), state.is_save_due()
+        state.is_milestone = state.is_due("milestone", config.milestones)
         if state.is_due("log", config.log_interval):
             self._log()
-        best = evaluates and going_on and self._evaluate()  # the end has an evaluation of its own
-        if saves or best:
-            self._save(best, skippable=going_on and not best and not state.is_milestone)
+        best = evaluates and not at_limit and self._evaluate()
+        if saves or best or state.is_milestone:
+            self._save(best, skippable=not (at_limit or best or state.is_milestone))
 
     def _end_reason(self) -> str:
         """Why the run ends now: max_episodes, max_minutes, pause or signal; empty if it continues."""
@@ -344,7 +351,7 @@ class Trainer:
                     if closed:
                         begin = time.perf_counter()  # training is over: it has not waited
                 self._start_writing(weights, best, closed)
-                state.saved_at = state.progress.seconds
+                state.saved_at, self._saved_turns = state.progress.seconds, state.progress.turns
                 if not skippable:
                     self.saver.need_last()
         if writing and skippable:

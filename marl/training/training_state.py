@@ -18,7 +18,7 @@ from marl.training.past_selves import PastSelves
 from marl.training.progress import Progress, crosses_multiple
 from opponents.scheduler import Scheduler
 
-TASKS = ("log", "eval", "save")  # periodic, counted in episodes
+TASKS = ("log", "eval", "save", "milestone")  # periodic, counted in episodes
 EVALUATED = "evaluations"  # their number up to now, among the marks
 # Rounds of all match slots that are left out when matches start again: those cut off at the start and at the end.
 SPARE_ROUNDS = 3
@@ -75,6 +75,7 @@ class TrainingState:
         self.until = 1.0  # share of the run at which this start pauses
         self.is_resumed = False  # whether a checkpoint has been restored
         self.is_exact = False  # whether its matches and buffer have been restored too
+        self.is_milestone = False  # whether a checkpoint of now is one that is always kept
         self.is_closed = False  # whether the checkpoint was saved at the end of its run
 
     @property
@@ -123,13 +124,7 @@ class TrainingState:
         interval = self.config.save_interval
         if not self.is_due("save", interval or SAVE_EPISODES):
             return False
-        return interval is not None or self.is_milestone or self.progress.seconds >= self.saved_at + SAVE_SECONDS
-
-    @property
-    def is_milestone(self) -> bool:
-        """Whether a checkpoint of now is one that is always kept."""
-        milestones = self.config.milestones
-        return milestones > 0 and self.progress.episodes % milestones == 0
+        return interval is not None or self.progress.seconds >= self.saved_at + SAVE_SECONDS
 
     def is_evaluation_due(self) -> bool:
         """Whether an evaluation is due since the last call. The same on all ranks: they agree on the time."""

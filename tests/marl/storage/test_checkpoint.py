@@ -36,11 +36,11 @@ def _without_waiting_for_the_disk(monkeypatch, request):
         monkeypatch.setattr(os, "fsync", os.fstat)
 
 
-def put(run: Path, episode: int, value: float | None = None) -> Path:
-    """A small checkpoint whose every file holds the value (the episode if not given)."""
+def put(run: Path, episode: int, value: float | None = None, **about: object) -> Path:
+    """A small checkpoint whose every file holds the value (the episode if not given). about: more for its manifest."""
     value = episode if value is None else value
     parts = {"state": {"value": value, "optimiser": {0: torch.full((3,), value)}}, "rank0": {"value": value}}
-    return save(run, episode, {"actor.weight": torch.full((2, 3), float(value))}, parts, ABOUT)
+    return save(run, episode, {"actor.weight": torch.full((2, 3), float(value))}, parts, ABOUT | about)
 
 
 def value_of(found: Checkpoint) -> float:
@@ -566,12 +566,12 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path):
 
 def test_pruning_keeps_the_newest_the_best_and_the_milestones(tmp_path):
     for episode in range(10, 100, 10):
-        put(tmp_path, episode)
+        put(tmp_path, episode, milestone=episode == 50)
     mark_best(tmp_path, tmp_path / "checkpoints" / "episode_20")
-    removed = prune(tmp_path, keep_last=2, milestones=50)
+    removed = prune(tmp_path, keep_last=2)
     assert sorted(folder.name for folder in removed) == [f"episode_{i}" for i in (10, 30, 40, 60, 70)]
     assert sorted(folder.name for folder in list_complete(tmp_path)) == [f"episode_{i}" for i in (20, 50, 80, 90)]
-    assert prune(tmp_path, keep_last=2, milestones=50) == []
+    assert prune(tmp_path, keep_last=2) == []
     assert load(tmp_path).episode == 90
     assert load(tmp_path / "checkpoints" / "best").episode == 20
     assert hidden(tmp_path) == []

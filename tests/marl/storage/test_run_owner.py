@@ -92,14 +92,18 @@ def test_the_folder_of_a_killed_owner_is_taken_over_at_once(tmp_path, monkeypatc
         let(first)
         assert first.stdout.readline() == "owner\n"
         (tmp_path / ".metrics.jsonl.7.part").touch()
+        (tmp_path / "opponents").mkdir()
+        (tmp_path / "opponents" / ".team.safetensors.7.part").touch()
+        (tmp_path / "opponents" / "team.safetensors").touch()
         with pytest.raises(UserError, match=f"process {first.pid} on"):
             check_free(tmp_path)
         first.kill()
         first.communicate()
     with RunOwner() as owner:
         owner.take(tmp_path)
-        assert owners(tmp_path) == ["owner.2.json"]
-    assert owners(tmp_path) == []
+        assert owners(tmp_path) == ["opponents", "owner.2.json"]
+    assert owners(tmp_path) == ["opponents"]
+    assert [file.name for file in (tmp_path / "opponents").iterdir()] == ["team.safetensors"]
 
 
 @needs_proc

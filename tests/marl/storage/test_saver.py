@@ -18,7 +18,7 @@ WORLD = 3
 
 def savers(run: Path) -> list[Saver]:
     """The savers of three ranks, in one process."""
-    ranks = [Saver(0, 0, lambda *_: None, rank, WORLD) for rank in range(WORLD)]
+    ranks = [Saver(0, lambda *_: None, rank, WORLD) for rank in range(WORLD)]
     start = ranks[0].prepare(run)
     for each in ranks:
         each.start = start
@@ -193,6 +193,6 @@ def test_drafts_of_an_earlier_start_are_cleared_and_its_ranks_do_no_harm(tmp_pat
 
 
 def test_a_folder_that_a_rank_does_not_see(tmp_path) -> None:
-    assert not Saver(0, 0, lambda *_: None).sees(tmp_path, seconds=0.2)
-    Saver(0, 0, lambda *_: None).prepare(tmp_path)
-    assert Saver(0, 0, lambda *_: None).sees(tmp_path)
+    assert not Saver(0, lambda *_: None).sees(tmp_path, seconds=0.2)
+    Saver(0, lambda *_: None).prepare(tmp_path)
+    assert Saver(0, lambda *_: None).sees(tmp_path)

@@ -62,7 +62,7 @@ def test_without_a_launcher_that_wants_them_there_are_none(state) -> None:
 
 def test_a_state_is_built_from_a_snapshot(memory, state, tmp_path: Path) -> None:
     memory.write(0, memory_snapshots._contents(state), 0)
-    found = memory_snapshots.newest(tmp_path, 1000, state.group)
+    found = memory_snapshots.newest(tmp_path, 0, 1000, state.group)
     restored = build_state(state.config, state.group, found)
     assert restored.is_exact
     assert restored.progress == state.progress
@@ -77,5 +77,15 @@ def test_a_newer_checkpoint_wins_unless_it_is_the_last(memory, state, tmp_path: 
     for saved in (episode, episode + 1):
         checkpoint_writer.save(tmp_path, saved, {"w": torch.zeros(1)}, {"state": {}}, manifest_fields(state))
         newer = saved > episode
-        assert (memory_snapshots.newest(tmp_path, 1000, state.group) is None) == newer
-    assert memory_snapshots.newest(tmp_path, episode + 1, state.group) is not None
+        assert (memory_snapshots.newest(tmp_path, 0, 1000, state.group) is None) == newer
+    assert memory_snapshots.newest(tmp_path, 0, episode + 1, state.group) is not None
+
+
+def test_a_later_checkpoint_from_before_the_launch_does_not_count(memory, state, tmp_path: Path) -> None:
+    """The launch has gone back to an earlier checkpoint."""
+    memory.write(0, memory_snapshots._contents(state), 0)
+    for saved in (1, 50):
+        checkpoint_writer.save(tmp_path, saved, {"w": torch.zeros(1)}, {"state": {}}, manifest_fields(state))
+    assert memory_snapshots.newest(tmp_path, 2, 1000, state.group) is not None
+    checkpoint_writer.save(tmp_path, 40, {"w": torch.zeros(1)}, {"state": {}}, manifest_fields(state))
+    assert memory_snapshots.newest(tmp_path, 2, 1000, state.group) is None

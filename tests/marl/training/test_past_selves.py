@@ -164,7 +164,7 @@ def test_snapshots_are_removed_only_when_checkpoints_are(keep_last, tmp_path) ->
     (tmp_path / FOLDER).mkdir()
     for episode in (0, 10, 20, 30):
         (tmp_path / FOLDER / f"past_{episode}.safetensors").write_bytes(b"")
-    saver = Saver(keep_last, 0, past_selves.remove_unneeded)
+    saver = Saver(keep_last, past_selves.remove_unneeded)
     saver.start = saver.prepare(tmp_path)
     for episode, pool in ((10, ["past_0", "past_10"]), (20, ["past_10", "past_20"])):
         state = {"past_selves": {"pool": pool}}

@@ -12,6 +12,7 @@ from helpers.command import ROOT, assert_one_line, snakes
 from helpers.training import (
     SMOKE,
     TINY,
+    TINY_ANY,
     assert_goes_on,
     files_of,
     here,
@@ -200,6 +201,18 @@ def test_numbers_that_are_not_finite_end_the_run_and_are_never_saved(tmp_path, r
     assert re.fullmatch(rf"snakes: {what} is not finite at episode \d+; .*--resume {run} .*--c_lr .*\n", done.stderr)
     for folder in (run / "checkpoints").glob("episode_*"):
         assert all(t.isfinite().all() for t in load_file(folder / "weights.safetensors").values())
+
+
+def test_the_last_batch_of_ppo_has_what_the_loss_was_made_from(tmp_path) -> None:
+    done = here(*TINY_ANY, "--algo", "ppo", "--runs_dir", tmp_path, "--lr", "1e30", "--log_interval", "1")
+    assert "not_finite.pt" in done.stderr
+    batch = torch.load(the_run(tmp_path) / "not_finite.pt", weights_only=True)[0]
+    rows = len(batch["idx"])
+    assert batch["outputs"].isnan().any()
+    assert batch["obs"].shape[:2] == (rows, 3)
+    assert batch["obs"].any()
+    for name in ("actions", "log_probs", "values", "advantages", "returns"):
+        assert batch[name].shape == (rows, 3), name
 
 
 # --- the disk

@@ -170,6 +170,18 @@ def test_term_saves_and_says_how_to_go_on(tmp_path) -> None:
     assert logged(run)[-1]["step"] >= episode + 8
 
 
+def test_term_while_the_buffer_is_filled_ends_at_once(tmp_path) -> None:
+    with forked([*TINY, "--runs_dir", tmp_path], PLANTED="0:term:1") as process:
+        done = finish(process)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
+    run = the_run(tmp_path)
+    assert not list(run.glob("checkpoints/*"))
+    words = re.search(r"resume with: .* -m marl (train --resume \S+)", done.stdout)[1].split()
+    again = here(*words)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert_goes_on(run, 16)
+
+
 def test_ctrl_c_in_this_process_leaves_its_handlers_as_they_were(tmp_path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert here(*TINY, "--runs_dir", tmp_path, "--max_episodes", "4").returncode == 0
