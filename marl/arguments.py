@@ -2,9 +2,11 @@
 
 import argparse
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from marl.errors import UserError
 
 if TYPE_CHECKING:
     from opponents.submission import SubmissionOptions
@@ -32,6 +34,22 @@ def split_words(words: Sequence[str], with_value: Collection[str]) -> tuple[list
             flags += rest[:1]
             del rest[:1]
     return flags, others
+
+
+def flag_names(words: Iterable[str]) -> set[str]:
+    """The flags among the words, without their values."""
+    return {word.partition("=")[0] for word in words if word.startswith("--")}
+
+
+def refuse_flags(words: Iterable[str], refused: Sequence[str], beside: str, reason: str) -> None:
+    """A UserError for the first of the refused flags that is among the words.
+
+    Flags have dashes, as the command line is read; the message has underscores, as the help writes them.
+    """
+    given = flag_names(words)
+    for flag in refused:
+        if flag in given:
+            raise UserError(f"--{flag[2:].replace('-', '_')} does not go with {beside}; {reason}")
 
 
 def add_device_flag(parser: argparse.ArgumentParser) -> None:

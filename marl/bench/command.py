@@ -221,12 +221,10 @@ def _run_scaling(args: argparse.Namespace) -> int:
     except RanksFailed as error:
         return error.code
     if args.png:
+        from marl.pictures.canvas import save_png
         from marl.pictures.scaling import draw
 
-        try:
-            draw(report).save(args.png, format="PNG")
-        except OSError as error:
-            raise UserError(f"{args.png}: cannot be written: {error.strerror or error}") from None
+        save_png(args.png, draw(report))
     _print_report(args, report, table)
     if args.png and not args.json:
         print(f"picture: {args.png}")

@@ -54,9 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.out.suffix != ".safetensors":
         raise UserError(f"--out {args.out}: a snapshot's name ends in .safetensors")
+    from arena.files import check_writable
     from marl.training.distillation import Distillation, DistillConfig
     from opponents.match import choose_device
 
+    check_writable(args.out)
     policy, budget = _teacher(args.player)
     with ExitStack() as opened:
         opponents = _opponents(args.opponents, opened)
@@ -71,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _teacher(name: str) -> tuple["PolicyPlayer", "Budget"]:
     """The policy and the budget of its planner."""
-    from marl.networks.spec import ACTIONS
+    from arena.rules import ACTIONS
     from marl.planning.planned_player import PlannedPlayer, load_player
     from opponents.players import PLAN
 
@@ -106,9 +108,6 @@ def _opponents(text: str, opened: ExitStack) -> dict["Player | None", float]:
 
 def _teach(distillation: "Distillation", policy: "PolicyPlayer", seconds: float, out: Path) -> None:
     """Play and learn for so many seconds after the first turns, which compile. Every log line writes the snapshot."""
-    from marl.networks.policy import describe_actor
-    from marl.storage import snapshot
-
     config = distillation.config
     while distillation.turns < FIRST_TURNS:
         distillation.play_turn()
@@ -131,7 +130,17 @@ def _teach(distillation: "Distillation", policy: "PolicyPlayer", seconds: float,
                 f"policy loss {losses.policy:.3f} | value loss {losses.value:.3f}",
                 flush=True,
             )
-            weights = {
-                name: tensor.detach().float().cpu() for name, tensor in distillation.student.state_dict().items()
-            }
-            snapshot.write(out, weights, describe_actor(policy.encoder, policy.actor.spec))
+            _write(distillation, policy, out)
+
+
+def _write(distillation: "Distillation", policy: "PolicyPlayer", out: Path) -> None:
+    """Write the student as a snapshot; if that fails, the error names `out`, not the draft that replaces it."""
+    from arena.files import cannot_write
+    from marl.networks.policy import describe_actor
+    from marl.storage import snapshot
+
+    weights = {name: tensor.detach().float().cpu() for name, tensor in distillation.student.state_dict().items()}
+    try:
+        snapshot.write(out, weights, describe_actor(policy.encoder, policy.actor.spec))
+    except OSError as error:
+        raise cannot_write(out, error) from None

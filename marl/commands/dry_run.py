@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arena.rules import TEAM
 from marl.commands import launch_flags
 from marl.config.evaluation_plan import describe_plan, plan_evaluations
 from marl.config.options import Schema
@@ -17,16 +18,14 @@ from marl.config.values import as_written
 from marl.errors import UserError
 from marl.invocation import command
 from marl.ranks import environment
-from marl.storage import run_folder
 from marl.training.report import device_notes, mix_text
 from marl.training.resume_plan import ResumePlan
 from marl.wording import count
 
 if TYPE_CHECKING:
-    import torch
-
     from marl.ranks.nodes import Nodes
     from marl.ranks.process_group import Solo
+    from marl.training.training_state import TrainingState
 
 MEASURED = ("threads", "onednn")  # at the start of a training on a CPU
 
@@ -56,11 +55,12 @@ def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, pr
     group.world = world  # for the sizes of one rank of so many
     asked = plan
     plan = plan.with_resolved_config(group)
-    about = _check(plan, group)
+    about, state = _check(plan, group)
+    folder = plan.name_folder()
     if print_config:
         print(to_yaml(plan.config), end="")
         return 0
-    rows = _rows(plan, about, device, _ranks(local, nodes, backend, shares_memory))
+    rows = _rows(plan, folder, about, state, _ranks(local, nodes, backend, shares_memory))
     for name, value in rows:
         print(f"{name:15} {value}")
     chosen = _chosen(asked.config, plan.config)
@@ -71,8 +71,11 @@ def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, pr
     return 0
 
 
-def _check(plan: ResumePlan, group: "Solo") -> str:
-    """Check opponents, checkpoint, networks, memory and folder; returns what would be resumed, if anything."""
+def _check(plan: ResumePlan, group: "Solo") -> tuple[str, "TrainingState"]:
+    """Check opponents, checkpoint, networks, memory and folder.
+
+    Returns what would be resumed, if anything, and the state that training would start from.
+    """
     from marl.training.checkpointing import build_state
 
     config = plan.config
@@ -86,9 +89,9 @@ def _check(plan: ResumePlan, group: "Solo") -> str:
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise UserError(f"--runs_dir {config.runs_dir}: {parent} cannot be written; choose another")
     if checkpoint is None:
-        return ""
+        return "", state
     how = "bit-exactly" if state.is_exact else "with new matches and a new buffer"
-    return message or f"{checkpoint.path} (episode {checkpoint.episode:,}), {how}"
+    return message or f"{checkpoint.path} (episode {checkpoint.episode:,}), {how}", state
 
 
 def check_opponents(plan: ResumePlan, is_main: bool = True) -> None:
@@ -114,9 +117,8 @@ def _check_wandb(config: TrainConfig) -> None:
         raise UserError(f"--wandb needs the package wandb (or leave --wandb out); {install_hint('wandb')}")
 
 
-def _rows(plan: ResumePlan, resumes: str, device: "torch.device", ranks: str) -> list[tuple[str, str]]:
-    config = plan.config
-    learner = getattr(config, config.learner_section)
+def _rows(plan: ResumePlan, folder: Path, resumes: str, state: "TrainingState", ranks: str) -> list[tuple[str, str]]:
+    config, device, world = plan.config, state.device, state.group.world
     limit = f"{config.schedule.max_episodes:,} episodes"
     if config.max_minutes:
         limit += f", at most {config.max_minutes:g} min"
@@ -125,12 +127,12 @@ def _rows(plan: ResumePlan, resumes: str, device: "torch.device", ranks: str) ->
         saves += f", at least {SAVE_SECONDS:g} s apart"
     keeps = f"the last {config.keep_last} and the best are kept" if config.keep_last else "all are kept"
     rows = [
-        ("run", str(_folder(plan))),
+        ("run", str(folder)),
         ("device", f"{device}, {config.precision}"),
         ("ranks", ranks),
-        ("learner", f"{config.algo}, batch {learner.batch_size:,} per rank"),
+        ("learner", f"{config.algo}, batch {_per_rank(TEAM * state.learner.batch_turns, world)}"),
         ("network", f"{config.network.encoder} -> {' -> '.join(map(str, config.network.body))}"),
-        ("matches", f"{config.matches:,} per rank"),
+        ("matches", _per_rank(config.matches, world)),
         ("length", limit),
         ("opponents", mix_text(config.schedule)),
         ("evaluation", describe_plan(plan_evaluations(config, device.type), config)),
@@ -140,20 +142,15 @@ def _rows(plan: ResumePlan, resumes: str, device: "torch.device", ranks: str) ->
     return rows + [("note", note) for note in device_notes(config, device.type)]
 
 
-def _folder(plan: ResumePlan) -> Path:
-    config = plan.config
-    if plan.source is not None and not config.load_model:
-        return next(
-            (each for each in (plan.source, *plan.source.parents) if (each / run_folder.CONFIG).is_file()), plan.source
-        )
-    return run_folder.name_of_new(config.runs_dir, config.run_name)
+def _per_rank(number: int, world: int) -> str:
+    return f"{number:,}" if world == 1 else f"{number:,} per rank, {number * world:,} in all"
 
 
 def _ranks(local: int, nodes: "Nodes", backend: str, shares_memory: bool) -> str:
     if local == 1 and nodes.most == 1:
         return "1, one process"
     machines = f" on each of {count(nodes.most, 'machine')}" if nodes.most > 1 else ""
-    return f"{local}{machines}, over {backend}" + (" and shared memory" if shares_memory else "")
+    return f"{local}{machines}, over {'shared memory' if shares_memory else backend}"
 
 
 def _chosen(asked: TrainConfig, config: TrainConfig) -> dict[str, str]:

@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from marl.arguments import add_device_flag, add_submission_flags, new_file, submission_options
-from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
 from marl.storage.run_names import player_name
@@ -67,12 +66,10 @@ def run(args: argparse.Namespace) -> int:
         settings = (args.matches, args.device, args.seed, progress, load_player, record)
         table = league(players, *settings, turn_progress, submissions)
     if args.png:
+        from marl.pictures.canvas import save_png
         from marl.pictures.league import draw
 
-        try:
-            draw(table).save(args.png, format="PNG")
-        except OSError as error:
-            raise UserError(f"{args.png}: cannot be written: {error.strerror or error}") from None
+        save_png(args.png, draw(table))
     if args.html:
         from arena.files import write_user_file
         from marl.commands.league_page import league_page

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from marl.arguments import flag_names, refuse_flags
 from marl.commands import launch_flags
 from marl.commands.league_record import LeagueRecord
 from marl.config.train_config import TrainConfig, read_config
@@ -112,13 +113,9 @@ def check_words(rounds: int, words: Sequence[str]) -> TrainConfig:
             "--league trains in one process; leave out the flags that start ranks, or train past selves in ranks: "
             "--distributed --opponent_difficulty_strategy league"
         )
-    given = {word.partition("=")[0] for word in others}
-    for flag in ("--resume", "--load-model"):
-        if flag in given:
-            name = flag.replace("-m", "_m")
-            raise UserError(f"{name} does not go with --league; the same --run_name goes on with its league")
+    refuse_flags(others, ("--resume", "--load-model"), "--league", "the same --run_name goes on with its league")
     config = read_config(others)
-    if config.schedule.self_play == 0 and not given & {"--self-play", "--schedule.self-play"}:
+    if config.schedule.self_play == 0 and not flag_names(others) & {"--self-play", "--schedule.self-play"}:
         left = 1 - sum(config.schedule.shares.values())
         config = replace(config, schedule=replace(config.schedule, self_play=min(SELF_PLAY, max(0.0, left / 2))))
     for player in (*config.schedule.shares, *([config.init_from] if config.init_from else [])):

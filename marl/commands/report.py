@@ -122,7 +122,7 @@ def _cross_play(groups: "Sequence[Group]", matches: int, device: str, side_by_si
 
 
 def _draw(document: dict[str, Any], by: str, png: Path) -> None:
-    from arena.files import cannot_write
+    from marl.pictures.canvas import save_png
     from marl.pictures.run_comparison import Curve, draw
 
     panels: dict[str, list[Curve]] = {}
@@ -134,10 +134,7 @@ def _draw(document: dict[str, Any], by: str, png: Path) -> None:
             label = chr(ord("A") + i) if i < 26 else str(i + 1)
             points = list(zip(xs, curve["value"], strict=True))
             panels.setdefault(task, []).append(Curve(label, f"{group['name']} ({_seeds(group)})", points, band))
-    try:
-        draw(panels, by).save(png, format="PNG")
-    except OSError as error:
-        raise cannot_write(png, error) from None
+    save_png(png, draw(panels, by))
 
 
 def _print(document: dict[str, Any]) -> None:

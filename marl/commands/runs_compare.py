@@ -79,7 +79,7 @@ def _labels(number: int) -> list[str]:
 
 
 def _draw(runs: list[RunSummary], png: Path, by: str) -> None:
-    from arena.files import cannot_write
+    from marl.pictures.canvas import save_png
     from marl.pictures.run_comparison import Curve, draw
 
     names = dict.fromkeys(name for run in runs for name in run.opponents)
@@ -90,7 +90,4 @@ def _draw(runs: list[RunSummary], png: Path, by: str) -> None:
     panels = {name: curves for name, curves in panels.items() if any(curve.points for curve in curves)}
     if not panels:
         raise UserError("no curves to draw: none of these runs has been evaluated yet")
-    try:
-        draw(panels, by).save(png, format="PNG")
-    except OSError as error:
-        raise cannot_write(png, error) from None
+    save_png(png, draw(panels, by))

@@ -1,10 +1,10 @@
 """What is known about a run from its folder: settings, progress, evaluations, size, and whether it still runs.
 
-Reads plain files only (config.yaml, run.json, metrics.jsonl, the pointer files): a list of runs needs no torch.
+Reads plain files only (config.yaml, run.json, metrics.jsonl, the pointer files) and names of folders: a list of runs needs no torch.
 """
 
-import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,11 +23,12 @@ from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_run
 from marl.storage.run_names import find_named
 from marl.storage.run_process import is_running
-from marl.training.metrics import LINES
+from marl.training.metrics import read_lines
 from opponents.intervals import wilson
 
 RUNNING, FINISHED, UNFINISHED = "running", "finished", "unfinished"
 CHECKPOINTS = "checkpoints"
+CHECKPOINT = re.compile(r"episode_(\d+)")  # as checkpoint.NAME; that module imports the arena, 0.4 s
 RECENT = 3600.0  # seconds: a run of another machine that was written to since then counts as running
 RATE, LOW, HIGH, POINTS = "eval/win_rate_", "eval_low/", "eval_high/", "eval/points"
 AXES = {"steps": ("train/env_steps", 1), "minutes": ("time/seconds", 60)}  # x axis -> metric, its unit
@@ -73,7 +74,8 @@ class RunSummary:
 
     @property
     def episodes(self) -> int:
-        return max((int(line["step"]) for line in self.lines), default=0)
+        """Episodes in the last metric line or the newest checkpoint: a run may be killed between the two."""
+        return max((int(line["step"]) for line in self.lines), default=self._saved_episodes())
 
     @property
     def env_steps(self) -> int:
@@ -171,7 +173,7 @@ def read_summary(folder: Path) -> RunSummary:
         config = _mapping(yaml.safe_load(text))
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         config = {}
-    return RunSummary(folder, dict(config), read_run(folder), list(_read_lines(folder / LINES)))
+    return RunSummary(folder, dict(config), read_run(folder), read_lines(folder))
 
 
 def read_all(runs_dir: str) -> list[RunSummary]:
@@ -209,20 +211,6 @@ def _files(folder: Path) -> Iterator[os.stat_result]:
                 yield os.lstat(os.path.join(parent, name))
             except OSError:  # removed since
                 continue
-
-
-def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
-    try:
-        text = read_regular(file).splitlines()
-    except OSError:
-        return
-    for line in text:
-        try:
-            values = json.loads(line)
-        except (ValueError, RecursionError):  # cut off by a kill, or damaged
-            continue
-        if isinstance(values, dict) and isinstance(values.get("step"), int):
-            yield values
 
 
 def _interpolated(x: float, points: list[tuple[float, float]]) -> float:

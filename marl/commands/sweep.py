@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marl.arguments import count
+from marl.arguments import count, flag_names, refuse_flags
 from marl.commands.runs_text import print_rows
 from marl.commands.sweep_ranges import BUILT_IN, HOW, Range, as_flags, parse_ranges, value_text
 from marl.errors import UserError
 from marl.invocation import command
-from marl.storage.run_folder import GROUP
+from marl.storage.run_folder import GROUP, named
 from marl.training.metrics import LINES
 from marl.wording import count as counted
 from marl.wording import duration
@@ -21,6 +21,7 @@ from marl.wording import duration
 if TYPE_CHECKING:
     from marl.commands.sweep_study import Study, TrialResult
     from marl.commands.training_jobs import Job
+    from marl.training.resume_plan import ResumePlan
 
 FOLDER = "runs/sweeps"
 AGAINST = "level3"
@@ -86,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_resume(words)
     ranges = parse_ranges(args.range, plan.config.algo)
     import_optuna()  # if it is missing, nothing is written
-    folder = Path(args.sweeps_dir) / (args.name or plan.config.algo)
+    folder = _folder_of(args, plan.config.algo)
+    _check_opponents(plan, args.against)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -104,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
             sweep.jobs(),
             room,
             sweep.tell_start,
-            lambda job, code: sweep.end(job, code, bool(stopped)),
+            lambda job, code: sweep.end(job, code, bool(stopped) or sweep.is_hopeless),
             lambda: bool(stopped) or sweep.is_hopeless,
             sweep.watch,
         )
@@ -123,14 +125,33 @@ def run(args: argparse.Namespace) -> int:
 def _trained_words(args: argparse.Namespace) -> list[str]:
     """The words of all trainings. Evaluations are against the objective's opponent alone, unless others are given."""
     words = list(args.set_aside)
-    flags = {word.partition("=")[0] for word in words if word.startswith("--")}
-    for flag in NOT_GIVEN:
-        if flag in flags:
-            name = "--" + flag[2:].replace("-", "_")
-            raise UserError(f"{name} does not go with sweep; every trial has a run of its own")
-    if not flags & {"--eval-opponents", "--evaluation.eval-opponents"}:
+    refuse_flags(words, NOT_GIVEN, "sweep", "every trial has a run of its own")
+    if not flag_names(words) & {"--eval-opponents", "--evaluation.eval-opponents"}:
         words += ["--eval-opponents", args.against]
     return [*words, "--no-eval-gif"]
+
+
+def _folder_of(args: argparse.Namespace, algo: str) -> Path:
+    """The folder of the sweep; its name is checked as that of a run."""
+    name = algo if args.name is None else args.name
+    try:
+        named(args.sweeps_dir, name)
+    except UserError:
+        raise UserError(
+            f"--name {name!r}: a plain folder name is needed, without / and not starting with a dot"
+        ) from None
+    return Path(args.sweeps_dir) / name
+
+
+def _check_opponents(plan: "ResumePlan", against: str) -> None:
+    """An opponent that does not exist, or that no evaluation plays, is an error now, not one of every trial."""
+    from marl.commands.dry_run import check_opponents
+
+    check_opponents(plan)
+    evaluated = plan.config.evaluation.eval_opponents
+    for name in against.split(","):
+        if name not in evaluated:
+            raise UserError(f"--against {name!r} is none of --eval_opponents {','.join(evaluated)}")
 
 
 class _Sweep:
@@ -144,11 +165,8 @@ class _Sweep:
         self._read: dict[str, int] = {}  # run -> size of its metrics when they were last read
         self._ended = len(study.results())
         self._failures = 0
+        self.is_hopeless = False  # from the last of MOST_FAILURES failures on, whatever comes of the other trials
         self.problem = ""
-
-    @property
-    def is_hopeless(self) -> bool:
-        return self._failures >= MOST_FAILURES
 
     def jobs(self) -> Iterator["Job"]:
         """The trials, each asked for when there is room: the later ones know the results of the earlier ones."""
@@ -179,7 +197,7 @@ class _Sweep:
         self._bar.show(self._ended / self._trials)
 
     def end(self, job: "Job", code: int, is_stopped: bool) -> None:
-        """Tell the study how a trial ended; one that the user stopped stays open, and is resumed by the next start."""
+        """Tell the study how a trial ended; one that was stopped stays open, and is resumed by the next start."""
         rates, pruned = self._rates(job.name), job.name in self._pruned
         if is_stopped and code and not pruned:
             del self._numbers[job.name]
@@ -198,6 +216,7 @@ class _Sweep:
             self.problem = f"{job.name}: exit code {code}, {job.last_words() or 'no message'} (log: {job.log})"
             result = f"failed with {self.problem}"
         self._failures = self._failures + 1 if result.startswith("failed") else 0
+        self.is_hopeless |= self._failures >= MOST_FAILURES
         print(f"{job.name}: {result}, {duration(job.seconds)}", flush=True)
 
     def _rates(self, run: str) -> list[float]:
@@ -249,11 +268,12 @@ def _draw(
     folder: Path,
     against: str,
 ) -> None:
+    from marl.pictures.canvas import save_png
     from marl.pictures.sweep import Dot, draw
 
     dots = [Dot(each.params, each.value, each.state == "pruned") for each in results if each.value is not None]
     title = f"{folder.name}: win rate in percent against {against}, {counted(len(dots), 'trial')}; pruned ones in grey"
-    draw(title, importances, dots, [each.path for each in ranges if each.is_log]).save(folder / PICTURE, format="PNG")
+    save_png(folder / PICTURE, draw(title, importances, dots, [each.path for each in ranges if each.is_log]))
     print(f"picture: {folder / PICTURE}")
 
 

@@ -113,10 +113,9 @@ class _League:
 
     @property
     def device(self) -> str:
-        import torch
+        from opponents.match import choose_device
 
-        device = self.config.device
-        return device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        return choose_device(self.config.device, [])
 
     def train(self) -> int:
         """Take the steps that are not done, and print the table; returns the exit code."""

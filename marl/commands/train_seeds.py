@@ -4,7 +4,6 @@ The runs are named NAME_seed1, NAME_seed2, ... A second start with the same --ru
 resumes those that were cut off. A seed that fails does not stop the others.
 """
 
-import json
 import re
 import sys
 import time
@@ -13,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from marl.arguments import parse_whole_number
+from marl.arguments import flag_names, parse_whole_number, refuse_flags
 from marl.commands import launch_flags
 from marl.commands.training_jobs import THREADS_VARIABLE, Job, Room, find_room, run_jobs
 from marl.config.reader import to_dict
@@ -23,9 +22,9 @@ from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
 from marl.ranks import environment
-from marl.storage.run_folder import GROUP
+from marl.storage.run_folder import GROUP, make_group
 from marl.storage.run_names import RUNS_DIR
-from marl.training.metrics import LINES
+from marl.training.metrics import last_line
 from marl.training.resume_plan import ResumePlan, plan_resume
 from marl.training.signals import STOP_SIGNALS, stop_on_signals
 from marl.wording import count, duration
@@ -104,6 +103,7 @@ def train_seeds(seed_flags: SeedFlags, words: Sequence[str]) -> int:
     jobs = training.jobs(words)
     stopped: list[int] = []
     if jobs:
+        make_group(config.runs_dir)
         room = find_room(flags, plans[seed_flags.seeds[0]], seed_flags.side_by_side)
         print(f"seeds {_listed(plans)}: runs {training.folder(name)}_seed*; {_describe(room, len(jobs))}", flush=True)
         with stop_on_signals(stopped.append), ProgressBar("seeds") as bar:
@@ -130,6 +130,7 @@ class _Seeds:
         self.done: set[int] = set()
         self.failed: dict[int, str] = {}
         self.bar: ProgressBar | None = None
+        self._episodes: dict[int, int | None] = {}  # those that were chosen for `auto`, by seed
         self._watched = 0.0
 
     def folder(self, name: str) -> Path:
@@ -176,10 +177,20 @@ class _Seeds:
 
     def _share(self, seed: int) -> float:
         config = self._plans[seed].config
-        line = _last_line(self.folder(seed_run_name(self._name, seed)))
-        by_episodes = line.get("step", 0) / max(1, config.schedule.max_episodes)
+        line = last_line(self.folder(seed_run_name(self._name, seed)))
+        episodes = config.schedule.max_episodes or self._chosen_episodes(seed)
+        by_episodes = line.get("step", 0) / episodes if episodes else 0.0
         by_time = line.get("time/seconds", 0.0) / (60 * config.max_minutes) if config.max_minutes else 0.0
         return min(1.0, max(by_episodes, by_time))
+
+    def _chosen_episodes(self, seed: int) -> int | None:
+        """What the training has chosen for `auto`; None while it starts."""
+        from marl.commands.runs_summary import is_run, read_summary
+
+        folder = self.folder(seed_run_name(self._name, seed))
+        if seed not in self._episodes and is_run(folder):
+            self._episodes[seed] = read_summary(folder).config.get("schedule", {}).get("max_episodes")
+        return self._episodes.get(seed)
 
 
 def is_done(folder: Path, config: TrainConfig) -> bool:
@@ -211,12 +222,8 @@ def _check(words: Sequence[str]) -> TrainConfig:
     flags, others = launch_flags.split_launch_flags(words)
     if launch_flags.asks_for_nodes(flags):
         raise UserError("--seeds trains on one machine; on several, start one training per seed (--seed)")
-    given = {word.partition("=")[0] for word in others}
-    for flag in ("--resume", "--load-model"):
-        if flag in given:
-            name = flag.replace("-m", "_m")
-            raise UserError(f"{name} does not go with --seeds; the same --run_name resumes its seeds")
-    if "--seed" in given:
+    refuse_flags(others, ("--resume", "--load-model"), "--seeds", "the same --run_name resumes its seeds")
+    if "--seed" in flag_names(others):
         raise UserError("--seed and --seeds both say the seed; leave one out")
     return read_config(others)
 
@@ -259,19 +266,3 @@ def _result(folder: Path) -> str:
 
     points = read_summary(folder).evaluations
     return ", ".join(f"{name} {rate:.1%}" for name, rate in points[-1].rates.items()) if points else "no evaluation"
-
-
-def _last_line(folder: Path) -> dict[str, Any]:
-    """The last whole line of a run's metrics; empty before the first."""
-    try:
-        with open(folder / LINES, "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - 8192))
-            lines = file.read().splitlines()
-    except OSError:
-        return {}
-    for line in reversed(lines):
-        try:
-            return dict(json.loads(line))
-        except ValueError:
-            continue
-    return {}

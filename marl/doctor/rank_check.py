@@ -28,13 +28,14 @@ def examine(asked: str | None) -> tuple[dict[str, Any], list[Check]]:
     """Backend and number of ranks that training would choose, and whether such ranks work together."""
     import torch
 
-    from marl.ranks.nodes import choose_ranks_per_node, read_nodes
+    from marl.ranks.nodes import choose_cpu_ranks, choose_ranks_per_node, read_nodes
     from marl.ranks.placement import place
 
     gpus = torch.cuda.device_count()
     report: dict[str, Any] = {"backend": None, "train_ddp": None, "round_trip": None}
     try:
-        report["train_ddp"] = choose_ranks_per_node(os.environ, machine.processor()["cores"], gpus, None)
+        on_cpu = choose_cpu_ranks(machine.processor()["cores"], shares_memory=True, splits_small=True)
+        report["train_ddp"] = choose_ranks_per_node(os.environ, on_cpu, gpus, None)
         read_nodes(os.environ)
         report["backend"] = backend = place(asked, "auto", 0, 1, gpus)[0]
     except UserError as error:

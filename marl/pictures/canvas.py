@@ -2,9 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 from PIL.ImageFont import FreeTypeFont
+
+from arena.files import atomic_path, cannot_write
 
 Point = tuple[float, float]
 Colour = tuple[int, int, int]
@@ -18,6 +21,15 @@ def load_font(size: int) -> FreeTypeFont:
     font = ImageFont.load_default(size * SCALE)
     assert isinstance(font, FreeTypeFont)  # Pillow's bitmap font comes only without a size
     return font
+
+
+def save_png(path: Path, image: Image.Image) -> None:
+    """Write a picture, as a whole or not at all; ArenaError, in one line, if that fails."""
+    try:
+        with atomic_path(path) as draft:
+            image.save(draft, format="PNG")
+    except (OSError, ValueError) as error:  # ValueError: no file name, or a zero byte in it
+        raise cannot_write(path, error) from None
 
 
 class Canvas:

@@ -6,6 +6,8 @@ move, if this is an only move. `python -m marl.planning.positions FILE` mines ag
 
 import argparse
 import time
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.lib.npyio import NpzFile
 
 from arena import BatchArena
 from arena.rules import LENGTH, MATCH_BYTES, OVER, SNAKES, TEAM, TURNS
@@ -24,6 +27,8 @@ from opponents.players import Player
 
 FUTURES = (("level4", 1), ("level4:0.2", 2), ("territory", 3), ("champion_planes", 4))
 LOOK_BACK = 10  # turns before a death
+# What NumPy raises for a file that is missing, empty, cut off, damaged or of another kind.
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 LEAST_LENGTH = 8  # of the snake: its death costs five cells or more
 
 
@@ -41,14 +46,24 @@ class Positions(NamedTuple):
 def load(path: str | Path) -> Positions:
     """Positions of a file that `save` wrote."""
     try:
-        with np.load(path) as file:
-            parts = [torch.from_numpy(file[name].astype(np.int64)) for name in Positions._fields]
-    except (OSError, ValueError, KeyError) as error:
-        message = f"{path}: no file of positions ({error}); mine one with python -m marl.planning.positions FILE"
+        states, snakes, moves = _read_arrays(path)
+    except UNREADABLE as error:
+        problem = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        message = f"{path}: no file of positions ({problem}); mine one with python -m marl.planning.positions FILE"
         raise UserError(message) from None
-    if parts[0].shape[1:] != (MATCH_BYTES,):
-        raise UserError(f"{path}: positions of another version of the arena; mine them again")
-    return Positions(parts[0].to(torch.uint8), *parts[1:])
+    count = len(states)
+    if states.shape != (count, MATCH_BYTES) or not count or any(each.shape != (count,) for each in (snakes, moves)):
+        raise UserError(f"{path}: no positions, or those of another version of the arena; mine them again")
+    return Positions(states.to(torch.uint8), snakes, moves)
+
+
+def _read_arrays(path: str | Path) -> list[torch.Tensor]:
+    """The arrays of the file, in the order of Positions; one of UNREADABLE if it is no such file."""
+    with open(path, "rb") as file:
+        arrays = np.load(file)
+        if not isinstance(arrays, NpzFile):  # a .npy file
+            raise ValueError("it holds a single array")
+        return [torch.from_numpy(arrays[name].astype(np.int64)) for name in Positions._fields]
 
 
 def save(path: str | Path, positions: Positions) -> None:

@@ -25,6 +25,7 @@ LINES = "metrics.jsonl"
 OLD_EVENTS = "tensorboard"  # folder of the event files in runs of earlier versions
 ENV_STEPS = "by_env_steps"  # folder of the event files whose steps are env steps
 PLAIN = re.compile(rb'\{"step": (\d+), "time": [^\n]*\}\n')  # a line as log() writes it
+TAIL = 1 << 16  # bytes at the end of the file that hold the last line, also with many opponents
 CHECKED = 100  # lines at the end that are read as JSON when a run is resumed; all take 10 us each
 
 
@@ -103,7 +104,7 @@ class Metrics:
             self._events.add_hparams(config)
         kept = _keep_lines(self._folder / LINES, first)
         self._last_kept = [
-            _without_times(line) for line in map(json.loads, kept[-CHECKED:]) if line["step"] == first - 1
+            _without_times(line) for line in map(_parse, kept[-CHECKED:]) if line.get("step") == first - 1
         ]
 
     def _log_by_env_steps(self, env_steps: int, values: Mapping[str, float]) -> None:
@@ -162,8 +163,29 @@ def _nvml() -> tuple[Any, list[Any]]:
 
 
 def read_lines(folder: Path) -> list[dict[str, Any]]:
-    """The metrics of a run, one dictionary per line."""
-    return [json.loads(line) for line in (Path(folder) / LINES).read_text().splitlines()]
+    """The metrics of a run, one dictionary per line; without lines that are no metrics, such as one cut off by a kill.
+
+    Empty if the file is missing or cannot be read.
+    """
+    try:
+        lines = read_regular(Path(folder) / LINES).splitlines()
+    except OSError:
+        return []
+    return [values for line in lines if (values := _parse(line))]
+
+
+def last_line(folder: Path) -> dict[str, Any]:
+    """The last of read_lines, read from the end of the file; empty if there is none."""
+    path = Path(folder) / LINES
+    try:
+        if not path.is_file():  # opening a FIFO would wait for ever
+            return {}
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return {}
+    return next((values for line in reversed(lines) if (values := _parse(line))), {})
 
 
 def _keep_lines(file: Path, first: int) -> list[bytes]:
@@ -193,7 +215,14 @@ def _step(line: bytes, is_checked: bool) -> float:
     found = None if is_checked else PLAIN.fullmatch(line)
     if found:
         return int(found[1])
+    values = _parse(line) if line.endswith(b"\n") else {}
+    return values.get("step", math.inf)
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """The values of a line of metrics, which has a step; empty for any other line."""
     try:
-        return json.loads(line)["step"] + 0 if line.endswith(b"\n") else math.inf
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return math.inf
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) and isinstance(values.get("step"), int) else {}

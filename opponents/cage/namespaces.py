@@ -89,7 +89,9 @@ def change_root(submission_folder: str) -> None:
     shown = {path: path for path in _outermost(readable_paths())} | {submission_folder: SUBMISSION_FOLDER}
     # The sources are opened before the new root covers a folder; a link to the open file names them after that.
     sources = {target: os.open(source, os.O_PATH | os.O_CLOEXEC) for source, target in shown.items()}
-    root = next(folder for folder in ("/tmp", "/mnt", "/run") if os.path.isdir(folder))
+    # A folder that is covered can no longer be shown, so it is not the submission's.
+    folders = (folder for folder in ("/tmp", "/mnt", "/run") if os.path.isdir(folder))
+    root = next(folder for folder in folders if not os.path.samefile(folder, submission_folder))
     links = {link: os.readlink(link) for link in LIBRARIES if os.path.islink(link)}
     mount("tmpfs", root, "tmpfs", MS_NOSUID, f"size=1m,nr_inodes={SCRATCH_FILES},mode=755")
     for target, source in sources.items():

@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 
-from marl.arguments import count, parse_whole_number
+from marl.arguments import count, parse_whole_number, refuse_flags
+from marl.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,14 @@ def test_a_count_starts_at_1() -> None:
     assert count("1") == 1
     with pytest.raises(argparse.ArgumentTypeError, match="'0' is no whole number from 1"):
         count("0")
+
+
+@pytest.mark.parametrize("words", [["--lr", "1", "--load-model-run", "3"], ["--load-model-run=3"]])
+def test_a_refused_flag_is_named_as_the_help_writes_it(words) -> None:
+    with pytest.raises(UserError) as error:
+        refuse_flags(words, ("--resume", "--load-model-run"), "--seeds", "leave it out")
+    assert str(error.value) == "--load_model_run does not go with --seeds; leave it out"
+
+
+def test_other_flags_and_values_are_not_refused() -> None:
+    refuse_flags(["--load-model", "resume", "--run-name=--resume"], ("--resume", "--load"), "--seeds", "leave it out")

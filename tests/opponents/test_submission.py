@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -382,6 +383,20 @@ def test_a_missing_file_and_a_bad_limit_are_refused_at_once(tmp_path) -> None:
     for seconds in (0, -1, float("nan"), "1", None):
         with pytest.raises(ArenaError, match="seconds_per_move"):
             Submission(written(tmp_path, GOOD), seconds, options=CAGED)
+
+
+@pytest.mark.parametrize("folder", ["/tmp", "/mnt"])
+def test_a_submission_in_a_folder_that_the_new_root_could_cover_is_loaded(folder) -> None:
+    if not os.access(folder, os.W_OK):
+        pytest.skip(f"{folder} cannot be written")
+    game = Game()
+    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".py") as file:
+        file.write(GOOD)
+        file.flush()
+        with Submission(Path(file.name), options=CAGED) as submission:
+            submission.begin(game.arena, game.seats)
+            assert game.turn(submission).tolist() == [[3, 3, 3]]
+            assert submission.problems == []
 
 
 def test_a_submission_in_the_home_folder_is_refused(tmp_path, monkeypatch) -> None:

@@ -1,12 +1,16 @@
 """The command `distill`: a policy learns what its planner decides, and is written as a snapshot that plays."""
 
+import errno
+import os
 import re
 from pathlib import Path
 
 import pytest
 import torch
 
+from arena import files
 from marl.cli import main
+from marl.commands import distill
 from marl.storage import snapshot
 from opponents.players import champion
 
@@ -40,6 +44,24 @@ def test_a_student_of_the_same_size_is_written_that_plays(capsys) -> None:
     assert all(torch.isfinite(tensor).all() for tensor in weights.values())
     assert not torch.equal(weights["first.weight"], teacher.actor.state_dict()["first.weight"])
     assert main(["eval", "--home", "x.safetensors", "--away", "level0", "--matches", "2"]) == 0
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), ".x.safetensors.1.part")
+
+
+def test_a_file_that_cannot_be_written_is_told_before_teaching(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(Path, "touch", _refuse)
+    monkeypatch.setattr(distill, "_teacher", lambda name: pytest.fail("the teacher was loaded"))
+    assert main(["distill", "champion", *OUT, *TINY]) == 2
+    assert capsys.readouterr().err == "snakes: x.safetensors: cannot be written: Read-only file system\n"
+
+
+def test_a_failure_to_write_at_the_end_names_the_file_that_was_asked_for(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(files.os, "replace", _refuse)
+    assert main(["distill", "plan=1x1:champion", *OUT, *TINY]) == 2
+    assert capsys.readouterr().err == "snakes: x.safetensors: cannot be written: Read-only file system\n"
+    assert list(Path().iterdir()) == []
 
 
 @pytest.mark.parametrize(

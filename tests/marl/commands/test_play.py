@@ -16,7 +16,7 @@ from helpers.command import ROOT, assert_one_line, snakes
 from arena.batch import BatchArena
 from arena.encoders import encoder_named
 from arena.replay import Replay, read
-from marl.commands.latest_snapshot import LatestSnapshot
+from marl.commands.latest_checkpoint import LatestCheckpoint
 from marl.commands.live_match import KEPT, LiveMatch, LiveMatches
 from marl.errors import UserError
 from marl.networks.actors import Actor
@@ -76,7 +76,7 @@ def turned_left(seed: int, number: int, snake: int) -> int:
 
 
 def test_a_human_against_a_team_in_training(tmp_path):
-    """In one window: steering, thoughts, a new snapshot for the next match, recording; the cross closes it."""
+    """In one window: steering, policy outputs, a new checkpoint for the next match, recording; the cross closes it."""
     run, file = tmp_path / "run5", tmp_path / "match.jsonl"
     save(run, 8)
     words = ["--watch", run, "--blue", "level1", "--human", "red_1,3", "--seed", SEED, "--record", file]
@@ -108,7 +108,7 @@ def test_a_human_against_a_team_in_training(tmp_path):
 
                 before = screen.picture()
                 screen.press("o")
-                screen.until(lambda: (screen.picture() != before).any(-1).sum() > 300, "no thoughts to be seen")
+                screen.until(lambda: (screen.picture() != before).any(-1).sum() > 300, "no policy outputs to be seen")
 
                 save(run, 16)
                 screen.press("n")
@@ -176,16 +176,16 @@ def test_a_human_keeps_going_straight_on_and_cannot_reverse():
     assert [turn.actions[4] for turn in match.turns[1:]] == [ahead, ahead, left, last]
 
 
-def test_policies_tell_their_thoughts_and_humans_do_not(tmp_path):
-    player = LatestSnapshot(save(tmp_path / "run", 1).parent.parent)()[0]
+def test_policies_tell_their_outputs_and_humans_do_not(tmp_path):
+    player = LatestCheckpoint(save(tmp_path / "run", 1).parent.parent)()[0]
     match = LiveMatch([find("level1"), player], (5,), SEED, 0, "")
     match.play()
     for turn in match.turns:
-        assert set(turn.thoughts) == {3, 4}
-        for snake, thought in turn.thoughts.items():
-            assert np.isclose(sum(thought.moves), 1)
-            assert thought.moves[turn.state["directions"][snake] ^ 1] == 0
-            assert isinstance(thought.value, float)
+        assert set(turn.policy_outputs) == {3, 4}
+        for snake, output in turn.policy_outputs.items():
+            assert np.isclose(sum(output.moves), 1)
+            assert output.moves[turn.state["directions"][snake] ^ 1] == 0
+            assert isinstance(output.value, float)
 
 
 def test_the_next_match_ends_the_one_before_and_old_ones_are_let_go(tmp_path):
@@ -204,18 +204,18 @@ def test_the_next_match_ends_the_one_before_and_old_ones_are_let_go(tmp_path):
     assert matches.first == 1
 
 
-def test_the_newest_snapshot_is_taken_not_the_best(tmp_path):
+def test_the_newest_checkpoint_is_taken_not_the_best(tmp_path):
     run = tmp_path / "runs" / "snakes_3v3" / "mine"
     run.parent.mkdir(parents=True)
     checkpoint_writer.mark_best(run, save(run, 1))
     save(run, 2)
-    latest = LatestSnapshot(tmp_path / "runs")
+    latest = LatestCheckpoint(tmp_path / "runs")
     player, note = latest()
     assert (player.name, note) == ("mine episode_2", "")
     assert latest() == (player, "")
     newest = save(run, 3)
     player, note = latest()
-    assert (player.name, note) == ("mine episode_3", "new snapshot: episode_3")
+    assert (player.name, note) == ("mine episode_3", "new checkpoint: episode_3")
 
     newest = save(run, 4)
     (newest / "weights.safetensors").write_bytes(b"cut off")
@@ -224,6 +224,6 @@ def test_the_newest_snapshot_is_taken_not_the_best(tmp_path):
     assert note.startswith("still mine episode_3: ")
 
 
-def test_a_run_without_a_snapshot_is_told(tmp_path):
+def test_a_run_without_a_checkpoint_is_told(tmp_path):
     with pytest.raises(UserError, match=r"--watch: no run .* or checkpoint"):
-        LatestSnapshot(tmp_path)()
+        LatestCheckpoint(tmp_path)()

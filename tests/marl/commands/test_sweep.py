@@ -13,10 +13,12 @@ from helpers.training import here
 from PIL import Image
 
 from marl.commands import training_jobs
+from marl.commands.sweep import _Sweep
 from marl.commands.sweep_ranges import Range, parse_ranges
 from marl.commands.sweep_study import Study
 from marl.config.train_config import read_config
 from marl.registry import LEARNERS
+from marl.storage.run_folder import GROUP
 from marl.storage.run_process import process_name
 
 needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
@@ -33,6 +35,11 @@ with open("calls", "a") as calls:
 todo = Path("todo").read_text() if Path("todo").exists() else ""
 if todo == "fail":
     sys.exit("snakes: the disk is full")
+if todo == "all but one fail":
+    if not folder.name.endswith("000"):
+        sys.exit("snakes: the disk is full")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.pause()
 if todo == "stop":
     Path("todo").unlink()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -153,6 +160,48 @@ def test_failures(fake) -> None:
     assert "no trial was trained to its end" in done.stdout
 
 
+@needs_optuna
+def test_a_sweep_that_gives_up_stops_healthy_trials_and_resumes_them_later(fake) -> None:
+    Path("todo").write_text("all but one fail")
+    done = here(*CALL, "--trials", "9", "--side_by_side", "2")
+    assert done.returncode == 1
+    assert calls() == ["trial_000", "trial_001", "trial_002", "trial_003"]
+    assert done.stderr.startswith("snakes: 3 trials failed one after another: trial_003: exit code 1, the disk is full")
+    assert "trial_000: failed" not in done.stdout
+    Path("todo").unlink()
+    done = here(*CALL, "--trials", "4", "--side_by_side", "1")
+    assert done.returncode == 0, done.stderr
+    assert calls() == ["trial_000"]
+
+
+@needs_optuna
+@pytest.mark.parametrize("code", [0, 143])
+def test_a_sweep_that_has_given_up_stays_so_whatever_its_other_trials_do(tmp_path, code) -> None:
+    (tmp_path / GROUP / "trial_000").mkdir(parents=True)
+    (tmp_path / GROUP / "trial_000/config.yaml").write_text("evaluation: {eval_opponents: [level3]}\n")
+    line = {"step": 100, "eval/win_rate_level3": 0.5, "eval/points": 0.5}
+    (tmp_path / GROUP / "trial_000/metrics.jsonl").write_text(json.dumps(line) + "\n")
+    study = Study(tmp_path, "s", [Range("ppo.lr", 1e-3, 1e-2, is_log=True)], {})
+    trials = _Sweep(study, tmp_path, [], "level3", 4, bar=None)
+    healthy, *failing = trials.jobs()
+    for job in failing:
+        trials.end(job, 1, trials.is_hopeless)
+    assert trials.is_hopeless
+    problem = trials.problem
+    trials.end(healthy, code, trials.is_hopeless)
+    assert (trials.is_hopeless, trials.problem) == (True, problem)
+    states = {each.run: each.state for each in study.results()}
+    assert states.get("trial_000") == ("complete" if code == 0 else None), "one that was stopped stays open"
+
+
+@needs_optuna
+def test_a_picture_that_cannot_be_written_is_told_in_one_line(fake) -> None:
+    Path("runs/sweeps/ppo/importances.png").mkdir(parents=True)
+    done = here(*CALL, "--trials", "1", "--side_by_side", "1")
+    assert done.returncode == 2
+    assert done.stderr == "snakes: runs/sweeps/ppo/importances.png: cannot be written: Is a directory\n"
+
+
 def test_ranges() -> None:
     found = parse_ranges(["lr=1e-4:1e-2:log", "ppo.epochs=1:4", "encoder=features,planes"], "ppo")
     assert found == [
@@ -179,6 +228,12 @@ def test_ranges() -> None:
         (["--trials", "0"], ["--trials", "'0'"]),
         (["--run_name", "x"], ["--run_name does not go with sweep"]),
         (["--no_such", "1"], ["unknown flag --no-such"]),
+        (["--name", "a/b"], ["--name 'a/b': a plain folder name is needed"]),
+        (["--name", ""], ["--name ''", "folder name"]),
+        (["--name", ".."], ["--name '..'", "folder name"]),
+        (["--against", "foo"], ["unknown player 'foo'"]),
+        (["--against", "level3,foo"], ["unknown player 'foo'"]),
+        (["--against", "level4", "--eval_opponents", "level2,level3"], ["--against 'level4'", "level2,level3"]),
     ],
 )
 def test_mistakes(words, parts, tmp_path, monkeypatch) -> None:

@@ -88,6 +88,22 @@ def test_done_seeds_are_skipped_and_a_failure_does_not_lose_the_others(fake) -> 
     assert calls(fake) == ["4"], "a higher limit is more to do"
 
 
+def test_the_bar_knows_the_episodes_that_a_training_has_chosen(fake) -> None:
+    (fake / "episodes").write_text('{"1": 25}')
+    words = ("--algo", "ppo", "--device", "cpu", "--run_name", "x")
+    seeds = train_seeds._Seeds({1: plan_resume([*words, "--seed", "1"])}, Path("runs"), "x")
+    assert seeds._share(1) == 0.0, "it has not begun"
+    assert here("train", *words, "--seeds", "1").returncode == 0
+    assert seeds._share(1) == 0.25
+
+
+@pytest.mark.parametrize("command", [("train", "--seeds", "1", "--max_episodes", "20"), ("exploit", "level1")])
+def test_a_folder_that_cannot_be_made_is_told_before_anything_starts(fake, command) -> None:
+    (fake / "file").write_text("")
+    done = here(*command, "--runs_dir", "file")
+    assert_one_line(done, "cannot make the run folder file/snakes_3v3", "choose another --runs_dir")
+
+
 def test_ctrl_c_saves_and_says_how_to_resume(fake) -> None:
     (fake / "episodes").write_text('{"2": "stop"}')
     before = signal.getsignal(signal.SIGINT)
@@ -161,6 +177,7 @@ def test_seeds_are_read(text, seeds) -> None:
         (["--side_by_side", "2"], ["--seeds, which is missing"]),
         (["--seeds", "1,2", "--seed", "3"], ["--seed and --seeds"]),
         (["--seeds", "1,2", "--resume", "last"], ["--resume does not go with --seeds", "--run_name"]),
+        (["--seeds", "1,2", "--load_model"], ["--load_model does not go with --seeds"]),
         (["--seeds", "1,2", "--nnodes", "2"], ["one machine"]),
         (["--seeds", "1,2", "--run_name", "a/b"], ["--run_name", "plain folder name"]),
         (["--seeds", "1,2", "--no_such_flag", "3"], ["unknown flag --no-such-flag"]),

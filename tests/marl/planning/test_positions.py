@@ -3,6 +3,7 @@
 import json
 import random
 
+import numpy as np
 import pytest
 import torch
 from helpers.command import assert_one_line
@@ -114,6 +115,24 @@ def test_bench_counts_what_players_solve(tmp_path, positions) -> None:
     assert random_mover["solved"] < territory["solved"] < 40
     table = here(*words).stdout.splitlines()
     assert table[2].split()[:3] == ["territory", str(territory["solved"]), "40"]
+
+
+def test_broken_files_are_told_in_one_line(tmp_path, positions) -> None:
+    whole, file = tmp_path / "whole.npz", tmp_path / "broken.npz"
+    some = positions.take(torch.arange(40))
+    save(whole, some)
+    good = whole.read_bytes()
+    damaged = bytearray(good)
+    damaged[200:300] = bytes(100)  # in the compressed states
+    np.save(tmp_path / "array.npy", some.states.numpy())
+    array = (tmp_path / "array.npy").read_bytes()
+    for content in (b"", b"text", good[: len(good) // 2], bytes(damaged), array, array[:-1]):
+        file.write_bytes(content)
+        assert_one_line(here("bench", "positions", "--file", file), f"{file}: no file of positions (", "mine one with")
+    none, uneven = some.take(torch.arange(0)), some._replace(moves=some.moves[:-1])
+    for positions_ in (none, uneven, some._replace(states=some.states[0])):
+        save(file, positions_)
+        assert_one_line(here("bench", "positions", "--file", file), f"{file}: no positions", "mine them again")
 
 
 @pytest.mark.parametrize(

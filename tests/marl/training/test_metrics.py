@@ -132,6 +132,27 @@ def test_lines_that_are_not_ours_are_dropped_at_resuming(tmp_path):
     assert (tmp_path / "metrics.jsonl").read_bytes() == b'{"step": 1, "a": 2}\n'
 
 
+@pytest.mark.parametrize("end", [b'{"step": 3, "cut o', b"\xff\xfe\n", b"[]\n", b'{"step": "x"}\n', b"[" * 100_000])
+def test_lines_that_are_no_metrics_are_left_out(tmp_path, end):
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "a": 2}\n{}\n{"step": 2}\n' + end)
+    assert metrics.read_lines(tmp_path) == [{"step": 1, "a": 2}, {"step": 2}]
+    assert metrics.last_line(tmp_path) == ({} if len(end) > metrics.TAIL else {"step": 2})
+
+
+def test_a_run_without_metrics_has_no_lines(tmp_path):
+    for make in (lambda _: None, os.mkfifo):
+        make(tmp_path / "metrics.jsonl")
+        assert (metrics.read_lines(tmp_path), metrics.last_line(tmp_path)) == ([], {})
+
+
+def test_damage_far_before_the_end_is_no_obstacle_to_resuming(tmp_path):
+    """Before the last lines only the begin of each is read."""
+    later = b"".join(b'{"step": %d, "time": 1.0}\n' % (3 + i) for i in range(metrics.CHECKED))
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "time": dam}\n{"step": 2, "time": 1.0}\n' + later)
+    Metrics(tmp_path, resume_at=2)
+    assert metrics.read_lines(tmp_path) == [{"step": 2, "time": 1.0}]
+
+
 def test_a_folder_that_was_removed_is_told_in_one_line(tmp_path):
     folder = tmp_path / "run"
     sink = Metrics(folder)
