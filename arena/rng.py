@@ -8,6 +8,7 @@ from arena.jit import njit
 
 MASK32 = 0xFFFFFFFF
 GOLDEN = 0x9E3779B9
+DRAW_RANGE = 2.0**32  # draws are whole numbers from 0 to below it; a float, for shares of the range
 
 # Every draw of the project has a slot of its own here, so that no two are ever correlated by mistake.
 # Slots of a match's turn. Whoever draws again because a cell was taken adds RETRY to the slot; draw_below, which draws

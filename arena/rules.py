@@ -23,6 +23,7 @@ TURNS = 200
 # The match ends when five beans and all bodies no longer fit on the board.
 LENGTH_MAX = CELLS - BEANS_MAX
 UP, DOWN, LEFT, RIGHT = 0, 1, 2, 3
+ACTIONS = 4  # that a snake can choose from, in this order
 
 # What a byte of the board says. Snake s is written as SNAKE + s.
 FREE, SNAKE, BEAN = 0, 1, 7

@@ -14,7 +14,7 @@ from marl.storage.run_folder import GROUP
 from marl.storage.run_names import LAST_RUN, RUNS_DIR
 
 SHELLS = ("bash", "zsh", "fish")
-RUNS, PLAYERS, CONFIGS = "RUN", "PLAYER", "NAME"  # kinds of values that are looked up
+RUNS, PLAYERS = "RUN", "PLAYER"  # kinds of values that are looked up
 FIND_RUNS = f"command ls {RUNS_DIR}/{GROUP} 2>/dev/null"
 HOW = """# Completion of the command `snakes` for {shell}. To use it:
 #   {use}

@@ -51,18 +51,18 @@ def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> float:
     return float(_improvement(_as_matrix(scores)[None], _as_matrix(others)[None])[0])
 
 
-def estimate_improvement(scores: np.ndarray, others: np.ndarray, resamples: int = RESAMPLES) -> Estimate:
+def estimate_improvement(scores: np.ndarray, others: np.ndarray) -> Estimate:
     """The probability of improvement, with a stratified bootstrap interval over the runs of both sides."""
     scores, others = _as_matrix(scores), _as_matrix(others)
     value = probability_of_improvement(scores, others)
     if min(len(scores), len(others)) < 2:
         return Estimate(value, float("nan"), float("nan"))
     random = np.random.default_rng(0)
-    drawn = (_resample(each, resamples, random) for each in (scores, others))
+    drawn = (_resample(each, RESAMPLES, random) for each in (scores, others))
     return Estimate(value, *_interval(_improvement(*drawn)))
 
 
-def estimate_pair_mean(points: np.ndarray, resamples: int = RESAMPLES) -> Estimate:
+def estimate_pair_mean(points: np.ndarray) -> Estimate:
     """The mean of points [home runs, away runs], with a bootstrap over the runs of both sides.
 
     A run takes part in a whole row or column, so rows and columns are drawn, not single cells.
@@ -72,7 +72,7 @@ def estimate_pair_mean(points: np.ndarray, resamples: int = RESAMPLES) -> Estima
     if min(points.shape) < 2:
         return Estimate(value, float("nan"), float("nan"))
     random = np.random.default_rng(0)
-    rows, columns = (random.integers(0, size, (resamples, size)) for size in points.shape)
+    rows, columns = (random.integers(0, size, (RESAMPLES, size)) for size in points.shape)
     return Estimate(value, *_interval(points[rows[:, :, None], columns[:, None, :]].mean((1, 2))))
 
 

@@ -26,13 +26,12 @@ from arena.encoders import encoder_named
 from arena.encoders.orientation import BOARD_ACTIONS
 from arena.errors import ArenaError
 from arena.jit import njit
-from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM
+from arena.rules import ACTIONS, LENGTH, SNAKES, START_LENGTH, TEAM
 from marl.errors import UserError
 from marl.rewards import PRESETS, RewardWeights, reward_of
 from opponents.players import Player
 from opponents.submission import Submission
 
-ACTIONS = 4
 REVERSED = [1, 0, 3, 2]  # by action: the opposite one
 Agent = Literal["snake", "team"]
 

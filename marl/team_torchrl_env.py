@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from arena.extras import install_hint
-from arena.rules import TEAM
+from arena.rules import ACTIONS, TEAM
 from marl.errors import UserError
-from marl.team_batch import ACTIONS, TeamBatch
+from marl.team_batch import TeamBatch
 
 try:
     from tensordict import TensorDict, TensorDictBase

@@ -12,9 +12,9 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from arena.rules import TEAM
+from arena.rules import ACTIONS, TEAM
 from marl.errors import UserError
-from marl.team_batch import ACTIONS, TeamBatch
+from marl.team_batch import TeamBatch
 
 
 def team_spaces(batch: TeamBatch) -> tuple[Space, Space]:

@@ -17,12 +17,11 @@ from arena.backends import parallel
 from arena.backends.loops import launch, runs_parallel, specialise
 from arena.backends.parallel import call_at
 from arena.jit import announced, njit, njit_parallel
-from arena.rng import SLOT_NOISE, draw
+from arena.rng import DRAW_RANGE, SLOT_NOISE, draw
 from arena.rules import SNAKES, TURN
 from opponents.scripted import level0
 
 CHUNK = 16 * SNAKES  # seats that one thread takes at a time
-NOISE_ONE = 1 << 32  # noise of 1: every draw is below it
 NOT_NEGATIVE = 0x7FFFFFFF  # seats have no sign bit; the compiler divides and indexes faster if it knows that
 
 
@@ -107,7 +106,7 @@ def bind(
     if which is None:
         which = torch.full((arena.matches,), mine, dtype=torch.uint8, device=arena.device)
     if arena.device.type == "cuda":
-        tensors, numbers = (arena.state, arena.keys, seats, which), (mine, int(noise * NOISE_ONE))
+        tensors, numbers = (arena.state, arena.keys, seats, which), (mine, int(noise * DRAW_RANGE))
         return partial(launch, _cuda_kernel(function), len(seats), arena.device, *tensors, *numbers, moves)
     serial = bind_serial(function, arena, seats, moves, noise, which, mine)
     if runs_parallel(len(seats) // SNAKES):
@@ -126,7 +125,7 @@ def bind_serial(
 ) -> partial:
     """The same on one core of a CPU."""
     arrays = (tensor.numpy() for tensor in (arena.state, arena.keys, seats, which))
-    return partial(_cpu_loop(function), *arrays, mine, int(noise * NOISE_ONE), moves.numpy())
+    return partial(_cpu_loop(function), *arrays, mine, int(noise * DRAW_RANGE), moves.numpy())
 
 
 def act(function: Callable[..., int], arena: BatchArena, *arguments: Any, **options: Any) -> None:

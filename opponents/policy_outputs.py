@@ -14,13 +14,13 @@ from opponents.players import Player
 class Policy(Player, Protocol):
     """A player that can tell its probabilities and values."""
 
-    def thoughts(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def policy_outputs(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Probabilities [N, 4] of the actions in these seats, and the values [N] if there are any."""
 
 
 def is_policy(player: Player) -> TypeGuard[Policy]:
     """Whether a player can tell its probabilities and values."""
-    return hasattr(player, "thoughts")
+    return hasattr(player, "policy_outputs")
 
 
 def team_seats() -> list[torch.Tensor]:
@@ -38,7 +38,7 @@ def policy_outputs(players: Sequence[Player], arena: BatchArena) -> dict[str, li
     for player, seats in zip(players, team_seats(), strict=True):
         if not is_policy(player):
             continue
-        of_team, value = player.thoughts(arena, seats)
+        of_team, value = player.policy_outputs(arena, seats)
         for i, snake in enumerate(seats.tolist()):
             probs[snake] = of_team[i].tolist()
             values[snake] = None if value is None else float(value[i])

@@ -1,19 +1,24 @@
-"""Prioritised fictitious self-play: shares of the matches for members of a league, more for those that win more."""
+"""Prioritised fictitious self-play: a past self or a member of a league plays more matches the harder it is to beat."""
 
 import math
 from collections.abc import Mapping
 
-from opponents.scheduler import DOUBT
-
+DOUBT = 10  # lost matches added to the results against each: new ones are met first, and none drops to weight 0
 DIGITS = 4  # of a share
 
 
-def hardness(points: float, matches: int) -> float:
-    """1 - win rate against a member, with DOUBT lost matches added: above 0 also for a member that always lost.
+def hardness(points: float, matches: float) -> float:
+    """1 - win rate against a member, with DOUBT lost matches added: 1 for a new member, above 0 if it always lost.
 
     points: taken from it in that many matches, a draw as half a point.
     """
     return 1 - points / (matches + DOUBT)
+
+
+def prioritised_weights(hardness_of: Mapping[str, float], power: float) -> dict[str, float]:
+    """Member -> hardness to the power, divided by that of the hardest, so that not all weights underflow."""
+    hardest = max(hardness_of.values(), default=1.0)
+    return {name: (value / hardest) ** power for name, value in hardness_of.items()}
 
 
 def prioritised_shares(
@@ -24,8 +29,7 @@ def prioritised_shares(
     At most `most` members get a share, the hardest ones; of equals the one named first. A member whose share would be
     below `least` is left out, and the others get its share.
     """
-    hardest = max(hardness_of.values(), default=1.0)  # gets weight 1, so that not all weights underflow
-    weights = {name: (value / hardest) ** power for name, value in hardness_of.items()}
+    weights = prioritised_weights(hardness_of, power)
     chosen = sorted(weights, key=lambda name: -weights[name])[:most]  # stable
     while chosen:
         sum_of_weights = sum(weights[name] for name in chosen)

@@ -1,17 +1,15 @@
-"""The schedule of opponents: a mix of opponents for every episode, and the seeded choice of each match's opponent.
+"""The schedule of opponents: a mix of opponents for every episode. marl/rollout draws each match's opponent from it.
 
 The run climbs the ladder by progress (linear, exponential, curriculum, evasive) or by results (adaptive, league).
 Progress is compared in integers, never in floats, so that a threshold falls on exactly the configured episode.
 """
 
-from bisect import bisect
 from dataclasses import dataclass
-from itertools import accumulate
 from math import isqrt
 from typing import Annotated, Any
 
 from arena.errors import ArenaError
-from arena.rng import SLOT_OPPONENT, draw, match_key
+from opponents.prioritised import hardness, prioritised_weights
 from opponents.shares import check_sum, parse_shares
 
 Mix = dict[str, float]  # opponent -> share of the matches: easiest rung first, then past selves; adds up to 1
@@ -19,7 +17,6 @@ Mix = dict[str, float]  # opponent -> share of the matches: easiest rung first, 
 LADDER = ("level0", "level1", "level2", "level3", "level4", "evasive", "territory")
 EVASIVE = LADDER.index("evasive")
 EPISODES = 50_000  # of a run, by default
-DOUBT = 10  # wins credited to each past self at the start: new ones are met first, and none drops to weight 0
 
 
 def _curriculum(episode: int, end: int) -> int:
@@ -144,9 +141,8 @@ class Scheduler:
         if self.config.strategy != "league" or not self._past_selves:
             return ladder
         share = self.config.league_scripted_share
-        hardness = {name: self._hardness(name) for name in self._past_selves}
-        hardest = max(hardness.values())  # gets weight 1, so that not all weights underflow for large powers
-        weights = {name: (value / hardest) ** self.config.league_power for name, value in hardness.items()}
+        hardness_of = {name: self._hardness(name) for name in self._past_selves}
+        weights = prioritised_weights(hardness_of, self.config.league_power)
         total = sum(weights.values())
         mix = {name: share * part for name, part in ladder.items()}
         mix |= {name: (1 - share) * weight / total for name, weight in weights.items()}
@@ -157,11 +153,6 @@ class Scheduler:
         config = self.config
         left = max(0.0, 1 - config.self_play - sum(config.shares.values()))
         return left * (1 - config.league_scripted_share) if config.strategy == "league" else 0.0
-
-    def win_rate(self, name: str) -> float | None:
-        """Measured win rate against an opponent, a draw as half a win; None before the first match."""
-        score, matches = self._results.get(name, (0, 0))
-        return score / matches if matches else None
 
     def counts(self, name: str) -> bool:
         """Whether results against an opponent change the schedule."""
@@ -235,18 +226,8 @@ class Scheduler:
             self._results.pop(LADDER[new], None)  # old results would move the rung back at once
 
     def _hardness(self, name: str) -> float:
-        """1 - win rate, with DOUBT lost matches added: 1 for a new past self, above 0 for one that always lost."""
         score, matches = self._results.get(name, (0, 0))
-        return 1 - score / (matches + DOUBT)
-
-
-def choose(mix: Mix, seed: int, match_number: int) -> str:
-    """Opponent of one match: depends only on the mix, the seed and the match's number over all ranks."""
-    names = [name for name, share in mix.items() if share > 0]
-    if not names:
-        raise ArenaError("a mix without opponents")
-    edges = list(accumulate(mix[name] for name in names))
-    return names[bisect(edges, draw(match_key(seed, match_number), 0, SLOT_OPPONENT) / 2**32 * edges[-1])]
+        return hardness(score, matches)
 
 
 def _with_easier(rung: int, share: float) -> Mix:

@@ -24,8 +24,7 @@ from arena.rules import (
     team_length,
 )
 
-NOWHERE = 64  # above any distance: a missing bean
-ALL_NOWHERE = 0x4040404040
+ALL_MISSING = 0x4040404040  # five bytes of 64, above any distance: no bean is there
 
 
 class Shared(NamedTuple):
@@ -36,7 +35,7 @@ class Shared(NamedTuple):
     bean_rows: int
     bean_columns: int
     lengths: int  # up to 127
-    to_beans: tuple[int, ...]  # per snake: distances to the beans; NOWHERE or more for a missing bean
+    to_beans: tuple[int, ...]  # per snake: distances to the beans; 64 or more for a missing bean
     red_lead: int  # red's length minus blue's, -127 to 127
     turns_left: int
 
@@ -50,7 +49,7 @@ def measure(match):
     for snake in range(SNAKES):
         lengths |= min(127, int(match[LENGTH + snake])) << 8 * snake
     shift = 8 * int(match[BEAN_COUNT])
-    missing = ALL_NOWHERE >> shift << shift
+    missing = ALL_MISSING >> shift << shift
     d0 = torus_distances(bean_rows, bean_columns, head_rows, head_columns, 0) + missing
     d1 = torus_distances(bean_rows, bean_columns, head_rows, head_columns, 1) + missing
     d2 = torus_distances(bean_rows, bean_columns, head_rows, head_columns, 2) + missing

@@ -19,10 +19,9 @@ from arena.encoders.features import (
 )
 from arena.encoders.orientation import local_action
 from arena.jit import njit
-from arena.rules import DIRECTION, HEAD, neighbour, turns_until_free
+from arena.rules import ACTIONS, DIRECTION, HEAD, neighbour, turns_until_free
 from arena.search import beans, contest, explore, waits_of
 
-ACTIONS = 4
 # Eight numbers for each action in local order; all 0 for the reversal and for a cell that is occupied on this turn.
 T_OPEN = 0  # 1: the cell can be entered
 T_ROOM = 1  # cells that can be reached in ROOM_MOVES moves

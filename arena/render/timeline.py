@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # both import torch, which a viewer does not need
 NAME_MAX = 100  # letters of a player's name; of a longer one the end is shown, which tells paths apart
 
 
-class Thought(NamedTuple):
+class PolicyOutput(NamedTuple):
     """The output of a policy for one snake."""
 
     moves: tuple[float, ...]  # probabilities of the four moves
@@ -30,7 +30,7 @@ class Turn:
     actions: list[int] | None = None  # of this turn; None at the start, or if they are not recorded
     ate: tuple[int, ...] = ()
     died: tuple[int, ...] = ()
-    thoughts: dict[int, Thought] = field(default_factory=dict)  # by snake
+    policy_outputs: dict[int, PolicyOutput] = field(default_factory=dict)  # by snake
 
 
 class Timeline:
@@ -106,7 +106,7 @@ def recorded_timeline(match: "Replay | JidiLog") -> Timeline:
     if hasattr(match, "turns"):
         for state, line in zip(states[1:], match.turns, strict=True):
             # A turn line has the outputs that chose its actions, in the state before.
-            turns[-1] = replace(turns[-1], thoughts=thoughts_of(line))
+            turns[-1] = replace(turns[-1], policy_outputs=policy_outputs_of(line))
             turns.append(Turn(state, line["actions"], tuple(line.get("ate", ())), tuple(line.get("died", ()))))
     else:  # a competition log records no meals and deaths
         for before, state, actions in zip(states, states[1:], match.actions, strict=False):
@@ -117,10 +117,10 @@ def recorded_timeline(match: "Replay | JidiLog") -> Timeline:
     return timeline
 
 
-def thoughts_of(line: dict[str, Any]) -> dict[int, Thought]:
+def policy_outputs_of(line: dict[str, Any]) -> dict[int, PolicyOutput]:
     """The outputs of policies that a turn line of a replay has, by snake."""
     probs, values = line.get("probs", ()), line.get("values", (None,) * SNAKES)
-    return {snake: Thought(tuple(p), values[snake]) for snake, p in enumerate(probs) if p is not None}
+    return {snake: PolicyOutput(tuple(p), values[snake]) for snake, p in enumerate(probs) if p is not None}
 
 
 def _meals_and_deaths(before: dict[str, Any], after: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:

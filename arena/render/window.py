@@ -71,7 +71,7 @@ class Window:
         pygame.display.set_mode(first_size(pygame.display.get_desktop_sizes()[0]), pygame.RESIZABLE)
         self._camera = Camera()
         self._followed: int | None = None
-        self._thoughts = self._help = self._scrubbing = False
+        self._show_outputs = self._help = self._scrubbing = False
         self._resume = False  # whether the match goes on when the help is closed
         self._message, self._message_until = "", 0.0
         self._hovered: Button | None = None
@@ -148,8 +148,8 @@ class Window:
             "B": lambda: self._jump(BEAN, -1),
             "n": lambda: self._go_to(self._number + 1),
             "p": lambda: self._go_to(self._number - 1),
-            "o": self._toggle_thoughts,
-            "t": self._toggle_thoughts,
+            "o": self._toggle_outputs,
+            "t": self._toggle_outputs,
             "follow": self._follow_next,
             "q": self._close,
             "-": lambda: self._playback.faster(-1),
@@ -260,9 +260,9 @@ class Window:
         following = -1 if self._followed is None else self._followed
         self._followed = following + 1 if following + 1 < SNAKES else None
 
-    def _toggle_thoughts(self) -> None:
-        self._thoughts = not self._thoughts
-        if self._thoughts and not any(turn.thoughts for turn in self._playback.timeline.turns):
+    def _toggle_outputs(self) -> None:
+        self._show_outputs = not self._show_outputs
+        if self._show_outputs and not any(turn.policy_outputs for turn in self._playback.timeline.turns):
             self._say("no policy plays here, or its probabilities were not recorded")
 
     def _screenshot(self) -> None:
@@ -303,7 +303,7 @@ class Window:
             self._lay_out()
         shown = (
             self._number, playback.position, len(playback.timeline.turns), playback.standing, playback.speed,
-            playback.paused, playback.ended, self._followed, self._thoughts, self._help, self._message,
+            playback.paused, playback.ended, self._followed, self._show_outputs, self._help, self._message,
             self._hovered, self._tip, *self._camera.shift, self._layout.size,
         )  # fmt: skip
         if shown == self._drawn:
@@ -322,8 +322,8 @@ class Window:
         self._panel.draw_head(target, playback, self._about(), self._followed)
         box = pygame.Rect(self._layout.board).clip(target.get_rect())
         ringed = {*playback.timeline.humans, *([] if self._followed is None else [self._followed])}
-        self._board.draw(target.subsurface(box), playback, self._camera, self._thoughts, ringed)
-        on = {"o": self._thoughts, "?": self._help, "follow": self._followed is not None}
+        self._board.draw(target.subsurface(box), playback, self._camera, self._show_outputs, ringed)
+        on = {"o": self._show_outputs, "?": self._help, "follow": self._followed is not None}
         self._panel.draw_foot(target, playback, self._hovered, {key for key, is_on in on.items() if is_on})
         if playback.ended:
             self._panel.draw_result(target, playback)

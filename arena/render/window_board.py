@@ -9,7 +9,7 @@ import pygame
 from arena.render import scene
 from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS, STEPS, TEXT_COLOUR
 from arena.render.playback import Playback
-from arena.render.timeline import Thought
+from arena.render.timeline import PolicyOutput
 from arena.render.window_sprites import AGES, LEVELS, SIZES, WHITE, Sprites, text
 from arena.rules import COLUMNS, ROWS
 
@@ -46,9 +46,17 @@ class Board:
         return self._sprites.head(snake, direction, SIZES)
 
     def draw(
-        self, target: pygame.Surface, playback: Playback, camera: Camera, thoughts: bool, ringed: Collection[int] = ()
+        self,
+        target: pygame.Surface,
+        playback: Playback,
+        camera: Camera,
+        show_outputs: bool,
+        ringed: Collection[int] = (),
     ) -> None:
-        """Draw the position of the playback onto a surface of the board's size; `ringed` snakes get a ring."""
+        """Draw the position of the playback onto a surface of the board's size.
+
+        show_outputs: whether the policies' outputs are drawn. `ringed` snakes get a ring.
+        """
         timeline, position = playback.timeline, playback.position
         sprites, shift = self._sprites, camera.shift
         self._draw_ground(target, shift)
@@ -66,11 +74,11 @@ class Board:
             # At high speeds effects last more turns, so that they stay visible.
             for effect in scene.effects(timeline, position, max(1.0, playback.speed / 2)):
                 self._draw_effect(target, effect, shift)
-        if thoughts:
-            known = timeline.turns[playback.index].thoughts
+        if show_outputs:
+            known = timeline.turns[playback.index].policy_outputs
             for snake in snakes:
                 if snake.number in known and snake.size == 1:
-                    self._draw_thought(target, snake, known[snake.number], shift)
+                    self._draw_output(target, snake, known[snake.number], shift)
 
     def _draw_ground(self, target: pygame.Surface, shift: np.ndarray) -> None:
         ground = self._sprites.board
@@ -109,13 +117,13 @@ class Board:
             spot = label.get_rect(center=((column + 0.5) * self.cell, (row + 0.5) * self.cell))
             target.blit(label, spot.clamp(target.get_rect()))
 
-    def _draw_thought(self, target: pygame.Surface, snake: scene.Snake, thought: Thought, shift: np.ndarray) -> None:
+    def _draw_output(self, target: pygame.Surface, snake: scene.Snake, output: PolicyOutput, shift: np.ndarray) -> None:
         """Arrows around the head, sized by the probability of the move. The value is in the chip above the board.
 
         An arrow without a number means 100 %.
         """
         size = max(9, round(0.32 * self.cell))
-        for move, share in enumerate(thought.moves):
+        for move, share in enumerate(output.moves):
             if share < 0.005:
                 continue
             step = np.array(STEPS[move], float)

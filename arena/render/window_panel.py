@@ -61,7 +61,7 @@ class Panel:
                 spot = score.get_rect(midright=(box.right - edge, middle))
                 target.blit(words, words.get_rect(midright=(spot.left - edge, middle)))
             target.blit(score, spot)
-        values = {snake: thought.value for snake, thought in timeline.turns[index].thoughts.items()}
+        values = {snake: output.value for snake, output in timeline.turns[index].policy_outputs.items()}
         self._draw_chips(target, timeline.gains(index), values, timeline.humans, followed)
         bar = pygame.Rect(box.left, box.bottom - max(3, cell // 7), box.width, max(3, cell // 7))
         share = round(bar.width * sum(lengths[:TEAM]) / max(1, sum(lengths)))

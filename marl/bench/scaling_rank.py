@@ -124,7 +124,7 @@ def measure_link(group: "Solo | Ranks") -> dict[str, Any]:
     return {name: [size, time_reduction(group, size)] for name, size in (("small", SMALL), ("large", LARGE))}
 
 
-def time_reduction(group: "Solo | Ranks", size: int, rounds: int = ROUNDS) -> float:
+def time_reduction(group: "Solo | Ranks", size: int) -> float:
     """Median seconds of an all-reduce of this many bytes."""
     import torch
 
@@ -136,7 +136,7 @@ def time_reduction(group: "Solo | Ranks", size: int, rounds: int = ROUNDS) -> fl
             torch.cuda.synchronize()
 
     reduce()  # opens connections
-    return statistics.median(_timed(reduce) for _ in range(rounds))
+    return statistics.median(_timed(reduce) for _ in range(ROUNDS))
 
 
 # --- one rank with its share of the work

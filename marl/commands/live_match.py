@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from arena.batch import BatchArena
-from arena.render.timeline import Playlist, Thought, Timeline, Turn, thoughts_of
+from arena.render.timeline import Playlist, PolicyOutput, Timeline, Turn, policy_outputs_of
 from arena.replay import Recorder, today, write
 from arena.rules import OVER, SNAKES, TURNS
 from opponents.players import Player
@@ -46,7 +46,7 @@ class LiveMatch(Timeline):
             player.name + (" + human" if {*humans} & {*seats.tolist()} else "")
             for player, seats in zip(players, self._seats, strict=True)
         )
-        super().__init__(red, blue, [Turn(start, thoughts=self._thoughts())], last=TURNS)
+        super().__init__(red, blue, [Turn(start, policy_outputs=self._ask_policies())], last=TURNS)
         self._recorder = Recorder(start, seed, number, red, blue, self.date)
 
     @property
@@ -69,7 +69,7 @@ class LiveMatch(Timeline):
         events = self._arena.play_turn(self._moves)
         ate, died = (tuple(mask[0].nonzero().flatten().tolist()) for mask in (events.ate, events.died))
         actions = self._moves[0].tolist()
-        self.turns.append(Turn(self._arena.get_match(0), actions, ate, died, self._thoughts()))
+        self.turns.append(Turn(self._arena.get_match(0), actions, ate, died, self._ask_policies()))
         if self.over:
             self.last = len(self.turns) - 1
         return True
@@ -89,12 +89,12 @@ class LiveMatch(Timeline):
         """Write the replay of the turns played so far."""
         write(path, self._recorder.replay())
 
-    def _thoughts(self) -> dict[int, Thought]:
+    def _ask_policies(self) -> dict[int, PolicyOutput]:
         """Move probabilities and values by snake, for players that are policies; none for snakes of humans."""
         self._outputs = policy_outputs(self._players, self._arena)
         for snake in self.humans:
             self._outputs["probs"][snake] = self._outputs["values"][snake] = None
-        return thoughts_of(self._outputs)
+        return policy_outputs_of(self._outputs)
 
 
 class LiveMatches(Playlist):

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         "Players are named as in eval. In the window, ? shows the keys; n starts the next match, p the previous one.\n"
-        "--watch shows match after match of a training that is running, each with its newest snapshot."
+        "--watch shows match after match of a training that is running, each with its newest checkpoint."
     )
     parser.add_argument("--red", type=player_name, metavar="PLAYER", help="who plays red (default: champion)")
     parser.add_argument(
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--speed", type=_speed, default=1.0, metavar="X", help="0.25 to 64; 1 is 4 turns a second")
     parser.add_argument("--fps", type=count, default=60, metavar="N", help="pictures a second (default: 60)")
     parser.add_argument(
-        "--watch", type=find_named, metavar="RUN", help="red is the newest snapshot of this training run"
+        "--watch", type=find_named, metavar="RUN", help="red is the newest checkpoint of this training run"
     )
     parser.add_argument(
         "--record",
@@ -70,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
         submissions = submission_options(args)
         blue = open_player(args.blue, opened, load_player, submissions)
         if args.watch is not None:
-            from marl.commands.latest_snapshot import LatestSnapshot
+            from marl.commands.latest_checkpoint import LatestCheckpoint
 
-            red: Supply = LatestSnapshot(args.watch)
+            red: Supply = LatestCheckpoint(args.watch)
             players = [blue]
         else:
             player = open_player(args.red or "champion", opened, load_player, submissions)

@@ -51,7 +51,7 @@ BUFFER_SHARE = 0.5  # of the free memory, for a replay buffer of automatic size
 SPLIT = ("matches", "batch_size", "buffer_size")  # plain names of the sizes that the ranks share
 # Snake transitions: 8 turns of 3 snakes. DDPG rounds batches up to it, which would add up to 24 per rank.
 BATCH_STEP = 24
-SMALL_FEWEST_TURNS = 16  # turns in the smallest replay buffer of automatic size, in addition to those of one target
+MIN_BUFFER_TURNS = 16  # turns in the smallest replay buffer of automatic size, in addition to those of one target
 
 
 def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: int = 1) -> TrainConfig:
@@ -192,7 +192,7 @@ def _with_replay(config: TrainConfig, auto: dict[str, Any], device: torch.device
     if section.buffer_size is None:
         row = encoder_named(config.network.encoder).width + 6  # bytes of a transition
         fitting = min(auto["buffer_size"], int(BUFFER_SHARE * free_memory(device) / row / sharing))
-        auto["buffer_size"] = max(fitting, least + SMALL_FEWEST_TURNS * teams * TEAM)
+        auto["buffer_size"] = max(fitting, least + MIN_BUFFER_TURNS * teams * TEAM)
     section = _filled(section, auto)
     if section.updates % (freq * section.period):
         reasons = f"ddp.sync_freq {freq}" + (f" and {name}.policy_delay {section.period}" if section.period > 1 else "")

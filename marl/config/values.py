@@ -15,6 +15,7 @@ SCALARS = {  # type -> its name in the help, and the allowed values in messages
     str: ("TEXT", "text"),
 }
 EXACT = 2**53  # every whole number up to this is exact as a float
+VALUE_MAX = 100  # letters of a value in a message
 
 
 class Choices:
@@ -150,7 +151,7 @@ def as_written(value: Any) -> str:
     return (",".join(map(as_written, value)) if isinstance(value, tuple) else str(value)) or "''"
 
 
-def shorten(value: Any, length: int = 100) -> str:
+def shorten(value: Any) -> str:
     """Any value as a part of a message of one line."""
     text = " ".join(str(value).split())
-    return text if len(text) <= length else text[:length] + "..."
+    return text if len(text) <= VALUE_MAX else text[:VALUE_MAX] + "..."

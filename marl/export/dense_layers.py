@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from arena.rules import ACTIONS
 from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer
-from marl.networks.spec import ACTIONS
 
 _BODY = re.compile(r"first\.(weight|bias)|tail\.layers\.\d+\.(weight|bias)|tail\.head\.(weight|bias)")
 _TRIALS = 64

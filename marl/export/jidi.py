@@ -6,10 +6,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from arena.encoders import FORMER_NAMES, Encoder
-from arena.rules import RULES_VERSION
+from arena.rules import ACTIONS, RULES_VERSION
 from marl.export import submission_template, tactical_template
 from marl.export.dense_layers import DenseLayer, packed, widths
-from marl.networks.spec import ACTIONS
 
 TEMPLATE = Path(submission_template.__file__)
 ENCODERS = tactical_template.ENCODERS.keys() - FORMER_NAMES.keys()  # those that a submission can compute

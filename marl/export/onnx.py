@@ -9,9 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from arena.encoders import Encoder
 from arena.encoders.orientation import BOARD_ACTIONS
-from arena.rules import RULES_VERSION
+from arena.rules import ACTIONS, RULES_VERSION
 from marl.export.dense_layers import DenseLayer, widths
-from marl.networks.spec import ACTIONS
 
 # Old versions on purpose: these operators have not changed since, and old runtimes can read them.
 OPSET, IR_VERSION = 13, 8

@@ -20,8 +20,8 @@
   // --- a match
 
   let seed = data.seed, number = "0"; // texts: they may be too large for JavaScript's numbers
-  let seat = data.seat, queue = [], match, timeline, thoughts, time = 0;
-  let playing = false, waiting = false, showThoughts = false;
+  let seat = data.seat, queue = [], match, timeline, policyOutputs, time = 0;
+  let playing = false, waiting = false, showPolicy = false;
   let speed = AT_FIRST.playing, lastTick = 0, frame = 0, cell = 0, ratio = 1;
   let turned = false, turnedTimeline, milliseconds = Number($("#budget").value);
   const last = () => timeline.states.length - 1;
@@ -35,7 +35,7 @@
     match = rules.start(seed, number);
     [timeline, turnedTimeline] = [{ states: [], steps: [] }, { states: [], steps: [] }];
     record(null);
-    thoughts = [think()];
+    policyOutputs = [presentOutputs()];
     [time, queue] = [0, []];
     waiting = seat !== null; // for the first move of the human
     playing = !waiting;
@@ -52,8 +52,8 @@
     turnedTimeline.steps.push(turnedBoard.step(step));
   }
 
-  function think() {
-    return match.over ? [] : match.snakes.map((_, snake) => policy.think(match, snake));
+  function presentOutputs() {
+    return match.over ? [] : match.snakes.map((_, snake) => policy.policyOutput(match, snake));
   }
 
   // Let the opposing team plan its next moves, if its strength asks for it.
@@ -64,7 +64,7 @@
 
   // The moves of the policy; those of the opposing team by its strength.
   function computerMoves() {
-    const moves = thoughts[last()].map((thought) => thought.move), { noise } = STRENGTHS[strength()];
+    const moves = policyOutputs[last()].map((output) => output.move), { noise } = STRENGTHS[strength()];
     const planned = strength() === AHEAD ? thinker.plan(match, rivals()) : null;
     for (let i = 0, snake = rules.TEAM * rivals(); i < rules.TEAM; i++, snake++)
       moves[snake] = planned && planned.moves ? planned.moves[i] : soften(match, snake, moves[snake], noise);
@@ -85,7 +85,7 @@
       died: numbers.filter((snake) => played.died[snake]),
       lunges: Object.fromEntries(numbers.filter((snake) => played.died[snake]).map((snake) => [snake, played.taken[snake]])),
     });
-    thoughts.push(think());
+    policyOutputs.push(presentOutputs());
     lookAhead();
   }
 
@@ -162,7 +162,7 @@
     const turn = Math.floor(time), state = timeline.states[Math.min(last(), Math.ceil(time - 0.5))];
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     board().draw(context, cell, shownTimeline(), time, { follow: seat });
-    if (showThoughts) drawThoughts(turn);
+    if (showPolicy) drawArrows(turn);
     TEAMS.forEach((team, i) => {
       const name = $(`.team.${team} h2`), mine = seat !== null && (seat < 3 ? 0 : 1) === i;
       const softened = i === rivals() && strength() !== FULL ? `${data.name} · ${STRENGTHS[strength()].name}` : data.name;
@@ -175,16 +175,16 @@
       gain.textContent = lengths[snake] - look.startLength; // the gains of a team add up to its score
       gain.classList.toggle("up", lengths[snake] >= look.startLength);
       chip.setAttribute("aria-pressed", String(seat === snake));
-      const thought = thoughts[turn][snake];
+      const output = policyOutputs[turn][snake];
       chip.title = (seat === snake ? `You are snake ${snake}` : `Play snake ${snake}`) + `, ${lengths[snake]} cells long`
-        + (thought && thought.value !== null ? `; the policy expects ${thought.value.toFixed(2)}` : "");
+        + (output && output.value !== null ? `; the policy expects ${output.value.toFixed(2)}` : "");
     });
     $("#share i").style.width = `${(100 * (lengths[0] + lengths[1] + lengths[2])) / Math.max(1, total)}%`;
     $(".turn b").textContent = `${state.turn} / ${look.turns}`;
     $("#play path").setAttribute("d", playing ? PAUSE : PLAY);
     $("#speed").textContent = `${speed} turn${speed === 1 ? "" : "s"}/s`;
     $("#watch").setAttribute("aria-pressed", String(seat === null));
-    $("#thoughts").setAttribute("aria-pressed", String(showThoughts));
+    $("#policy").setAttribute("aria-pressed", String(showPolicy));
     $("#strength").value = String(Math.min(strength(), FULL));
     $("#ahead").setAttribute("aria-pressed", String(strength() === AHEAD));
     $("#note").textContent = thinker.note();
@@ -216,8 +216,8 @@
 
   // Arrows around each head: the more probable a move, the larger and clearer its arrow. Its percentage stands beside it,
   // if there is a choice and room for letters.
-  function drawThoughts(turn) {
-    thoughts[turn].forEach(({ probabilities }, snake) => {
+  function drawArrows(turn) {
+    policyOutputs[turn].forEach(({ probabilities }, snake) => {
       const head = board().headAt(shownTimeline(), snake, time);
       if (!head) return;
       probabilities.forEach((share, move) => {
@@ -308,14 +308,14 @@
     faster: () => setSpeed(1),
     watch: () => takeSeat(null),
     ahead: () => setStrength(strength() === AHEAD ? FULL : AHEAD),
-    thoughts: () => { showThoughts = !showThoughts; wake(); },
+    policy: () => { showPolicy = !showPolicy; wake(); },
     ask: () => {
       if ($("#help").open) return $("#help").close();
       if (playing) play(false);
       $("#help").showModal();
     },
   };
-  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", v: "watch", t: "thoughts", p: "ahead", "?": "ask" };
+  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", v: "watch", t: "policy", p: "ahead", "?": "ask" };
 
   function pressed(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
@@ -361,7 +361,7 @@
     policy, thinker,
     state: (k) => timeline.states[k],
     steps: () => timeline.steps,
-    thoughts: (k) => thoughts[k],
+    policyOutputs: (k) => policyOutputs[k],
     shown: () => ({ seed, number, time, last: last(), seat, playing, waiting, speed, queue: [...queue], over: match.over, strength: strength(), turned }),
     match: () => match,
     begin, advance, steer, play, takeSeat, setStrength,

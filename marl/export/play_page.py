@@ -19,15 +19,15 @@ SHARED = ("board", "rules")  # scripts of arena/render
 SCRIPTS = ("searches", "policy", "planner", "thinker", "strengths", "turned_board", "play_page")
 
 
-def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str, seed: int = 0) -> str:
-    """The text of a page that plays the policy of these layers, starting with match 0 of the seed."""
+def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str) -> str:
+    """The text of a page that plays the policy of these layers, starting with match 0 of seed 0."""
     policy = {
         "encoder": encoder.name,
         "orientationAt": encoder.orientation_at,
         "widths": widths(layers),
         "weights": packed(layers, encoder.scale),
     }
-    data = {"look": page.look(), "name": name, "seed": str(seed), "seat": SEAT, "policy": policy}
+    data = {"look": page.look(), "name": name, "seed": "0", "seat": SEAT, "policy": policy}
     paths = [*(page.FOLDER / f"{name}.js" for name in SHARED), *(FOLDER / f"{name}.js" for name in SCRIPTS)]
     scripts = {path.stem: path.read_text("utf-8") for path in paths}
     return page.filled(FOLDER / "play_page.html", {"data": page.embedded(data), **scripts})

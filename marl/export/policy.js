@@ -326,12 +326,12 @@ function makePolicy({ encoder, orientationAt, widths, weights }) {
   }
 
   // The move of the policy, the probabilities of the four moves on the board, and the value or null.
-  function think(match, snake) {
+  function policyOutput(match, snake) {
     const evaluation = evaluate(match, snake), { outputs } = evaluation, logits = boardLogits(match, snake, evaluation);
     const best = Math.max(...logits), weights = logits.map((logit) => Math.exp(logit - best));
     const sum = weights.reduce((a, b) => a + b), value = outputs.length > MOVES ? outputs[MOVES] : null;
     return { move: logits.indexOf(best), probabilities: weights.map((weight) => weight / sum), value };
   }
 
-  return { weights: numbers, encode, forward, evaluate, boardLogits, think };
+  return { weights: numbers, encode, forward, evaluate, boardLogits, policyOutput };
 }

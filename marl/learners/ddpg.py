@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from arena.encoders import Packing
+from arena.rules import ACTIONS
 from marl.compute.adam import flatten
 from marl.compute.adam_kernels import move_towards
 from marl.compute.overlap import Overlap
@@ -36,7 +37,7 @@ from marl.networks.actors import make_actor
 from marl.networks.critics import Critics, expected_q, min_over_critics
 from marl.networks.dense_pass import DenseInference, Gradients, dense_layers
 from marl.networks.policy import MASKED_LOGIT
-from marl.networks.spec import ACTIONS, spec_from_config
+from marl.networks.spec import spec_from_config
 from marl.networks.stems import usable_packing
 from marl.networks.tail_tiles import LAYERS, SECOND_MAX
 

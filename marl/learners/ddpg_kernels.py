@@ -12,10 +12,10 @@ import torch
 
 from arena.backends.loops import item_loop
 from arena.jit import njit
-from arena.rules import TEAM
+from arena.rules import ACTIONS, TEAM
 from marl.learners.replay_buffer import BatchRows
 from marl.networks.policy import MASKED_LOGIT
-from marl.rollout.turn_kernels import ACTIONS, NONE, max_and_sum_exp
+from marl.rollout.turn_kernels import NONE, max_and_sum_exp
 
 MASKED = np.float32(MASKED_LOGIT)
 ZERO = np.float32(0.0)

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from arena.encoders import Encoder
+from arena.rules import ACTIONS
 from marl.config.learner_configs import DdpgConfig
 from marl.learners.ddpg_kernels import actor_gradient, mask_logits, td_gradient
 from marl.learners.replay_buffer import Batch
 from marl.networks.dense_pass import DenseLayers, DensePass, Gradients
-from marl.networks.spec import ACTIONS
 from marl.rollout.turn_kernels import NONE
 
 

@@ -15,8 +15,8 @@ from arena.backends.loops import item_loop
 from arena.encoders.orientation import local_action
 from arena.jit import njit
 from arena.rng import draw
-from arena.rules import DIRECTION, SNAKES, TEAM
-from marl.rollout.turn_kernels import ACTIONS, NONE, masked_action, max_and_sum_exp
+from arena.rules import ACTIONS, DIRECTION, SNAKES, TEAM
+from marl.rollout.turn_kernels import NONE, masked_action, max_and_sum_exp
 
 # Of the shuffle: rounds of the Feistel network; a round's draws take slots from round << ROUND_BITS on.
 ROUNDS, ROUND_BITS = 8, 24

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import torch
 
+from arena.rules import ACTIONS
 from marl.learners.ppo_kernels import Coefs
-
-MASKED_LOGIT = -1e9  # never sampled, and its gradient is 0
-NUM_ACTIONS = 4
+from marl.networks.policy import MASKED_LOGIT
 
 
 class PpoBatch(NamedTuple):
@@ -32,9 +31,9 @@ def ppo_loss(outputs: torch.Tensor, batch: PpoBatch, coefs: Coefs) -> tuple[torc
 
     outputs [M, 3, 5]: the network's four logits and value.
     """
-    logits, values = outputs[..., :NUM_ACTIONS].float(), outputs[..., NUM_ACTIONS].float()
+    logits, values = outputs[..., :ACTIONS].float(), outputs[..., ACTIONS].float()
     entropy_coef, uniform_coef = coefs.regularisers
-    legal = torch.arange(NUM_ACTIONS, device=logits.device) != batch.masked[..., None]
+    legal = torch.arange(ACTIONS, device=logits.device) != batch.masked[..., None]
     log_probs = logits.masked_fill(~legal, MASKED_LOGIT).log_softmax(-1)
 
     advantages = (batch.advantages - coefs.adv_stats[0]) * coefs.adv_stats[1]

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from arena.rules import ACTIONS
 from marl.compute.overlap import Overlap
 from marl.config.learner_configs import QLearningConfig
 from marl.config.network_config import NetworkConfig
@@ -28,7 +29,7 @@ from marl.learners.replay_learner import ReplayLearner
 from marl.networks.actors import make_actor
 from marl.networks.mixers import MonotonicMixer, SumMixer, TeamQ
 from marl.networks.policy import MASKED_LOGIT
-from marl.networks.spec import ACTIONS, spec_from_config
+from marl.networks.spec import spec_from_config
 
 
 class QLearning(ReplayLearner[QLearningConfig]):

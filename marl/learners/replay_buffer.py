@@ -10,12 +10,12 @@ from arena.backends.loops import item_loop
 from arena.encoders import Encoder, Packing
 from arena.jit import njit
 from arena.rng import SLOT_BATCH, draw_below
-from arena.rules import TEAM
+from arena.rules import ACTIONS, TEAM
 from marl.compute.gather_rows import gather_rows
 from marl.config.autoscale import free_memory
 from marl.learners.returns import n_step_returns
 from marl.rollout.turn_buffer import TurnBuffer
-from marl.rollout.turn_kernels import ACTIONS, TurnRows
+from marl.rollout.turn_kernels import TurnRows
 
 
 class BatchRows(NamedTuple):

@@ -9,12 +9,9 @@ import torch
 
 from arena.backends.loops import item_loop
 from arena.jit import njit
-from arena.rng import MASK32, SLOT_TARGET_NOISE, draw
-from arena.rules import TEAM
+from arena.rng import DRAW_RANGE, SLOT_TARGET_NOISE, draw
+from arena.rules import ACTIONS, TEAM
 from marl.learners.replay_buffer import ReplayBuffer
-from marl.rollout.turn_kernels import ACTIONS
-
-ONE = MASK32 + 1.0
 
 
 @njit
@@ -26,8 +23,8 @@ def draw_noise(i, keys, counts, std, clip, noise):
     for k in range(TEAM):
         for action in range(ACTIONS):
             slot = SLOT_TARGET_NOISE + 2 * ((i % in_shard * TEAM + k) * ACTIONS + action)
-            radius = math.sqrt(-2.0 * math.log((draw(key, batch, slot) + 1.0) / ONE))
-            angle = 2.0 * math.pi * (draw(key, batch, slot + 1) / ONE)
+            radius = math.sqrt(-2.0 * math.log((draw(key, batch, slot) + 1.0) / DRAW_RANGE))
+            angle = 2.0 * math.pi * (draw(key, batch, slot + 1) / DRAW_RANGE)
             noise[i, k, action] = min(max(std * radius * math.cos(angle), -clip), clip)
 
 

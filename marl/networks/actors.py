@@ -12,11 +12,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from arena.encoders import Encoder
-from arena.rules import TEAM
+from arena.rules import ACTIONS, TEAM
 from marl.compute.shards import replicate, rows_are_of
 from marl.networks.layers import MLP, CommLayer, dense, lstm_step_by_shard
 from marl.networks.lstm_pass import lstm_step, lstm_turns, may_run_kernels
-from marl.networks.spec import ACTIONS, NetworkSpec
+from marl.networks.spec import NetworkSpec
 from marl.networks.stems import DenseStem, make_stem
 
 State = tuple[torch.Tensor, torch.Tensor]  # of an LSTM: h and c, [..., H] each

@@ -10,8 +10,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from arena.encoders import Encoder
+from arena.rules import ACTIONS
 from marl.networks.layers import MLP, CommLayer
-from marl.networks.spec import ACTIONS, NetworkSpec
+from marl.networks.spec import NetworkSpec
 from marl.networks.stems import make_stem
 
 # Initial gain of what mates add to a snake's features. With the usual one they drown its own: after 200 cycles of

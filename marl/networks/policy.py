@@ -11,13 +11,13 @@ import torch
 from arena import BatchArena
 from arena.encoders import Encoder, encoder_named
 from arena.encoders.orientation import LOCAL_ACTIONS
-from arena.rules import CELLS, SNAKES, TURN
+from arena.rules import ACTIONS, CELLS, SNAKES, TURN
 from marl.compute import blas
 from marl.errors import UserError
 from marl.networks.actors import AnyActor, make_actor
 from marl.networks.dense_pass import DenseInference, dense_layers
 from marl.networks.policy_kernels import choose_likeliest
-from marl.networks.spec import ACTIONS, NetworkSpec, spec_from_dict
+from marl.networks.spec import NetworkSpec, spec_from_dict
 
 MASKED_LOGIT = -1e9  # never chosen, and its gradient is 0
 
@@ -81,7 +81,7 @@ class PolicyPlayer:
         choose = partial(choose_likeliest, outputs.numpy(), obs.numpy(), *at, np.float32(MASKED_LOGIT), *arrays)
         return turn.encode, *infer, choose
 
-    def thoughts(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def policy_outputs(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Probabilities [N, 4] of the actions in these seats, and the values [N] if the network has a value head."""
         logits, values = self._forward(arena, seats)
         return logits.softmax(-1), values

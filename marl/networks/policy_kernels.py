@@ -2,8 +2,7 @@
 
 from arena.encoders.orientation import local_action
 from arena.jit import njit
-from arena.rules import SNAKES
-from marl.networks.spec import ACTIONS
+from arena.rules import ACTIONS, SNAKES
 
 
 @njit

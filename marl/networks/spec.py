@@ -3,9 +3,9 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
+from arena.rules import ACTIONS
 from marl.config.network_config import NetworkConfig
 
-ACTIONS = 4
 FORMER_NAMES = {"memory": "lstm_size"}  # in snapshots and checkpoints written before the renaming
 
 

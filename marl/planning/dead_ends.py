@@ -3,9 +3,7 @@
 from arena.backends.loops import item_loop
 from arena.dangers import is_dead_end
 from arena.jit import njit
-from arena.rules import LENGTH, START_LENGTH, TEAM
-
-ACTIONS = 4
+from arena.rules import ACTIONS, LENGTH, START_LENGTH, TEAM
 
 
 @njit

@@ -64,7 +64,7 @@ class PlannedPlayer:
         """Write the planned actions of the seats into moves [B, 6]."""
         moves.view(-1)[seats.long()] = self._planner.plan()[0].flatten().to(moves.dtype)
 
-    def thoughts(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def policy_outputs(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Preferences [N, 4] (a softmax of the planned values, in cells of length) and the best planned values [N]."""
         values = self._planner.plan()[1].flatten(0, 1)
         return values.softmax(-1), values.amax(-1)

@@ -35,11 +35,10 @@ from arena.backends.loops import item_loop
 from arena.encoders import Encoder
 from arena.jit import njit
 from arena.rng import match_key
-from arena.rules import SNAKES, TEAM, TURN, TURNS
+from arena.rules import ACTIONS, SNAKES, TEAM, TURN, TURNS
 from marl.compute.precision import Precision
 from marl.networks.actors import AnyActor
 from marl.networks.policy import mask_reversal, to_board_logits
-from marl.networks.spec import ACTIONS
 from marl.planning.dead_ends import write_losses
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 

@@ -184,9 +184,10 @@ def _run(settings: Mapping[str, Any], command: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def stop_on_signal(exception: Callable[[str, signal.Signals], Exception]) -> Iterator[list[int]]:
-    """Raise torch's exception at the first stop signal: torch then ends the ranks with TERM. Later signals are ignored.
+    """Raise an exception at the first stop signal, on which the launcher ends the ranks. Later signals are ignored.
 
-    The ranks have sessions of their own: Ctrl-C reaches this process only.
+    exception: makes it from a text and SIGTERM, the signal that torch's launcher then sends. The list gets the numbers
+    of the signals. The ranks have sessions of their own: Ctrl-C reaches this process only.
     """
     stopped: list[int] = []
 

@@ -38,7 +38,6 @@ class Solo:
 
     rank = 0
     world = 1
-    local_rank = 0
     is_main = True
     backend: str | None = None
     transport = ""
@@ -102,14 +101,13 @@ class Ranks:
         self,
         rank: int,
         world: int,
-        local_rank: int,
         backend: str,
         device: torch.device,
         rendezvous: RendezvousStore,
         share_memory: bool = False,
     ) -> None:
         """share_memory: ranks on one machine sum CPU tensors through shared memory."""
-        self.rank, self.world, self.local_rank = rank, world, local_rank
+        self.rank, self.world = rank, world
         self.is_main = rank == 0
         self.backend, self.device = backend, device
         self.doing = "start"

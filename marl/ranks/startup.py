@@ -29,4 +29,4 @@ def start(backend: str | None, timeout: float, device: str = "auto") -> Solo | R
     if sys.platform == "darwin" and found.rank == 0:
         print("snakes: warning: on one Mac several ranks share one device and are not faster", file=sys.stderr)
     rendezvous = RendezvousStore(found.master_addr, found.master_port, found.rank, found.world, timeout)
-    return Ranks(found.rank, found.world, found.local_rank, backend, chosen, rendezvous, share_memory)
+    return Ranks(found.rank, found.world, backend, chosen, rendezvous, share_memory)

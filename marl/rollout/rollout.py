@@ -15,14 +15,13 @@ from numba import get_num_threads
 
 from arena import BatchArena
 from arena.backends.cuda_graphs import CapturedBriefly
-from arena.rules import SNAKES, TEAM, TURN, TURNS
+from arena.rules import ACTIONS, SNAKES, TEAM, TURN, TURNS
 from marl.compute.overlap import Overlap
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.stagger import stagger_turns
 from marl.rollout.turn_buffer import TurnBuffer
 from marl.rollout.turn_chain import TurnCalls, TurnChain, TurnPart
 from marl.rollout.turn_kernels import (
-    ACTIONS,
     NONE,
     Matches,
     Results,

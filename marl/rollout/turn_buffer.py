@@ -98,12 +98,8 @@ class TurnBuffer:
         held = min(int(self.counts[0]), self.turns)
         return {**{name: ring[:held] for name, ring in self.rings().items()}, "counts": self.counts}
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies on the host of all that has been written."""
-        return {name: tensor.to("cpu", copy=True) for name, tensor in self.written().items()}
-
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Resume where state_dict() stopped; the buffer must be of the same size.
+        """Resume from a copy of written(); the buffer must be of the same size.
 
         Plain rows become packed ones and the other way round: a run may go on on another device or without Triton.
         """

@@ -18,13 +18,11 @@ import torch
 from arena.backends.loops import item_loop
 from arena.encoders.orientation import board_action, local_action
 from arena.jit import njit
-from arena.rng import SLOT_ACTION, SLOT_EXPLORE, SLOT_OPPONENT, draw, draw_below
-from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN
+from arena.rng import DRAW_RANGE, SLOT_ACTION, SLOT_EXPLORE, SLOT_OPPONENT, draw, draw_below
+from arena.rules import ACTIONS, DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN
 from marl.rewards import reward_of, sign
 
-ACTIONS = 4
 NONE = -1  # no action is masked; no opponent is preset
-ONE = 4294967296.0  # draws are below this
 
 
 class Matches(NamedTuple):
@@ -92,13 +90,13 @@ def max_and_sum_exp(logits, masked):
 @njit
 def sample_action(logits, masked, epsilon, key, turn, snake):
     """An action drawn from the softmax of the logits, or with probability epsilon uniformly; never the masked one."""
-    if draw(key, turn, SLOT_EXPLORE + snake) < epsilon * ONE:
+    if draw(key, turn, SLOT_EXPLORE + snake) < epsilon * DRAW_RANGE:
         if masked == NONE:
             return draw_below(key, turn, SLOT_ACTION + snake, ACTIONS)
         action = draw_below(key, turn, SLOT_ACTION + snake, ACTIONS - 1)
         return action + 1 if action >= masked else action
     highest, total = max_and_sum_exp(logits, masked)
-    left = draw(key, turn, SLOT_ACTION + snake) / ONE * total
+    left = draw(key, turn, SLOT_ACTION + snake) / DRAW_RANGE * total
     chosen = 0 if masked == NONE else masked ^ 1  # legal, and taken if rounding leaves a remainder
     for action in range(ACTIONS):
         if action != masked and left >= 0:
@@ -144,7 +142,7 @@ def assign_opponent(b, matches, mix_cdf, preset_opponent, opponent_id):
         if preset_opponent[b] != NONE:
             opponent_id[b] = preset_opponent[b]
             return
-        place = draw(int(matches.keys[b]), 0, SLOT_OPPONENT) / ONE * mix_cdf[mix_cdf.shape[0] - 1]
+        place = draw(int(matches.keys[b]), 0, SLOT_OPPONENT) / DRAW_RANGE * mix_cdf[mix_cdf.shape[0] - 1]
         chosen = 0
         while chosen < mix_cdf.shape[0] - 1 and place >= mix_cdf[chosen]:
             chosen += 1

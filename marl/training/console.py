@@ -239,11 +239,11 @@ def time_left(marks: Sequence[tuple[int, float]], total: int) -> float:
     return (total - episode) * (now - since) / (episode - first)
 
 
-def fold(fields: Sequence[str], width: int = WIDTH) -> list[str]:
-    """The fields joined by ` | ` into lines of at most `width` columns; all lines but the first are indented."""
+def fold(fields: Sequence[str]) -> list[str]:
+    """The fields joined by ` | ` into lines of at most WIDTH columns; all lines but the first are indented."""
     lines: list[str] = []
     for field in fields:
-        if lines and len(lines[-1]) + 3 + len(field) <= width:
+        if lines and len(lines[-1]) + 3 + len(field) <= WIDTH:
             lines[-1] += f" | {field}"
         else:
             lines.append(f"  | {field}" if lines else field)

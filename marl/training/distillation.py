@@ -21,10 +21,9 @@ from torch.nn import functional as F
 
 from arena import BatchArena
 from arena.backends.cuda_graphs import Captured
-from arena.rules import SNAKES, TEAM
+from arena.rules import ACTIONS, SNAKES, TEAM
 from marl.compute.precision import Precision
 from marl.networks.policy import PolicyPlayer, mask_reversal, to_board_logits
-from marl.networks.spec import ACTIONS
 from marl.planning.planner import Budget, Planner
 from opponents.players import Player
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from arena.rng import NUMBER_PAST_SELVES, draw, match_key
+from arena.rng import DRAW_RANGE, NUMBER_PAST_SELVES, draw, match_key
 from arena.rules import TURNS
 from marl.compute.precision import Precision
 from marl.learners.learner import Learner
@@ -28,7 +28,6 @@ from opponents.scheduler import Scheduler
 
 FOLDER, PREFIX = "past_selves", "past_"
 STAY = 4 * TURNS  # turns that a past self plays at least: matches that had begun before do not count
-DRAW_RANGE = 2**32  # draws are whole numbers below it
 
 
 class PastSelves:

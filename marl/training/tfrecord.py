@@ -11,7 +11,7 @@ import numpy as np
 POLYNOMIAL = 0x82F63B78  # CRC-32C's, with the lowest bit first
 LANE = 1024  # bytes: long data is cut into lanes, whose checksums are computed side by side
 MANY = 64  # lanes, from which on this is faster
-MASK = 0xA282EAD8  # checksums are stored in this disguise, because the data may contain checksums itself
+MASK = 0xA282EAD8  # of TFRecord's masked CRC: the data may contain checksums itself, so stored ones are masked
 
 
 def record(data: bytes) -> bytes:

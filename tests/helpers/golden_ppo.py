@@ -17,11 +17,11 @@ if __name__ == "__main__":
 import pytest
 import torch
 
+from arena.rules import ACTIONS
 from helpers.collecting import WholeNumbers
 from helpers.ppo_rounds import a_ppo, batches_of, means
 from marl.config.reward_config import RewardConfig
 from marl.learners.ppo_kernels import ENTROPY, KL, POLICY_LOSS, VALUE_LOSS
-from marl.networks.spec import ACTIONS
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "golden_ppo.json"
 ALGOS = ("ppo", "ppo_lstm")

@@ -47,7 +47,8 @@ def in_simulator(state: np.ndarray, keys: np.ndarray, table: str) -> dict[str, n
     import numba.cuda
 
     numba.cuda.as_cuda_array = None  # the simulator has none; the arena may name it at import
-    from opponents.loops import NOISE_ONE, _cuda_kernel
+    from arena.rng import DRAW_RANGE
+    from opponents.loops import _cuda_kernel
 
     state = np.ascontiguousarray(state.T).T  # match-last memory, as on a GPU
     seats = np.arange(len(state) * 6, dtype=np.int32)
@@ -57,7 +58,7 @@ def in_simulator(state: np.ndarray, keys: np.ndarray, table: str) -> dict[str, n
         for noise in NOISES:
             moves = np.full((len(state), 6), -1, np.int8)
             kernel = _cuda_kernel(function)
-            kernel[(len(seats) + 3) // 4, 4](state, keys, seats, which, 0, int(noise * NOISE_ONE), moves)
+            kernel[(len(seats) + 3) // 4, 4](state, keys, seats, which, 0, int(noise * DRAW_RANGE), moves)
             found[f"{name}:{noise}"] = moves
     return found
 

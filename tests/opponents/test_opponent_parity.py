@@ -9,6 +9,7 @@ from helpers.run_opponents import elsewhere, on_cpu
 
 from arena import BatchArena
 from arena.backends.parallel import bind
+from arena.rng import DRAW_RANGE
 from arena.rules import SNAKES
 from opponents import loops
 from opponents.scripted import SCRIPTED
@@ -43,7 +44,7 @@ def test_the_parallel_loop_decides_like_the_serial_one(name, noise, in_play) -> 
     matches = len(in_play.state)
     seats = every_seat(matches).numpy()[5:-3]  # chunks that begin and end within a match
     which = np.zeros(matches, np.uint8)
-    arguments = (in_play.state.numpy(), in_play.keys.numpy(), seats, which, 0, int(noise * loops.NOISE_ONE))
+    arguments = (in_play.state.numpy(), in_play.keys.numpy(), seats, which, 0, int(noise * DRAW_RANGE))
     serial, parallel, parallel_on_one = np.full((3, matches, SNAKES), NO_MOVE, np.int8)
     one(*arguments, serial)
     bind(loops.decide_parallel, one, *arguments, parallel)()

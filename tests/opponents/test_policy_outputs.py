@@ -20,7 +20,7 @@ class Counting:
     def act(self, arena, seats, moves):
         self.moves += 1
 
-    def thoughts(self, arena, seats):
+    def policy_outputs(self, arena, seats):
         turns = arena.state[seats.long() // 6, TURN].float()
         return torch.tensor([[0.123456, 0.0, 0.876544, 0.0]]).expand(len(seats), 4), turns + 100 * self.moves
 

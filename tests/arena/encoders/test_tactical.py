@@ -10,8 +10,9 @@ from arena import BatchArena
 from arena.encoders.egocentric import E_WIDTH
 from arena.encoders.features import F_WIDTH
 from arena.encoders.orientation import LOCAL_ACTIONS
-from arena.encoders.tactical import ACTIONS, CONTEST_MOVES, ROOM_MOVES, T_NUMBERS, WORTH_UNIT
+from arena.encoders.tactical import CONTEST_MOVES, ROOM_MOVES, T_NUMBERS, WORTH_UNIT
 from arena.match_dict import to_dict
+from arena.rules import ACTIONS
 
 SEED = 31
 BEFORE = {"tactical": ("canonical", F_WIDTH), "tactical_board": ("egocentric", E_WIDTH)}

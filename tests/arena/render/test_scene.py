@@ -139,7 +139,7 @@ def test_a_head_on_the_edge_is_drawn_on_both_sides(monkeypatch):
         target = pygame.display.set_mode((20 * cell, 10 * cell))
         playback = Playback(ATE)
         playback.position = 0.5
-        Board(cell).draw(target, playback, Camera(), thoughts=False)
+        Board(cell).draw(target, playback, Camera(), show_outputs=False)
         pixels = pygame.surfarray.array3d(target).swapaxes(0, 1).astype(int)
         for name, column in (("left", slice(0, 4)), ("right", slice(-4, None))):
             row = pixels[4 * cell : 5 * cell, column].reshape(-1, 3)

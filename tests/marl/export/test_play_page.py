@@ -154,15 +154,15 @@ def test_whole_random_matches_are_those_of_the_arena(rules_page, seed, first) ->
 
 # --- the policy -------------------------------------------------------------------------------------------------------
 
-THINK = """((positions) => positions.map(([match, snake]) => {
+EVALUATE = """((positions) => positions.map(([match, snake]) => {
   const { policy } = snakes, row = policy.encode(match, snake);
-  return [[...row], [...policy.forward(row)], policy.think(match, snake)];
+  return [[...row], [...policy.forward(row)], policy.policyOutput(match, snake)];
 }))"""
 
 
 def asked(page: browser.Page, places: list[tuple[int, int, int]]) -> list:
     sent = [[in_cells(games()[game][turn].match), snake] for game, turn, snake in places]
-    return called(page, THINK, sent)
+    return called(page, EVALUATE, sent)
 
 
 def some_places(count: int) -> list[tuple[int, int, int]]:
@@ -180,20 +180,20 @@ def test_the_policy_sees_says_and_does_what_torch_does(policy_page) -> None:
     said = who.actor(torch.from_numpy(obs)).numpy()
     assert np.abs(np.array([answer for _, answer, _ in answers]) - said).max() < 1e-4
     logits = legal_logits(who, obs)
-    moves = np.array([thought["move"] for _, _, thought in answers])
+    moves = np.array([output["move"] for _, _, output in answers])
     clear = margins(logits) > TIE
     assert clear.sum() >= 990
     assert (moves == logits.argmax(-1))[clear].all()
-    shares = np.array([thought["probabilities"] for _, _, thought in answers])
+    shares = np.array([output["probabilities"] for _, _, output in answers])
     assert np.abs(shares - torch.from_numpy(logits).softmax(-1).numpy()).max() < 1e-4
-    assert {thought["value"] for _, _, thought in answers} == {None}
+    assert {output["value"] for _, _, output in answers} == {None}
 
 
 def test_missing_beans_are_seen_as_in_training(policy_page) -> None:
     encoder, _, page = policy_page
     positions, expected = zip(*with_few_beans(encoder), strict=True)
     sent = [[in_cells(position.match), snake] for position in positions for snake in range(SNAKES)]
-    assert np.array_equal(np.array([row for row, _, _ in called(page, THINK, sent)]), np.concatenate(expected))
+    assert np.array_equal(np.array([row for row, _, _ in called(page, EVALUATE, sent)]), np.concatenate(expected))
 
 
 def test_the_canonical_encoder_is_also_known_by_its_earlier_name(rules_page) -> None:
@@ -223,7 +223,7 @@ def test_a_value_is_told_and_a_name_is_only_text(chrome, tmp_path) -> None:
     page = opened(chrome, file)
     places = some_places(50)
     obs = rows("features")[tuple(np.array(places).T)]
-    values = [thought["value"] for _, _, thought in asked(page, places)]
+    values = [output["value"] for _, _, output in asked(page, places)]
     assert np.abs(np.array(values) - who.actor(torch.from_numpy(obs)).numpy()[:, 4]).max() < 1e-4
     page.wait("document.querySelector('.team.blue h2').textContent !== ''")
     assert page.value("document.querySelector('.team.blue h2').textContent") == f"{NAME} · easy"
@@ -276,9 +276,9 @@ def test_the_own_snake_goes_where_the_keys_say_and_the_others_as_the_policy_says
     own = [moves[0] for moves in taken if moves[0] >= 0]
     assert straight ^ 1 not in own[:1]
     assert aside in own
-    said = page.value("snakes.steps().slice(1).map((_, k) => snakes.thoughts(k).map(thought => thought.move))")
-    for moves, thoughts in zip(taken, said, strict=True):
-        assert all(move in (-1, thought) for move, thought in zip(moves[1:], thoughts[1:], strict=True))
+    said = page.value("snakes.steps().slice(1).map((_, k) => snakes.policyOutputs(k).map(output => output.move))")
+    for moves, outputs in zip(taken, said, strict=True):
+        assert all(move in (-1, output) for move, output in zip(moves[1:], outputs[1:], strict=True))
 
 
 def test_two_turns_can_be_pressed_ahead(page) -> None:
@@ -454,5 +454,5 @@ def test_the_picture_shows_the_board(page) -> None:
         at = picture[round(top + (row + 0.5) * cell), round(left + (column + 0.5) * cell)]
         assert np.abs(at - BEAN_COLOUR).max() < 12
     page.press("t")
-    page.wait("document.querySelector('#thoughts').getAttribute('aria-pressed') === 'true'")
+    page.wait("document.querySelector('#policy').getAttribute('aria-pressed') === 'true'")
     assert page.picture() != before

@@ -78,7 +78,7 @@ def test_weaker_opponents_play_more_moves_at_random_and_mates_none(page) -> None
       while (!snakes.shown().over) snakes.advance();
       const other = Array(6).fill(0);
       snakes.steps().slice(1).forEach(({ moves, lunges }, turn) => moves.forEach((move, snake) => {
-        if ((move < 0 ? lunges[snake] : move) !== snakes.thoughts(turn)[snake].move) other[snake]++;
+        if ((move < 0 ? lunges[snake] : move) !== snakes.policyOutputs(turn)[snake].move) other[snake]++;
       }));
       return other;
     }))"""
@@ -209,7 +209,7 @@ def moves_of_blue(page: browser.Page) -> list[int]:
 
 def policy_moves(page: browser.Page) -> list[int]:
     """The policy's own moves of blue in the turn played last."""
-    return page.value("snakes.thoughts(snakes.shown().last - 1).slice(3).map(thought => thought.move)")
+    return page.value("snakes.policyOutputs(snakes.shown().last - 1).slice(3).map(output => output.move)")
 
 
 def test_the_switch_turns_planning_on_and_off(page) -> None:

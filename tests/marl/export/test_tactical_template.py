@@ -10,9 +10,9 @@ from helpers.exporting import recorded_states
 
 from arena import BatchArena
 from arena.encoders import encoder_named
-from arena.encoders.tactical import ACTIONS, T_DEAD_END, T_NUMBERS, T_OPEN, T_TAIL
+from arena.encoders.tactical import T_DEAD_END, T_NUMBERS, T_OPEN, T_TAIL
 from arena.match_dict import to_dict
-from arena.rules import CELLS, COLUMNS, LENGTH, OVER, SNAKES, TURN
+from arena.rules import ACTIONS, CELLS, COLUMNS, LENGTH, OVER, SNAKES, TURN
 from marl.export.batched_tactical_template import BATCHED
 from marl.export.simulation_template import Simulation
 from marl.export.submission_template import Match

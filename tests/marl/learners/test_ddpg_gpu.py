@@ -32,6 +32,7 @@ from marl.ranks.process_group import Solo
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.rollout import Rollout
 from marl.rollout.turn_kernels import NONE
+from marl.storage.saver import on_host
 
 SEED = 43
 TURNS = 8
@@ -224,7 +225,7 @@ def test_plain_rows_of_a_checkpoint_are_packed_and_packed_ones_unpacked() -> Non
     plain, packed = (a_buffer("planes", form, CPU) for form in (False, True))
     for saved, other in ((plain, packed), (packed, plain)):
         fresh = ReplayBuffer(TURNS, saved.teams, saved.encoder, CPU, [7], packing=other.packing)
-        fresh.load_state_dict(saved.state_dict())
+        fresh.load_state_dict(on_host(saved.written()))
         for name, ring in other.rings().items():
             assert torch.equal(fresh.rings()[name], ring), name
 

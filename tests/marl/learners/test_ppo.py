@@ -15,7 +15,7 @@ from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, same_weigh
 from helpers.training import SMOKE, here, logged, manifest, the_run
 
 from arena.encoders.features import F_DIRECTION, F_TURNS_LEFT
-from arena.rules import TEAM, TURNS
+from arena.rules import ACTIONS, TEAM, TURNS
 from marl.compute import overlap
 from marl.compute.precision import Precision
 from marl.config.autoscale import resolve
@@ -24,7 +24,6 @@ from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.ppo import Ppo
 from marl.learners.ppo_kernels import KL
-from marl.networks.spec import ACTIONS
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.rollout import Rollout
 

@@ -12,7 +12,7 @@ from helpers.ppo_rounds import a_ppo, assert_rounds_are_replayed, batches_of, be
 from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.encoders.features import F_BEANS, F_DIRECTION, F_MATES
-from arena.rules import SNAKES, TEAM, TURN, TURNS
+from arena.rules import ACTIONS, SNAKES, TEAM, TURN, TURNS
 from marl.compute.precision import Precision
 from marl.compute.triton_kernels import triton_problem
 from marl.config.learner_configs import PpoConfig
@@ -23,7 +23,7 @@ from marl.learners.ppo_lstm import PpoLstm
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import RecurrentActor, make_actor
 from marl.networks.policy import PolicyPlayer
-from marl.networks.spec import ACTIONS, NetworkSpec
+from marl.networks.spec import NetworkSpec
 from marl.ranks.process_group import Solo
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.rollout import Rollout
@@ -253,10 +253,10 @@ def test_a_player_forgets_the_match_before() -> None:
         arena.play_turn(moves)
     arena.start()  # the next matches, in the same seats
     old = player._hidden.clone()
-    probs, values = player.thoughts(arena, seats)
-    assert torch.equal(player._hidden, old), "looking at its thoughts changes nothing"
+    probs, values = player.policy_outputs(arena, seats)
+    assert torch.equal(player._hidden, old), "asking for its outputs changes nothing"
     player.begin(arena, seats)
-    expected_probs, expected_values = player.thoughts(arena, seats)
+    expected_probs, expected_values = player.policy_outputs(arena, seats)
     torch.testing.assert_close(probs, expected_probs)
     torch.testing.assert_close(values, expected_values)
     assert old.any()

@@ -8,6 +8,7 @@ from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.learners.replay_buffer import Batch, ReplayBuffer
+from marl.storage.saver import on_host
 
 ENCODERS = {"features": torch.int8, "canonical": torch.int8, "planes": torch.uint8}
 ELSEWHERE = torch.device("cpu:0")  # not equal to "cpu", so the ways for a buffer on the host are taken
@@ -159,7 +160,7 @@ def test_a_buffer_that_was_saved_goes_on_identically(written, encoder) -> None:
         write(first, number)
     if written > 2:
         first.sampler(8, 2, 0.9).draw()
-    saved = first.state_dict()
+    saved = on_host(first.written())
     assert len(saved["observations"]) == min(written, 6), "only what has been written"
     write(first, written)  # what was saved are copies
     second.load_state_dict(saved)

@@ -136,7 +136,7 @@ def test_a_rank_that_does_not_come_is_named(results) -> None:
 def test_without_ranks_there_is_solo(alone) -> None:
     group = start(None, 60, "cpu")
     module, tensor = torch.nn.Linear(2, 2), torch.ones(3)
-    assert (group.rank, group.world, group.local_rank, group.is_main, group.backend) == (0, 1, 0, True, None)
+    assert (group.rank, group.world, group.is_main, group.backend) == (0, 1, True, None)
     assert group.device == torch.device("cpu")
     assert group.wrap(module) is module
     with group.no_sync(module, module):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from helpers.chosen_opponent import chosen_opponent
 from helpers.collecting import WholeNumbers, a_rollout, seat_frozen_players, started
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +18,8 @@ from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
 from marl.config.reward_config import RewardConfig
 from marl.rollout.assignment import MatchAssignment, assign_matches
 from marl.rollout.rollout import Rollout
+from marl.storage.saver import on_host
 from opponents import loops
-from opponents.scheduler import choose
 from opponents.scripted import SCRIPTED
 
 SEED = 1961
@@ -175,7 +176,7 @@ def test_a_match_keeps_the_opponent_that_the_schedule_chose_at_its_start() -> No
         numbers = rollout.arena.numbers.tolist()
         for number, at in zip(numbers, rollout.arena.state[:, TURN].tolist(), strict=True):
             if at == 0:
-                expected[number] = choose(mix, SEED, number)
+                expected[number] = chosen_opponent(mix, SEED, number)
         rollout.play_turn(actor)
         for number, which in zip(numbers, rollout.opponent_id.tolist(), strict=True):
             if number in expected:  # the others were under way at the start
@@ -334,7 +335,7 @@ def test_matches_that_were_saved_go_on_identically(turns) -> None:
             first.set_mix(MIXES[turn])
         first.play_turn(actor)
     second.load_state_dict(first.state_dict())
-    second.buffer.load_state_dict(first.buffer.state_dict())
+    second.buffer.load_state_dict(on_host(first.buffer.written()))
     for rollout in (first, second):
         rollout.set_mix({"level1": 0.3, "level2": 0.7})
         rollout.epsilon.fill_(0.1)

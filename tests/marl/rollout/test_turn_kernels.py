@@ -9,13 +9,14 @@ from itertools import product
 
 import numpy as np
 import pytest
+from helpers.chosen_opponent import chosen_opponent
 from helpers.finished_turn import FinishedTurn
 
 from arena import BatchArena
 from arena.encoders.orientation import BOARD_ACTIONS, LOCAL_ACTIONS, ORIENTATIONS
 from arena.rules import DIRECTION, LENGTH, MATCH_BYTES, OVER, SNAKES, TEAM, TURN
 from marl.rollout.turn_kernels import NONE, Matches, Seats, assign_opponents, draw_actions
-from opponents.scheduler import LADDER, ScheduleConfig, Scheduler, choose
+from opponents.scheduler import LADDER, ScheduleConfig, Scheduler
 
 SEED = 20_240_611
 # Degrees of freedom -> chi-square that chance exceeds once in a million times.
@@ -202,13 +203,45 @@ def assign(arena: BatchArena, mix_cdf, opponent_id: np.ndarray, preset=None) -> 
 
 @pytest.mark.parametrize("name", MIXES)
 @pytest.mark.parametrize("seed", [1, 2**40 + 5])
-def test_a_match_meets_the_opponent_that_the_scheduler_chooses(name, seed) -> None:
+def test_a_match_meets_the_opponent_that_plain_python_chooses(name, seed) -> None:
     mix, first, count = MIXES[name], 12_345, 5_000
     arena = BatchArena(count, seed=seed, first_match=first)
     arena.start()
     mix_cdf = np.cumsum([mix.get(opponent, 0.0) for opponent in LADDER])
     found = assign(arena, mix_cdf, np.full(count, 99, np.uint8))
-    assert [LADDER[i] for i in found] == [choose(mix, seed, first + k) for k in range(count)], f"seed {seed}"
+    assert [LADDER[i] for i in found] == [chosen_opponent(mix, seed, first + k) for k in range(count)], f"seed {seed}"
+
+
+def opponents_met(mix_cdf, seed: int, matches: int, first: int = 0) -> list[int]:
+    """Opponent ids of these matches of a run."""
+    arena = BatchArena(matches, seed=seed, first_match=first)
+    arena.start()
+    return assign(arena, mix_cdf, np.full(matches, 99, np.uint8))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**40 + 3])
+def test_opponents_follow_the_mix(seed) -> None:
+    shares, matches = np.array([0.05, 0.0, 0.6, 0.25, 0.1]), 20_000
+    counts = np.bincount(opponents_met(shares.cumsum(), seed, matches), minlength=5)
+    assert counts[1] == 0
+    there = shares > 0
+    assert chi_square(counts[there], matches * shares[there]) < RARE[3], f"seed {seed}"
+
+
+def test_another_seed_meets_other_opponents() -> None:
+    assert opponents_met([0.5, 1.0], 1, 64) != opponents_met([0.5, 1.0], 2, 64)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 16])
+def test_opponents_are_the_same_for_any_split_over_ranks(ranks) -> None:
+    each = 16 // ranks
+    split = [met for rank in range(ranks) for met in opponents_met([0.3, 0.5, 1.0], 5, each, rank * each)]
+    assert split == opponents_met([0.3, 0.5, 1.0], 5, 16)
+
+
+def test_the_opponents_are_pinned() -> None:
+    """A change here changes whom every seeded run meets."""
+    assert "".join("abc"[met] for met in opponents_met([1, 2, 4], 1, 16)) == "babcccaacccccccc"
 
 
 def test_only_matches_about_to_begin_get_an_opponent() -> None:
