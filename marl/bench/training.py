@@ -26,6 +26,7 @@ from marl.training.cpu_setup import CpuSetup, set_up_cpu
 from marl.training.outputs import RunOutputs
 from marl.training.trainer import Trainer
 from marl.training.training_state import TrainingState
+from marl.wording import count
 from opponents.scheduler import Mix, Scheduler
 
 AGAINST = ("level2",)
@@ -286,7 +287,7 @@ def table(report: dict[str, Any]) -> str:
         f"on {report['device']}{threads}{onednn}, {config['precision']}{graphs}",
         f"cycle: {report['turns']} turns of {config['matches']:,} matches against {', '.join(shares)}, "
         f"{report['learning_teams']:,} teams learn; "
-        f"{report['updates']} updates with {report['transitions_per_batch']:,} snake-transitions",
+        f"{count(report['updates'], 'update')} with {report['transitions_per_batch']:,} snake-transitions",
         f"network: {' -> '.join(map(str, (network['encoder'], *network['body'])))}; buffer: full, "
         f"{report['buffer_bytes'] / 2**20:,.0f} MiB on {report['buffer_on']}",
         "",

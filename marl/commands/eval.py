@@ -116,7 +116,7 @@ def _print_players(players: list[tuple[str, str]], as_json: bool) -> None:
 
 def _print_results(results: "Results", seed: int, device: str) -> None:
     r = results
-    print(f"{r.home} - {r.away}: {r.matches:,} matches, seed {seed}")
+    print(f"{r.home} - {r.away}: {r.matches:,} {'match' if r.matches == 1 else 'matches'}, seed {seed}")
     print(f"{'won':14} {r.win_rate:.1%} (95 %: {_interval(r)})")
     by_colour = [f"{of.win_rate:.1%} ({_interval(of)}) as {colour}" for colour, of in r.by_colour.items()]
     print(f"{'won by colour':14} {', '.join(by_colour)}")

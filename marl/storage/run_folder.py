@@ -21,6 +21,7 @@ from marl.storage.run_process import process_name
 
 GROUP = "snakes_3v3"
 CONFIG, RUN = "config.yaml", "run.json"
+RESERVED = ("last", "auto", "never")  # words of --resume that are no names of runs
 LISTED = 12  # most names of runs or checkpoints in an error message
 
 _NUMBERED = re.compile(r"run(\d+)_\d{8}_\d{6}")
@@ -230,6 +231,8 @@ def _started(folder: Path) -> tuple[float, int]:
 
 
 def _checked(name: str) -> str:
+    if name in RESERVED:
+        raise UserError(f"--run_name {name}: --resume {name} means something else than a run's name; take another")
     if not name or name.startswith(".") or "/" in name or "\\" in name or not name.isprintable():
         raise UserError(f"--run_name {name!r}: a plain folder name is needed, without / and not starting with a dot")
     return name

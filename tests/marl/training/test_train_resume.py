@@ -105,6 +105,7 @@ def test_a_run_name_goes_on_by_itself_and_never_does_not(tmp_path) -> None:
     before = files_of(run)
     assert_one_line(here(*words, "--resume", "never"), f"run {run} exists already", "--resume", "--run_name")
     assert_one_line(here(*words, "--run_name", "a/b"), "a/b", "plain folder name")
+    assert_one_line(here(*words, "--run_name", "last"), "--run_name last", "take another")
     assert files_of(run) == before
 
 
