@@ -55,10 +55,11 @@ def run(args: argparse.Namespace) -> int:
     if args.out.suffix != ".safetensors":
         raise UserError(f"--out {args.out}: a snapshot's name ends in .safetensors")
     from arena.files import check_writable
+
+    check_writable(args.out)
     from marl.training.distillation import Distillation, DistillConfig
     from opponents.match import choose_device
 
-    check_writable(args.out)
     policy, budget = _teacher(args.player)
     with ExitStack() as opened:
         opponents = _opponents(args.opponents, opened)

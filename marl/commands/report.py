@@ -31,8 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "RUN is a path, a name, a number (run7), `last`, or the common name of the runs of `train --seeds`.\n"
         "Runs that differ only in their seeds are one group, which is named by what differs from the others.\n"
         "Win rates are those of the last evaluation: interquartile mean over the seeds (the quarter at each end left\n"
-        "out), with 95 % stratified bootstrap intervals. Probability of improvement: that a seed of the row is better\n"
-        "than a seed of the column (0.5: equal). Unfinished runs are left out."
+        "out), with 95 % stratified bootstrap intervals. `all opponents`: the same over the win rates of all seeds\n"
+        "against all opponents together, which may lie outside the seeds' plain means. Probability of improvement:\n"
+        "that a seed of the row is better than a seed of the column (0.5: equal). Unfinished runs are left out."
     )
     parser.add_argument("--html", type=new_file, metavar="FILE", help="write a page: curves and tables, in one file")
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write the evaluations in marl-eval's layout")
@@ -150,38 +151,34 @@ def _print(document: dict[str, Any]) -> None:
             f"{group['episodes']:,.0f}",
             amount(group["env_steps"]),
             duration(group["seconds"]),
-            *(_percent(group["final"][task]) for task in tasks),
+            *(_text(group["final"][task]) for task in tasks),
         )
         for group in groups
     ]
     print_rows([head, *rows], right=(1, 2, 3, 4))
+    if len(tasks) > 1:
+        print(f"{tasks[-1]}: interquartile mean over the win rates of all seeds against all opponents together")
     if len(groups) > 1:
         print("\nprobability of improvement: that a seed of the row is better than one of the column (95 % interval)")
-        _print_square(groups, document["improvement"], _probability)
+        _print_square(groups, document["improvement"])
     if document["cross_play"]:
         print("\ncross-play of the final teams: points that row took from column, in percent (95 % interval)")
-        _print_square(groups, document["cross_play"]["cells"], _percent)
+        _print_square(groups, document["cross_play"]["cells"])
     if document["settings"]:
         print("\nsettings that differ")
         print_rows([(path, *map(_setting, values)) for path, values in document["settings"].items()])
 
 
-def _print_square(groups: list[dict[str, Any]], cells: list[list[Any]], text: Any) -> None:
+def _print_square(groups: list[dict[str, Any]], cells: list[list[Any]]) -> None:
     rows = [
-        (group["name"], *("-" if cell is None else text(cell) for cell in row))
+        (group["name"], *("-" if cell is None else _text(cell) for cell in row))
         for group, row in zip(groups, cells, strict=True)
     ]
     print_rows([("", *(group["name"] for group in groups)), *rows])
 
 
-def _percent(cell: dict[str, Any]) -> str:
-    ends = "" if cell["low"] is None else f" ({100 * cell['low']:.1f}-{100 * cell['high']:.1f})"
-    return f"{100 * cell['value']:.1f}{ends}"
-
-
-def _probability(cell: dict[str, Any]) -> str:
-    ends = "" if cell["low"] is None else f" ({cell['low']:.2f}-{cell['high']:.2f})"
-    return f"{cell['value']:.2f}{ends}"
+def _text(cell: dict[str, Any]) -> str:
+    return cell["text"] if cell["ends"] is None else f"{cell['text']} ({'-'.join(cell['ends'])})"
 
 
 def _setting(value: Any) -> str:

@@ -15,7 +15,7 @@ import torch
 
 from arena.rules import TEAM
 from marl.commands.report_groups import Group
-from marl.commands.report_results import interval
+from marl.commands.report_results import percent, table_cell
 from marl.commands.runs_summary import CHECKPOINTS, RunSummary
 from marl.errors import UserError
 from marl.networks.actors import AnyActor
@@ -124,9 +124,9 @@ def cross_play(
             estimate = estimate_pair_mean(points)
             if points.size == 1:  # one seed each: the interval is that of the matches
                 estimate = Estimate(estimate.value, *wilson(estimate.value * each[i, j], each[i, j]))
-            cells[i][j] = interval(estimate) | {"matches": each[i, j] * points.size}
+            cells[i][j] = table_cell(estimate, percent) | {"matches": each[i, j] * points.size}
             mirrored = Estimate(1 - estimate.value, 1 - estimate.high, 1 - estimate.low)
-            cells[j][i] = interval(mirrored) | {"matches": each[i, j] * points.size}
+            cells[j][i] = table_cell(mirrored, percent) | {"matches": each[i, j] * points.size}
     return {"cells": cells, "device": device}
 
 

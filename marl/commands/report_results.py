@@ -1,7 +1,7 @@
 """The numbers of a report: results with intervals, learning curves, probabilities of improvement, cross-play."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from marl.wording import count
 
 AXES = ("episodes", "steps", "seconds")
 CURVE_RESAMPLES = 1_000  # of the bootstrap, for each point of a curve
+DIGITS = 6  # after the point, of the numbers in a document
 
 
 def collect(groups: Sequence[Group], opponents: Sequence[str]) -> dict[str, Any]:
@@ -24,7 +25,10 @@ def collect(groups: Sequence[Group], opponents: Sequence[str]) -> dict[str, Any]
         "tasks": list(tasks),
         "groups": [_about_group(group, opponents) for group in groups],
         "improvement": [
-            [None if i == j else interval(estimate_improvement(mine, other)) for j, other in enumerate(finals)]
+            [
+                None if i == j else table_cell(estimate_improvement(mine, other), probability)
+                for j, other in enumerate(finals)
+            ]
             for i, mine in enumerate(finals)
         ],
         "settings": differing_settings(groups),
@@ -40,7 +44,23 @@ def tasks_of(opponents: Sequence[str]) -> dict[str, list[str]]:
 
 def interval(estimate: Estimate) -> dict[str, float | None]:
     """An estimate for JSON."""
-    return {name: None if math.isnan(value) else round(value, 6) for name, value in estimate._asdict().items()}
+    return {name: None if math.isnan(value) else round(value, DIGITS) for name, value in estimate._asdict().items()}
+
+
+def table_cell(estimate: Estimate, text: Callable[[float], str]) -> dict[str, Any]:
+    """An estimate with its texts: terminal and page show these, so that both round alike."""
+    value, low, high = (round(number, DIGITS) for number in estimate)
+    ends = None if math.isnan(low) else [text(low), text(high)]
+    return {**interval(estimate), "text": text(value), "ends": ends}
+
+
+def percent(share: float) -> str:
+    """A share in percent, without the sign."""
+    return f"{100 * share:.1f}"
+
+
+def probability(value: float) -> str:
+    return f"{value:.2f}"
 
 
 def _about_group(group: Group, opponents: Sequence[str]) -> dict[str, Any]:
@@ -59,20 +79,24 @@ def _about_group(group: Group, opponents: Sequence[str]) -> dict[str, Any]:
 
 
 def _final(group: Group, opponents: list[str]) -> dict[str, Any]:
-    """Interquartile mean of the last win rates; with one run and one opponent the interval is that of its matches."""
+    """Interquartile mean of the last win rates of all seeds against all these opponents, and each seed's plain mean.
+
+    With one run and one opponent the interval is that of its matches.
+    """
     scores = group.final(opponents)
     estimate = estimate_iqm(scores)
     if len(scores) == 1 and len(opponents) == 1:
         low, high = group.runs[0].evaluations[-1].intervals[opponents[0]]
         estimate = Estimate(estimate.value, low, high)
-    return interval(estimate) | {"each": scores.mean(1).round(6).tolist()}
+    each = [percent(mean) for mean in scores.mean(1).round(DIGITS).tolist()]
+    return table_cell(estimate, percent) | {"each_text": each}
 
 
 def _curve(group: Group, opponents: list[str]) -> dict[str, Any]:
     rates = group.curve(opponents)
     points = [interval(estimate_iqm(scores, CURVE_RESAMPLES)) for scores in rates]
     curve: dict[str, Any] = {name: [point[name] for point in points] for name in ("value", "low", "high")}
-    return curve | {"each": rates.mean(2).T.round(6).tolist()}
+    return curve | {"each": rates.mean(2).T.round(DIGITS).tolist()}
 
 
 def _machine(groups: Sequence[Group]) -> list[str]:

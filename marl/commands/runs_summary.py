@@ -1,10 +1,9 @@
 """What is known about a run from its folder: settings, progress, evaluations, size, and whether it still runs.
 
-Reads plain files only (config.yaml, run.json, metrics.jsonl, the pointer files) and names of folders: a list of runs needs no torch.
+Reads plain files only (config.yaml, run.json, metrics.jsonl, pointer files, manifests): a list of runs needs no torch.
 """
 
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from marl.config.options import section_of
 from marl.config.yaml_file import check_depth
 from marl.errors import UserError
 from marl.registry import LEARNERS
+from marl.storage.checkpoint_finder import episode_of, list_all
 from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_run
 from marl.storage.run_names import find_named
@@ -28,7 +28,6 @@ from opponents.intervals import wilson
 
 RUNNING, FINISHED, UNFINISHED = "running", "finished", "unfinished"
 CHECKPOINTS = "checkpoints"
-CHECKPOINT = re.compile(r"episode_(\d+)")  # as checkpoint.NAME; that module imports the arena, 0.4 s
 RECENT = 3600.0  # seconds: a run of another machine that was written to since then counts as running
 RATE, LOW, HIGH, POINTS = "eval/win_rate_", "eval_low/", "eval_high/", "eval/points"
 AXES = {"steps": ("train/env_steps", 1), "minutes": ("time/seconds", 60)}  # x axis -> metric, its unit
@@ -75,7 +74,8 @@ class RunSummary:
     @property
     def episodes(self) -> int:
         """Episodes in the last metric line or the newest checkpoint: a run may be killed between the two."""
-        return max((int(line["step"]) for line in self.lines), default=self._saved_episodes())
+        saved = [episode_of(checkpoint) for checkpoint in list_all(self.folder)[:1]]
+        return max((*saved, *(int(line["step"]) for line in self.lines)), default=0)
 
     @property
     def env_steps(self) -> int:

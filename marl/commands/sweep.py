@@ -136,10 +136,8 @@ def _folder_of(args: argparse.Namespace, algo: str) -> Path:
     name = algo if args.name is None else args.name
     try:
         named(args.sweeps_dir, name)
-    except UserError:
-        raise UserError(
-            f"--name {name!r}: a plain folder name is needed, without / and not starting with a dot"
-        ) from None
+    except UserError as error:  # it names the flag of train
+        raise UserError(str(error).replace("--run_name", "--name", 1)) from None
     return Path(args.sweeps_dir) / name
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from marl.errors import UserError
+from marl.invocation import command
 from marl.storage.checkpoint import (
     BEST,
     FOLDER,
@@ -41,9 +42,34 @@ def resolve(path: str | os.PathLike, prefer: str = LAST) -> Path:
         pointers = (BEST, LAST) if prefer == BEST else (LAST,)
         found = [folder for name in pointers if (folder := read_pointer(run / FOLDER / name))] or list_complete(run)
         return found[0] if found else raise_missing("complete checkpoint", run)
-    near = path if path.is_dir() else path.parent
-    there = listing(sorted(each.name for each in near.iterdir())) if near.is_dir() else "no such folder"
-    raise UserError(f"no run (with {FOLDER}/) or checkpoint (with {MANIFEST}) at {path}; in {near} there: {there}")
+    raise _no_run(path)
+
+
+def _no_run(path: Path) -> UserError:
+    """The error for a path that is no run and no checkpoint, with what may be meant instead."""
+    if path.is_dir():
+        there = listing(sorted(each.name for each in path.iterdir()))
+        return UserError(f"no run (with {FOLDER}/) or checkpoint (with {MANIFEST}) at {path}; in {path} there: {there}")
+    if path.exists():
+        return UserError(
+            f"{path} is no run (a folder with {FOLDER}/) and no checkpoint (a folder with {MANIFEST}); "
+            "a player may also be a snapshot (.safetensors)"
+        )
+    if not path.parent.is_dir():
+        there = f", no such folder: {path.parent}"
+    else:
+        runs = _runs_in(path.parent)
+        there = f"; in {path.parent} there: {listing(runs)}" if runs else ""
+    allowed = f"give its path, or the name of a run ({command('runs')} lists them)"
+    return UserError(f"no run, checkpoint or snapshot at {path}{there}; {allowed}")
+
+
+def _runs_in(folder: Path) -> list[str]:
+    """The names of the runs with checkpoints in a folder; none if it cannot be read."""
+    try:
+        return sorted(each.name for each in folder.iterdir() if os.path.isdir(each / FOLDER))
+    except OSError:
+        return []
 
 
 def load(path: str | os.PathLike, verify: bool = True) -> Checkpoint:

@@ -15,10 +15,13 @@ from helpers.command import assert_one_line
 from helpers.training import TINY_ANY, here
 from PIL import Image
 
-from marl.commands.report_groups import group_names
+from marl.commands.report_groups import group_names, group_runs
+from marl.commands.report_results import collect
+from marl.commands.runs_summary import find_runs
 from marl.statistics import estimate_iqm, probability_of_improvement
 
 ENDED = f"{os.uname().nodename} another-boot 1 1"
+OPPONENTS = ["level0", "level2"]  # of the evaluations
 EVIL = "<img src=x onerror=hacked=1>"
 # Win rates against level2 in the last evaluation, by learner and seed.
 LAST = {"ppo": {1: 0.8, 2: 0.9, 3: 0.7, 10: 0.2}, "ddpg": {1: 0.6, 2: 0.5, 3: 0.7, 10: 0.4}}
@@ -30,7 +33,7 @@ def make_run(runs_dir: Path, name: str, seed: int, last: float, limit: int = 300
     (folder / "checkpoints").mkdir(parents=True)
     sections = {"schedule": {"max_episodes": limit}, "ppo": {"lr": 0.003}, "ddpg": {"tau": 0.01}}
     about = {"algo": "ppo", "seed": seed, "run_name": name, "max_minutes": 0.0, "threads": seed, **sections}
-    evaluation = {"eval_opponents": ["level0", "level2"], "eval_matches": 200}
+    evaluation = {"eval_opponents": OPPONENTS, "eval_matches": 200}
     (folder / "config.yaml").write_text(yaml.safe_dump(about | {"evaluation": evaluation} | config))
     processor = {"model": "Abacus", "cores": 2}
     (folder / "run.json").write_text(json.dumps({"started_unix": seed, "process": ENDED, "processor": processor}))
@@ -74,6 +77,49 @@ def test_the_tables(runs) -> None:
     assert first[2] == f"{(better + 0.5) / 2:.2f}", "mean of both opponents; all win everything against level0"
     assert ["algo", "ppo", "ddpg"] in rows
     assert not [row for row in rows if row[:1] in (["seed"], ["threads"], ["ppo.lr"])]
+
+
+def test_all_opponents_is_an_interquartile_mean_over_seeds_and_opponents_together(runs) -> None:
+    """It may lie outside the plain means of the seeds, which the page shows as well: each place says what it shows."""
+    pooled = "interquartile mean over the win rates of all seeds against all opponents together"
+    done = here("report", "ppo_seed2", "ppo_seed10", "ppo_seed3", "--html", "r.html")
+    (group,) = collect(group_runs(find_runs(["ppo_seed2", "ppo_seed10", "ppo_seed3"], "runs")), OPPONENTS)["groups"]
+    scores = np.array([[1, 0.9], [1, 0.2], [1, 0.7]])
+    assert group["final"]["all opponents"]["value"] == pytest.approx(estimate_iqm(scores).value)
+    assert group["final"]["all opponents"]["each_text"] == ["95.0", "85.0", "60.0"]
+    assert f"all opponents: {pooled}\n" in done.stdout
+    page = Path("r.html").read_text()
+    assert page.count(pooled) == 2
+    assert "a thin line is one seed's plain mean over the opponents" in page
+    only = {"eval_opponents": ["level2"], "eval_matches": 200}
+    make_run(runs, "alone", 1, 0.5, evaluation=only)
+    assert "all opponents" not in here("report", "alone").stdout
+
+
+def test_terminal_and_page_round_alike(runs) -> None:
+    """Also 0.625, which Python rounds to 0.62 and JavaScript to 0.63: the page has the texts of the terminal."""
+    make_run(runs, "low", 1, 0.5, algo="vdn")
+    for seed, rate in enumerate((0.1, 0.2, 0.3, 0.9), start=1):
+        make_run(runs, f"mixed_seed{seed}", seed, rate, algo="qmix")
+    done = here("report", "low", "mixed", "--html", "r.html")
+    data = re.search(r'id="report-data">(.*?)</script>', Path("r.html").read_text(), re.DOTALL)
+    document = json.loads(data[1])
+    cells = [each for row in document["improvement"] for each in row if each]
+    cells += [each for group in document["groups"] for each in group["final"].values()]
+    assert sorted(cell["value"] for cell in cells if cell["value"] in (0.625, 0.375)) == [0.375, 0.625]
+    for cell in cells:
+        ends = f" ({'-'.join(cell['ends'])})" if cell["ends"] else ""
+        assert f"{cell['text']}{ends}" in done.stdout
+    if browser.missing():
+        pytest.skip(browser.missing())
+    with browser.chromium() as chrome:
+        page = chrome.open(Path("r.html").absolute().as_uri())
+        shown = page.value("[...document.querySelectorAll('#improvement td')].map(cell => cell.textContent)")
+        assert shown == ["", "0.62", "0.38", ""]
+        shown = page.value("[...document.querySelectorAll('#runs td:nth-child(3)')].map(cell => cell.textContent)")
+        assert shown == ["75.0", "55.0", "60.0", "65.0", "95.0"]
+        assert page.value("[...document.querySelectorAll('.pooled')].every(text => !text.hidden)")
+        assert page.errors == []
 
 
 def test_groups_are_named_by_what_differs(runs) -> None:
@@ -224,11 +270,7 @@ def test_mistakes(runs, words, parts) -> None:
 
 
 def test_a_document_has_no_nan(runs) -> None:
-    from marl.commands.report_groups import group_runs
-    from marl.commands.report_results import collect
-    from marl.commands.runs_summary import find_runs
-
-    document = collect(group_runs(find_runs(["ppo_seed1"], "runs")), ["level0", "level2"])
+    document = collect(group_runs(find_runs(["ppo_seed1"], "runs")), OPPONENTS)
     json.dumps(document, allow_nan=False)
     assert document["groups"][0]["final"]["all opponents"]["low"] is None
     assert not math.isnan(document["groups"][0]["final"]["level2"]["low"])

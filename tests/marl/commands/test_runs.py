@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from helpers.command import assert_one_line
+from helpers.command import assert_one_line, in_fresh_process
 from helpers.training import here
 from PIL import Image
 
@@ -74,6 +74,22 @@ def test_the_list_as_json(runs):
     best = found["run1_20260101_120000"]["best"]
     assert (best["episode"], best["against"]["level2"]["win_rate"]) == (200, 0.915)
     assert found["weak"]["bytes"] > 0
+
+
+def test_a_run_without_metrics_has_the_episodes_of_its_newest_checkpoint(runs):
+    """A run that was killed before its first metric line goes on from its checkpoint."""
+    for episode in (90, 410):
+        (runs / "busy" / "checkpoints" / f"episode_{episode}").mkdir()
+    (runs / "weak" / "checkpoints" / "episode_100").mkdir()
+    found = {each["name"]: each["episodes"] for each in json.loads(here("runs", "list", "--json").stdout)}
+    assert (found["busy"], found["weak"]) == (410, 200)
+    assert [row.split()[2] for row in here("runs").stdout.splitlines()[1:3]] == ["410", "200"]
+
+
+def test_the_list_loads_no_torch(runs):
+    code = "import sys\nfrom marl.cli import main\nmain(sys.argv[1:])\nprint('torch' in sys.modules)"
+    *rows, loaded = in_fresh_process(code, "runs", "--runs_dir", str(runs.parent)).splitlines()
+    assert (len(rows), loaded) == (5, "False")
 
 
 def test_no_runs_at_all(tmp_path, monkeypatch):

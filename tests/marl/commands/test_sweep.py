@@ -230,6 +230,7 @@ def test_ranges() -> None:
         (["--no_such", "1"], ["unknown flag --no-such"]),
         (["--name", "a/b"], ["--name 'a/b': a plain folder name is needed"]),
         (["--name", ""], ["--name ''", "folder name"]),
+        (["--name", "last"], ["--name last:", "take another"]),
         (["--name", ".."], ["--name '..'", "folder name"]),
         (["--against", "foo"], ["unknown player 'foo'"]),
         (["--against", "level3,foo"], ["unknown player 'foo'"]),

@@ -552,13 +552,35 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path):
         (lambda: resolve(checkpoints / "best"), ["'best'", str(checkpoints), "episode_100, episode_200"]),
         (lambda: resolve(tmp_path / "rum"), [str(tmp_path / "rum"), "there: run"]),
         (lambda: resolve(tmp_path / "no" / "run"), [str(tmp_path / "no" / "run"), "no such folder"]),
-        (lambda: resolve(checkpoints / "episode_100" / "state.pt"), ["episode_100/state.pt;", "weights.safetensors"]),
+        (
+            lambda: resolve(checkpoints / "episode_100" / "state.pt"),
+            ["episode_100/state.pt is no run", "manifest.json"],
+        ),
         (lambda: mark_best(run, checkpoints / "episode_7"), ["episode_7", "episode_100, episode_200"]),
         (lambda: load_newest(tmp_path / "none"), [str(tmp_path / "none"), "there: nothing"]),
     ):
         with pytest.raises(UserError) as error:
             call()
         one_line(error, *parts)
+
+
+def test_a_path_that_is_no_run_is_told_without_the_files_beside_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("notes.txt", "README.md"):
+        (tmp_path / name).write_text("hello")
+    for name, parts in (
+        ("nope", ["no run, checkpoint or snapshot at nope; give its path, or the name of a run", "runs lists them"]),
+        ("README.md", ["README.md is no run", "no checkpoint (a folder with manifest.json)", "snapshot"]),
+    ):
+        with pytest.raises(UserError) as error:
+            resolve(name)
+        one_line(error, *parts)
+        assert "notes.txt" not in str(error.value)
+    (tmp_path / "run").mkdir()
+    put(tmp_path / "run", 1)
+    with pytest.raises(UserError) as error:
+        resolve("rum")
+    one_line(error, "at rum; in . there: run; give its path")
 
 
 # Pruning
