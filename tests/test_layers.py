@@ -54,6 +54,7 @@ ORDER = (
     (
         *("marl.errors", "marl.wording", "marl.compute.machine", "marl.invocation", "marl.arguments"),
         *("marl.registry", "marl.rewards", "marl.machine_errors", "marl.statistics", "marl.garbage"),
+        "marl.process_identity",
     ),
     ("marl.progress_bar",),
     ("marl.config",),

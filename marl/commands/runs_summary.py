@@ -17,12 +17,12 @@ import yaml
 from marl.config.options import section_of
 from marl.config.yaml_file import check_depth
 from marl.errors import UserError
+from marl.process_identity import is_running
 from marl.registry import LEARNERS
 from marl.storage.checkpoint_finder import episode_of, list_all
 from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_run
 from marl.storage.run_names import find_named
-from marl.storage.run_process import is_running
 from marl.training.metrics import read_lines
 from opponents.intervals import wilson
 

@@ -14,8 +14,8 @@ from arena.extras import install_hint
 from marl.commands.runs_summary import RUNNING, is_run, read_summary
 from marl.commands.sweep_ranges import Range
 from marl.errors import UserError
+from marl.process_identity import is_running, process_name
 from marl.storage.run_folder import GROUP
-from marl.storage.run_process import is_running, process_name
 
 JOURNAL = "study.journal"
 RUN, SETTINGS, PROCESS = "run", "settings", "process"

@@ -43,7 +43,7 @@ def draw(panels: Mapping[str, Sequence[Curve]], by: str) -> Image.Image:
     title, text, small = (load_font(size) for size in (TITLE_SIZE, TEXT_SIZE, SMALL_SIZE))
     canvas.text((MARGIN, MARGIN + 10), "Matches won", title, INK, "lm")
     has_bands = any(curve.band for curves in panels.values() for curve in curves)
-    bands = "; interquartile mean over the seeds, 95 % interval" if has_bands else "; one panel per opponent"
+    bands = "; interquartile mean, 95 % interval over the seeds" if has_bands else "; one panel per opponent"
     canvas.text((MARGIN, MARGIN + 36), f"in percent, by {X_NAMES[by]}{bands}", small, FAINT, "lm")
     end = max((x for curves in panels.values() for curve in curves for x, _ in curve.points), default=0.0)
     axis = _ticks(end or 1.0)

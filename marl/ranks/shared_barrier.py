@@ -13,7 +13,6 @@ import mmap
 import platform
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from llvmlite import ir
@@ -22,6 +21,7 @@ from numba.extending import intrinsic
 
 from arena.jit import njit
 from marl.compute.machine import usable_cores
+from marl.process_identity import started
 
 LINE = 128  # bytes between the two numbers: ranks that look at one do not slow down the writers of the other
 STRIDE = LINE // 8
@@ -111,7 +111,7 @@ class SharedBarrier:
     def __init__(self, memory: mmap.mmap, offset: int, pids: Sequence[int], timeout: float) -> None:
         """memory: of SIZE zeros at the offset, seen by all ranks. pids: processes of the ranks. timeout: seconds."""
         self._world, self._timeout = len(pids), timeout
-        self._processes = [(pid, _started(pid)) for pid in pids]
+        self._processes = [(pid, started(pid)) for pid in pids]
         self._numbers = np.frombuffer(memory, np.int64, SIZE // 8, offset)
         self._complete = self._numbers.ctypes.data + 8 * COMPLETE  # address
         self._rounds = 0
@@ -153,15 +153,6 @@ class SharedBarrier:
 
     def _check_processes(self) -> None:
         """Raise if a rank has ended and cannot come any more."""
-        ended = [rank for rank, (pid, started) in enumerate(self._processes) if _started(pid) != started]
+        ended = [rank for rank, (pid, since) in enumerate(self._processes) if started(pid) != since]
         if ended and not _is_complete(self._numbers, self._rounds, 0):
             raise RuntimeError(f"shared memory was left by peer: the process of rank {ended[0]} has ended")
-
-
-def _started(pid: int) -> str | None:
-    """When a process was started, in ticks since the boot; None if it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else fields[19]

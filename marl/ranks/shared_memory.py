@@ -16,7 +16,6 @@ read. The order of the additions depends on the number of ranks alone, and all r
 import mmap
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ import torch
 
 from arena.jit import njit
 from marl.compute.shards import tree_sum
+from marl.process_identity import boot_id, pid_namespace
 from marl.ranks import shared_barrier
 from marl.ranks.shared_barrier import SharedBarrier
 
@@ -212,8 +212,7 @@ def _sum_of(parts: torch.Tensor) -> torch.Tensor:
 def _place() -> tuple | None:
     """What ranks on one machine have in common: the running system, its processes, its network."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        return boot, os.readlink("/proc/self/ns/pid"), os.readlink("/proc/self/ns/net")
+        return boot_id(), pid_namespace(), os.readlink("/proc/self/ns/net")
     except OSError:
         return None
 

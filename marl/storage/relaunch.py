@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from marl.process_identity import process_name
 from marl.ranks import environment
 from marl.storage import run_folder
-from marl.storage.run_process import process_name
 
 if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from marl.errors import UserError
+from marl.process_identity import process_name
 from marl.storage.regular_file import read_regular
-from marl.storage.run_process import process_name
 
 GROUP = "snakes_3v3"
 CONFIG, RUN = "config.yaml", "run.json"

@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from marl.errors import UserError
+from marl.process_identity import is_running, pid_namespace, process_name
 from marl.ranks.exits import exit_now
 from marl.storage.regular_file import read_regular, read_with_time
-from marl.storage.run_process import is_running, process_name
 from marl.wording import in_one_line
 
 BEAT = 5.0  # seconds between two touches of the owner's file
@@ -51,7 +51,7 @@ class _Holder(NamedTuple):
     """What an owner's file says. Empty fields: the file cannot be read, or is damaged."""
 
     content: bytes = b""
-    process: str = ""  # see run_process.py
+    process: str = ""  # see process_identity.py
     pid_namespace: str = ""  # process ids of another container mean nothing here
     launchers: tuple[str, ...] = ()
     since: str = ""
@@ -60,7 +60,7 @@ class _Holder(NamedTuple):
         """Whether the owner, or a launcher that may start it again, runs on this machine; None if it is another one."""
         host, boot = (*self.process.split(" "), "", "")[:2]
         here, this_boot = process_name(os.getpid()).split(" ")[:2]
-        if not boot or (host, boot, self.pid_namespace) != (here, this_boot, _pid_namespace()):
+        if not boot or (host, boot, self.pid_namespace) != (here, this_boot, pid_namespace()):
             return None
         names = [self.process] if self.belongs_to(launch) else [self.process, *self.launchers]
         return any(is_running(name) for name in names)
@@ -226,7 +226,7 @@ def _create_without_link(file: Path, content: bytes) -> bool:
 def _describe(launch: Collection[str]) -> bytes:
     fields: dict[str, Any] = {
         "process": process_name(os.getpid(), unknown_start=uuid.uuid4().hex),
-        "pid_namespace": _pid_namespace(),
+        "pid_namespace": pid_namespace(),
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "since": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -273,10 +273,3 @@ def _names(folder: Path) -> Iterator[str]:
 def _number(file: Path) -> int:
     found = _NAME.fullmatch(file.name)
     return int(found[1]) if found else 0
-
-
-def _pid_namespace() -> str:
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""

@@ -13,8 +13,8 @@ from helpers.command import assert_one_line, in_fresh_process
 from helpers.training import here
 from PIL import Image
 
+from marl.process_identity import process_name
 from marl.storage import checkpoint_writer, run_owner
-from marl.storage.run_process import process_name
 
 ENDED = f"{os.uname().nodename} another-boot 1 1"
 

@@ -17,9 +17,9 @@ from marl.commands.sweep import _Sweep
 from marl.commands.sweep_ranges import Range, parse_ranges
 from marl.commands.sweep_study import Study
 from marl.config.train_config import read_config
+from marl.process_identity import process_name
 from marl.registry import LEARNERS
 from marl.storage.run_folder import GROUP
-from marl.storage.run_process import process_name
 
 needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
 # Stands for `python -m marl train`: the win rate is 1 - |lr - 0.004| * 100, reached in three evaluations.
