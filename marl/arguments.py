@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,18 @@ def new_file(text: str) -> Path:
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {str(path.parent)!r}")
     return path
+
+
+def new_file_ending(suffix: str) -> Callable[[str], Path]:
+    """A file to write whose name must end in this suffix: whoever reads it goes by the name."""
+
+    def checked(text: str) -> Path:
+        path = new_file(text)
+        if path.suffix.lower() != suffix:
+            raise argparse.ArgumentTypeError(f"{text!r}: its name must end in {suffix}")
+        return path
+
+    return checked
 
 
 def split_words(words: Sequence[str], with_value: Collection[str]) -> tuple[list[str], list[str]]:

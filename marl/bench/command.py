@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from marl.arguments import count, new_file, positive
+from marl.arguments import count, new_file, new_file_ending, positive
 from marl.bench.timing import WINDOWS, Row
 from marl.compute import machine
 from marl.errors import UserError
@@ -110,7 +110,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"--save and --compare: processes per side (default: {ROUNDS})",
     )
-    parser.add_argument("--png", type=new_file, metavar="FILE", help="scaling: also draw the result into a PNG file")
+    parser.add_argument(
+        "--png", type=new_file_ending(".png"), metavar="FILE", help="scaling: also draw the result into a PNG file"
+    )
     parser.add_argument(
         "--players",
         type=_names,

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import count, new_file, positive
+from marl.arguments import count, new_file_ending, positive
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
@@ -33,7 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "The student begins as a copy of the policy, has its size, and plays without planning."
     )
     parser.add_argument("player", type=player_name, metavar="PLAYER", help="the policy, and the planner that teaches")
-    parser.add_argument("--out", type=new_file, required=True, metavar="FILE", help="snapshot to write: .safetensors")
+    parser.add_argument(
+        "--out",
+        type=new_file_ending(".safetensors"),
+        required=True,
+        metavar="FILE",
+        help="snapshot to write: .safetensors",
+    )
     parser.add_argument("--minutes", type=positive, default=2.0, metavar="M", help="time of teaching (default: 2)")
     parser.add_argument(
         "--opponents",
@@ -52,8 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.out.suffix != ".safetensors":
-        raise UserError(f"--out {args.out}: a snapshot's name ends in .safetensors")
     from arena.files import check_writable
 
     check_writable(args.out)

@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from marl.arguments import add_device_flag, add_submission_flags, new_file, submission_options
+from marl.arguments import add_device_flag, add_submission_flags, new_file, new_file_ending, submission_options
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
 from marl.storage.run_names import player_name
@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
     add_device_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.add_argument("--png", type=new_file, metavar="FILE", help="also draw the table into a PNG file")
+    parser.add_argument(
+        "--png", type=new_file_ending(".png"), metavar="FILE", help="also draw the table into a PNG file"
+    )
     parser.add_argument(
         "--html", type=new_file, metavar="FILE", help="also write a page: the table, and a match behind every cell"
     )

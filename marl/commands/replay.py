@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import new_file
+from marl.arguments import new_file, new_file_ending
 from marl.errors import UserError
 from marl.storage.run_names import find_named
 from marl.training.report import BEST_MATCH
@@ -34,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="the matches; several for the window or one page")
     parser.add_argument("--html", type=new_file, metavar="OUT", help="write a page that needs no network and no server")
-    parser.add_argument("--gif", type=new_file, metavar="OUT", help="write an animated GIF")
+    parser.add_argument("--gif", type=new_file_ending(".gif"), metavar="OUT", help="write an animated GIF")
     parser.add_argument("--mp4", type=new_file, metavar="OUT", help="write a video (needs the extra: video)")
     parser.add_argument(
-        "--png", type=new_file, metavar="OUT", help="write a picture: of --turn, or a sheet of 12 turns"
+        "--png", type=new_file_ending(".png"), metavar="OUT", help="write a picture: of --turn, or a sheet of 12 turns"
     )
     parser.add_argument("--ansi", action="store_true", help="play the match in the terminal (NO_COLOR=1: plain text)")
     parser.add_argument("--turn", type=int, metavar="N", help="the turn of --png and --ansi; where --html begins")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marl.arguments import count, new_file, split_words
+from marl.arguments import count, new_file, new_file_ending, split_words
 from marl.commands.runs_text import amount, duration, print_rows
 from marl.config.values import as_written
 from marl.progress_bar import ProgressBar
@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--html", type=new_file, metavar="FILE", help="write a page: curves and tables, in one file")
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write the evaluations in marl-eval's layout")
-    parser.add_argument("--png", type=new_file, metavar="FILE", help="draw the learning curves into a PNG file")
+    parser.add_argument(
+        "--png", type=new_file_ending(".png"), metavar="FILE", help="draw the learning curves into a PNG file"
+    )
     parser.add_argument(
         "--by",
         choices=("episodes", "steps", "seconds"),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from marl.arguments import count, new_file, split_words
+from marl.arguments import count, new_file_ending, split_words
 from marl.commands.runs_text import amount, document, duration, print_rows, rate_text, shortened, size_text
 from marl.errors import UserError
 from marl.invocation import command
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs-dir", default=RUNS_DIR, metavar="DIR", help=f"folder of all runs (default: {RUNS_DIR})")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     parser.add_argument(
-        "--png", type=new_file, metavar="FILE", help="compare: draw the learning curves into a PNG file"
+        "--png", type=new_file_ending(".png"), metavar="FILE", help="compare: draw the learning curves into a PNG file"
     )
     parser.add_argument(
         "--by",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from marl.arguments import new_file
+from marl.arguments import new_file, new_file_ending
 from marl.errors import UserError
 from marl.storage.run_names import player_name
 
@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--onnx", type=new_file, metavar="FILE", help="write the network as ONNX: observation to logits"
     )
     parser.add_argument(
-        "--safetensors", type=new_file, metavar="FILE", help="write a snapshot: the weights, and what network they are"
+        "--safetensors",
+        type=new_file_ending(".safetensors"),
+        metavar="FILE",
+        help="write a snapshot: the weights, and what network they are",
     )
     parser.add_argument(
         "--html", type=new_file, metavar="FILE", help="write a page in which anybody can play with and against it"

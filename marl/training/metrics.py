@@ -26,7 +26,7 @@ OLD_EVENTS = "tensorboard"  # folder of the event files in runs of earlier versi
 ENV_STEPS = "by_env_steps"  # folder of the event files whose steps are env steps
 PLAIN = re.compile(rb'\{"step": (\d+), "time": [^\n]*\}\n')  # a line as log() writes it
 TAIL = 1 << 16  # bytes at the end of the file that hold the last line, also with many opponents
-CHECKED = 100  # lines at the end that are read as JSON when a run is resumed; all take 10 us each
+CHECKED = 100  # lines at the end that are read as JSON when a run is resumed, 10 us each: a long run has many
 
 
 class Metrics:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.control_groups import free_memory
+from marl.compute.machine import usable_cores
 from marl.config.evaluation_plan import describe_plan
 from marl.invocation import command, interpreter
 from marl.ranks.environment import ranks_on_this_node
@@ -78,8 +79,8 @@ def banner(
 
 
 def device_notes(config: "TrainConfig", device: str) -> list[str]:
-    """Remarks about a run on the CPU that its user may have meant for a GPU."""
-    notes = []
+    """Remarks about a run on the CPU: one that its user may have meant for a GPU, or more threads than cores."""
+    notes, cores = [], usable_cores()
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if device == "cpu" and config.device == "auto" and wanted and wanted != "-1":
         notes.append(f"CUDA_VISIBLE_DEVICES is {wanted}, but torch sees no GPU here")
@@ -87,6 +88,8 @@ def device_notes(config: "TrainConfig", device: str) -> list[str]:
         notes.append(
             f"{config.matches:,} matches per rank are sized for a GPU, and very slow on a CPU; try --config base"
         )
+    if device == "cpu" and config.threads is not None and config.threads > cores:
+        notes.append(f"{config.threads} threads on {count(cores, 'core')}: more threads than cores are slow")
     return notes
 
 

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from marl.arguments import count, parse_whole_number, refuse_flags
+from marl.arguments import count, new_file_ending, parse_whole_number, refuse_flags
 from marl.errors import UserError
 
 
@@ -19,6 +19,14 @@ def test_whole_numbers(text, least, expected) -> None:
 @pytest.mark.parametrize("text", [" 1", "two", "1e3"])
 def test_texts_that_are_no_whole_number(text) -> None:
     assert parse_whole_number(text) is None
+
+
+def test_a_new_file_ends_as_its_readers_expect(tmp_path) -> None:
+    new_png = new_file_ending(".png")
+    assert new_png(str(tmp_path / "table.PNG")) == tmp_path / "table.PNG"
+    for wrong in ("table.jpg", "png", ".png"):
+        with pytest.raises(argparse.ArgumentTypeError, match=r"must end in \.png"):
+            new_png(str(tmp_path / wrong))
 
 
 def test_a_count_starts_at_1() -> None:

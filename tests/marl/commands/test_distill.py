@@ -66,7 +66,7 @@ def test_a_failure_to_write_at_the_end_names_the_file_that_was_asked_for(monkeyp
     ("words", "message"),
     [
         (["level2", *OUT], "player 'plan=2x4:level2': level2 is no trained policy"),
-        (["champion", "--out", "x.pt"], "--out x.pt: a snapshot's name ends in .safetensors"),
+        (["champion", "--out", "x.pt"], "argument --out: 'x.pt': its name must end in .safetensors"),
         (["champion", *OUT, "--minutes", "0"], "argument --minutes: '0' is no number above 0"),
         (["champion", *OUT, "--opponents", "self:0.5"], "--opponents: the shares add up to 0.5; needed: 1"),
         (["champion", *OUT, "--opponents", "plan:champion:1"], "--opponents: plan:champion plans"),

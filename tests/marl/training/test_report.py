@@ -25,6 +25,8 @@ def test_a_run_on_the_cpu_that_was_meant_for_a_gpu_says_so(monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     assert device_notes(read_config([]), "cpu") == ["CUDA_VISIBLE_DEVICES is 2,3, but torch sees no GPU here"]
     assert device_notes(read_config(["--device", "cpu"]), "cpu") == []
+    (note,) = device_notes(read_config(["--device", "cpu", "--threads", "100000"]), "cpu")
+    assert note.startswith("100000 threads on ")
 
 
 @pytest.mark.parametrize(
