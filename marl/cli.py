@@ -150,7 +150,7 @@ def _run(words: list[str]) -> int:
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(module_name)
     if hasattr(module, "run_words"):  # a command that parses its own flags
-        _let_idle_threads_sleep()
+        _set_thread_variables()
         return module.run_words(rest)
     parser = _Parser(prog=command(name), description=summary, allow_abbrev=False)
     module.add_arguments(parser)
@@ -161,14 +161,14 @@ def _run(words: list[str]) -> int:
     args, unknown = parser.parse_known_args(rest)
     if unknown:
         raise UserError(f"{name} does not know what to do with {unknown[0]!r} (see {parser.prog} --help)")
-    _let_idle_threads_sleep()
+    _set_thread_variables()
     return module.run(args)
 
 
-def _let_idle_threads_sleep() -> None:
-    from marl.compute.wait_policy import let_idle_threads_sleep  # loads the arena, which help does without
+def _set_thread_variables() -> None:
+    from marl.compute.thread_variables import set_thread_variables  # loads the arena, which help does without
 
-    let_idle_threads_sleep()
+    set_thread_variables()
 
 
 def _check_flags(parser: argparse.ArgumentParser, command: str, words: list[str]) -> None:

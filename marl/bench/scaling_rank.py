@@ -167,7 +167,8 @@ def measure_shares(group: "Solo | Ranks", config: "TrainConfig", counts: list[in
         if group.device.type == "cpu":
             most = max(1, machine.usable_cores() // ranks)
             number = min(most, set_up_cpu(mine, group).threads)
-            threads.use_threads(number)
+            threads.use_threads(number, halves=False)
+            group.overlaps = False  # as a rank
         key = (mine.matches, getattr(mine, mine.learner_section), number)
         if key not in measured:
             trainer = _warm_trainer(group, mine, Path())

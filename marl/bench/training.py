@@ -56,11 +56,10 @@ class TrainBench:
         self._seconds, self._device = seconds, device
         self._mix = equal_mix(against or AGAINST, Scheduler(config.schedule).reachable())
         self._cpu: CpuSetup | None = None
-        if device.type == "cuda":
-            torch.cuda.set_device(device)  # graphs and events belong to the current one
-        else:
-            self._cpu = set_up_cpu(config, Solo(device))
-        self._state = TrainingState(config, Solo(device))
+        group = Solo(device)
+        if device.type == "cpu":
+            self._cpu = set_up_cpu(config, group)
+        self._state = TrainingState(config, group)
         self._trainer = Trainer(self._state, RunOutputs(Path()))
         # A buffer on the host, and work that is not to be recorded, are timed call by call.
         self._graphs = device.type == "cuda" and config.graphs and self._state.buffer.storage == device

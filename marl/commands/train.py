@@ -76,12 +76,13 @@ def run_words(words: Sequence[str]) -> int:
 
 def train_here(plan: ResumePlan) -> tuple[int, Path | None]:
     """Train in this process, alone or as a rank; returns the exit code, and the run folder if there is one."""
+    from marl.compute.process_state import process_state_restored
     from marl.ranks.placement import set_nccl_defaults
     from marl.training.compile_kernels import compiling_kernels
 
-    nccl_settings = set_nccl_defaults()  # before CUDA starts
     folders = [] if plan.source is None else [plan.source]
-    with compiling_kernels(plan.config) as compilers:
+    with process_state_restored(), compiling_kernels(plan.config) as compilers:
+        nccl_settings = set_nccl_defaults()  # before CUDA starts
         code = run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, folders, compilers))
     return code, folders[-1] if folders else None
 
@@ -129,7 +130,9 @@ def _train_as_owner(
     garbage.keep_what_is_loaded()
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
-    with compiling_ahead(plan.config, cpu.threads) if cpu is not None and group.world == 1 else nullcontext():
+    with (
+        compiling_ahead(plan.config, cpu.threads, cpu.halves) if cpu is not None and group.world == 1 else nullcontext()
+    ):
         state = build_state(plan.config, group, checkpoint)
         state.until = plan.until
         message = plan.check_unfinished(checkpoint, state) if checkpoint else ""

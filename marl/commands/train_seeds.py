@@ -14,7 +14,8 @@ from typing import Any
 
 from marl.arguments import flag_names, parse_whole_number, refuse_flags
 from marl.commands import launch_flags
-from marl.commands.training_jobs import THREADS_VARIABLE, Job, Room, find_room, run_jobs
+from marl.commands.training_jobs import Job, Room, find_room, run_jobs
+from marl.compute.thread_variables import THREADS
 from marl.config.reader import to_dict
 from marl.config.train_config import TrainConfig, read_config
 from marl.config.values import as_written
@@ -256,7 +257,7 @@ def _listed(seeds: Sequence[int] | Mapping[int, Any]) -> str:
 def _describe(room: Room, jobs: int) -> str:
     if jobs <= 1 or len(room) == 1:
         return "one after another"
-    threads = room.places[0].get(THREADS_VARIABLE)
+    threads = room.places[0].get(THREADS)
     return f"{min(len(room), jobs)} at a time" + (f", {count(int(threads), 'thread')} each" if threads else "")
 
 

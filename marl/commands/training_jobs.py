@@ -12,14 +12,15 @@ from pathlib import Path
 from marl.arguments import parse_whole_number
 from marl.commands import launch_flags
 from marl.compute import machine
+from marl.compute.thread_variables import NUMBA_THREADS, THREADS, user_fixes_threads
 from marl.invocation import VARIABLE, program
 from marl.training.resume_plan import ResumePlan
 from marl.wording import in_one_line
 
 TRAIN = (sys.executable, "-m", "marl", "train")
-THREADS = 2  # of a training beside others; more of them gain little: see marl/compute/threads.py
+BESIDE_OTHERS = 2  # threads of a training; more of them gain little: see marl/compute/threads.py
 POLL = 0.2  # seconds
-GPUS, THREADS_VARIABLE = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
+GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -133,15 +134,16 @@ def find_room(flags: Mapping[str, str], plan: ResumePlan, asked: int | None) -> 
         places = [{} if named else {GPUS: ",".join(each)} for each in sets] or [{}]
         return Room(tuple(places[i % len(places)] for i in range(asked or len(places))))
     cores = machine.usable_cores()
-    fixed = plan.config.threads or parse_whole_number(os.environ.get(THREADS_VARIABLE, ""), least=1)
-    number = asked or max(1, cores // (ranks * (fixed or min(THREADS, cores))))
+    given = os.environ.get(THREADS, "") if user_fixes_threads() else ""
+    fixed = plan.config.threads or parse_whole_number(given, least=1)
+    number = asked or max(1, cores // (ranks * (fixed or min(BESIDE_OTHERS, cores))))
     # Alone, a training chooses its threads itself.
     return Room(({} if number == 1 else limit_threads(fixed or max(1, cores // (number * ranks))),) * number)
 
 
 def limit_threads(number: int) -> dict[str, str]:
     """Environment variables of a training beside others: its threads of torch and Numba."""
-    return {THREADS_VARIABLE: str(number), "NUMBA_NUM_THREADS": str(number)}
+    return {THREADS: str(number), NUMBA_THREADS: str(number)}
 
 
 def _end_with_parent() -> Callable[[], None] | None:

@@ -48,7 +48,12 @@ def usable_cores(root: str | os.PathLike = "/") -> int:
     folder = Path(root, "sys/devices/system/cpu")
     # CPUs of one core have the same list of siblings. Without a list a CPU counts as a core.
     cores = {text(folder / f"cpu{cpu}" / "topology/thread_siblings_list").strip() or f"cpu{cpu}" for cpu in cpus}
-    return int(max(1, min([len(cores), *map(_quota_of, folders("cpu", root))])))
+    return int(max(1, min(len(cores), cpu_quota(root))))
+
+
+def cpu_quota(root: str | os.PathLike = "/") -> float:
+    """The cores whose time the control groups of this process (containers) let it use; infinite without a limit."""
+    return min(map(_quota_of, folders("cpu", root)), default=math.inf)
 
 
 def _quota_of(folder: Path) -> float:

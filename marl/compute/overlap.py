@@ -1,6 +1,5 @@
 """Work that overlaps with the caller's: on a stream of its own on a GPU, in a thread of its own on a CPU."""
 
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +11,9 @@ import torch
 class Overlap:
     """Runs pieces of work one after the other, beside the caller. If it is not enabled, in the caller's place.
 
-    Until a piece is done keep alive every tensor that it shares with the caller.
+    Until a piece is done keep alive every tensor that it shares with the caller. On a CPU each side has half of the
+    process's threads (threads.use_threads). Two halves are faster than all threads on one small matrix product after
+    the other, and much faster when something else runs on the machine: threads of one product wait for the slowest.
     """
 
     def __init__(self, device: torch.device, enabled: bool) -> None:
@@ -20,9 +21,8 @@ class Overlap:
         self._device = device
         self._stream = torch.cuda.Stream(device) if enabled and on_gpu else None
         self._worker = None
-        if enabled and not on_gpu and _halve_threads():
+        if enabled and not on_gpu:
             self._worker = ThreadPoolExecutor(1, "overlap", _use_threads, (numba.get_num_threads(),))
-            weakref.finalize(self, _restore_threads)
 
     @property
     def splits(self) -> bool:
@@ -64,31 +64,4 @@ class Overlap:
 def _use_threads(of_numba: int) -> None:
     """In a new thread, which would begin with all cores: numbers of threads belong to a thread."""
     numba.set_num_threads(of_numba)
-    torch.get_num_threads()  # torch takes over its number, for products that compiled code asks for too
-
-
-_users = 0  # overlaps with a thread
-_threads = 0  # of torch, before they were halved
-
-
-def _halve_threads() -> bool:
-    """Give each side half of torch's threads while any overlap lives; whether there are two halves.
-
-    Two halves are faster than all threads on one small matrix product after the other, and much faster when something
-    else runs on the machine: threads of one product wait for the slowest of them.
-    """
-    global _users, _threads
-    if _users == 0:
-        _threads = torch.get_num_threads()
-    if _threads < 2:
-        return False
-    _users += 1
-    torch.set_num_threads(_threads // 2)
-    return True
-
-
-def _restore_threads() -> None:
-    global _users
-    _users -= 1
-    if _users == 0:
-        torch.set_num_threads(_threads)
+    torch.set_num_threads(torch.get_num_threads())  # for OpenMP and BLAS in this thread, which compiled code calls too

@@ -50,11 +50,14 @@ def fewest_of_fastest(seconds: Mapping[int, float]) -> int:
     return min(number for number, taken in seconds.items() if taken <= ENOUGH * fastest)
 
 
-def use_threads(number: int, numba_too: bool = True) -> None:
-    """Set torch's threads, and Numba's as far as Numba has them."""
-    torch.set_num_threads(number)
-    if numba_too:
-        numba.set_num_threads(min(number, numba.config.NUMBA_NUM_THREADS))
+def use_threads(number: int, halves: bool = False) -> None:
+    """Set the threads of this process: Numba's as far as Numba has them, and torch's; of two halves, those of each.
+
+    Numba's come first. Where both use one OpenMP library (torch for x86), the start of Numba's threads sets those of
+    every operation of torch to Numba's number: `--threads 1` then kept all cores busy.
+    """
+    numba.set_num_threads(min(number, numba.config.NUMBA_NUM_THREADS))
+    torch.set_num_threads(number // 2 if halves else number)
 
 
 def limit_threads(number: int) -> None:
@@ -69,9 +72,10 @@ def limit_threads(number: int) -> None:
 def _time_step(make_step: MakeStep, rows: int, threads: int, overlaps: bool, seconds: float) -> float:
     """Seconds of the fastest of a few steps with this many threads, for about `seconds` in all."""
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    halves = overlaps and threads > 1
+    torch.set_num_threads(threads // 2 if halves else threads)
     try:
-        overlap = Overlap(CPU, overlaps)
+        overlap = Overlap(CPU, halves)
         step = make_step(rows - rows // 2) if overlap.splits else make_step(rows)
         other = make_step(rows // 2) if overlap.splits else None
         end, best = time.perf_counter() + seconds, float("inf")
@@ -86,7 +90,6 @@ def _time_step(make_step: MakeStep, rows: int, threads: int, overlaps: bool, sec
                 best = min(best, now - begin)
                 if now > end:
                     break
-        del overlap
         return best
     finally:
         torch.set_num_threads(before)

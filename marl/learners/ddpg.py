@@ -73,8 +73,7 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         self._target_noise = TargetNoise(self.buffer, *smoothing) if config.target_noise else None
         # Not under DDP, whose collectives must come in the same order on all ranks; and not with a joined critic, which
         # the actor's part reads while its own part changes it.
-        alone = group.world == 1 and group.backend is None
-        self.overlap = Overlap(device, alone and config.critic_form == "heads")
+        self.overlap = Overlap(device, group.overlaps and config.critic_form == "heads")
         self._passes: DdpgPasses | None = None
         self._gpu_passes: GpuPasses | None = None
         if self._fused and self._has_plain_losses(config):

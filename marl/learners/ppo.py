@@ -105,9 +105,8 @@ class Ppo(Learner):
         self._kl = torch.zeros((), device=device)  # sum over the minibatches since the last step
         # Not under DDP, whose collectives must come in the same order on all ranks, nor where minibatches accumulate:
         # the sum of more than two gradients depends on their order. And one part fills a GPU.
-        alone = device.type == "cpu" and group.backend is None
         each = shards * self.minibatches.each
-        self.overlap = Overlap(device, alone and sync_freq == 1 and each > 1)
+        self.overlap = Overlap(device, device.type == "cpu" and group.overlaps and sync_freq == 1 and each > 1)
         sizes = [each - each // 2, each // 2] if self.overlap.splits else [each]
         # Compiled gradients belong to this loss alone, passes without autograd to these outputs alone.
         fused = fused and type(self).loss is Ppo.loss

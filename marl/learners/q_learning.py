@@ -52,7 +52,7 @@ class QLearning(ReplayLearner[QLearningConfig]):
         self.target = copy.deepcopy(self.team_q).requires_grad_(False)
         self.optimizer = self._precision.optimizer(self.team_q.parameters(), config.q_lr)
         # Not under DDP, whose collectives must come in the same order on all ranks.
-        self.overlap = Overlap(device, self._group.world == 1 and self._group.backend is None)
+        self.overlap = Overlap(device, self._group.overlaps)
 
     def _target_pairs(self) -> Iterable[tuple[nn.Module, nn.Module]]:
         return [(self.team_q, self.target)]

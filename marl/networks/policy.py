@@ -134,7 +134,8 @@ def build_actor(description: dict[str, Any], weights: dict[str, torch.Tensor], w
     try:
         spec = spec_from_dict(description)
         _check_sizes(spec, weights)
-        actor = make_actor(encoder, spec)
+        with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and replaced: the caller's draws stay
+            actor = make_actor(encoder, spec)
         actor.load_state_dict(weights)
     except (RuntimeError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         raise UserError(f"{where}: its weights are not those of the network that it names") from None

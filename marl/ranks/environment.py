@@ -8,8 +8,6 @@ from marl.arguments import parse_whole_number
 from marl.errors import UserError
 from marl.wording import verb
 
-# Set by our launcher beside its own OMP_NUM_THREADS: an upper limit, and not the user's choice.
-THREADS_ARE_A_LIMIT = "SNAKES_THREADS_ARE_A_LIMIT"
 LAUNCHER = "SNAKES_LAUNCHER"  # process id of our launcher
 REQUIRED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -44,16 +42,6 @@ def is_first_on_node() -> bool:
 def ranks_on_this_node() -> int:
     """Number of ranks that share this machine; 1 for a process without ranks."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-
-
-def let_ranks_choose_threads() -> None:
-    """For a launcher: its ranks may use fewer threads than the OMP_NUM_THREADS and NUMBA_NUM_THREADS that they get."""
-    os.environ[THREADS_ARE_A_LIMIT] = "1"
-
-
-def user_fixes_threads(variable: str = "OMP_NUM_THREADS") -> bool:
-    """Whether the user (or torchrun) has fixed the number of threads by this environment variable."""
-    return bool(os.environ.get(variable)) and THREADS_ARE_A_LIMIT not in os.environ
 
 
 def tell_launcher() -> None:

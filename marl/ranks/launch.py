@@ -133,16 +133,12 @@ def _check_not_loopback(master_addr: str, own: str | None, environment: Mapping[
 def set_environment(ranks: int, interface: str | None) -> None:
     """Variables that the ranks inherit; variables set by the user stay. interface: towards the other nodes."""
     from marl.compute.machine import usable_cores
+    from marl.compute.thread_variables import limit_threads_of_children
 
     environment.tell_launcher()
-    threads = str(max(1, usable_cores() // ranks))
-    if not os.environ.get("OMP_NUM_THREADS"):
-        environment.let_ranks_choose_threads()
-    defaults = {
-        "OMP_NUM_THREADS": threads,
-        "NUMBA_NUM_THREADS": threads,
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch warns of a lost connection with its C++ stack; we name the rank
-    }
+    limit_threads_of_children(max(1, usable_cores() // ranks))
+    # torch warns of a lost connection with its C++ stack; we name the rank.
+    defaults = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
     if interface:
         # Where a host's name resolves to loopback, gloo and NCCL would give the other nodes a loopback address.
         defaults |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}

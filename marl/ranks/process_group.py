@@ -43,10 +43,15 @@ class Solo:
     transport = ""
     roll_call = None
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, overlaps: bool | None = None) -> None:
+        """overlaps: whether a learner may run two pieces of work at once (compute/overlap.py).
+
+        By default on a GPU only: on a CPU threads must be set for it (training/cpu_setup.py).
+        """
         if device.type == "cuda":
             torch.cuda.set_device(device)
         self.device = device
+        self.overlaps = device.type == "cuda" if overlaps is None else overlaps
         self.doing = "start"
 
     def wrap(self, module: nn.Module) -> nn.Module:
@@ -96,6 +101,8 @@ class Ranks:
     With NCCL, call `any` once per update before reading a value from the GPU: the hosts' group notices a lost rank, a
     wait for the GPU does not.
     """
+
+    overlaps = False  # collectives come in the same order on all ranks
 
     def __init__(
         self,

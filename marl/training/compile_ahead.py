@@ -22,9 +22,9 @@ from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS
 from arena.encoders.encoder import nothing_shared, write_nothing
 from marl.compute import machine, onednn
+from marl.compute.thread_variables import user_fixes_threads
 from marl.compute.threads import use_threads
 from marl.config.train_config import TrainConfig
-from marl.ranks import environment
 from marl.ranks.process_group import Solo
 from marl.training.evaluation import evaluate
 from marl.training.training_state import TrainingState
@@ -33,7 +33,7 @@ NICE = 5  # below the training, which computes between its compiles
 
 
 @contextlib.contextmanager
-def compiling_ahead(config: TrainConfig, threads: int) -> Iterator[None]:
+def compiling_ahead(config: TrainConfig, threads: int, overlaps: bool) -> Iterator[None]:
     """Within it, the second process is started by the first compile. For a CPU, with the training's threads.
 
     Not if the user has limited the threads (OMP_NUM_THREADS): other cores are for others.
@@ -53,9 +53,9 @@ def compiling_ahead(config: TrainConfig, threads: int) -> Iterator[None]:
         processes.append(process)
         assert process.stdin is not None
         with contextlib.suppress(OSError), process.stdin as pipe:
-            pipe.write(pickle.dumps(replace(config, threads=threads)))
+            pipe.write(pickle.dumps((replace(config, threads=threads), overlaps)))
 
-    if machine.usable_cores() > 1 and not environment.user_fixes_threads():
+    if machine.usable_cores() > 1 and not user_fixes_threads():
         jit.at_first_compile(start)
     try:
         yield
@@ -66,12 +66,12 @@ def compiling_ahead(config: TrainConfig, threads: int) -> Iterator[None]:
             process.wait()
 
 
-def compile_training(config: TrainConfig) -> None:
-    """Call what a training of this configuration calls, all but the encoder."""
+def compile_training(config: TrainConfig, overlaps: bool) -> None:
+    """Call what a training of this configuration calls, all but the encoder. overlaps: as in Solo."""
     name = config.network.encoder
     ENCODERS[name] = ENCODERS[name]._replace(encode=write_nothing, share=nothing_shared)
     trust_encoder(ENCODERS[name])
-    group = Solo(torch.device("cpu"))
+    group = Solo(torch.device("cpu"), overlaps)
     state = TrainingState(config, group)
     evaluation = config.evaluation
     # The training begins with the first opponent.
@@ -93,7 +93,7 @@ def main() -> None:
 
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.nice(NICE)
-    config = pickle.load(sys.stdin.buffer)
-    use_threads(config.threads)
+    config, overlaps = pickle.load(sys.stdin.buffer)
+    use_threads(config.threads, overlaps)
     onednn.mkldnn.enabled = config.onednn
-    compile_training(config)
+    compile_training(config, overlaps)

@@ -27,6 +27,7 @@ from arena.replay import Replay
 from arena.rules import SNAKES, TEAM
 from marl.compute import machine
 from marl.compute.gpu_start import begin_gpu_start
+from marl.compute.thread_variables import user_fixes_threads
 from marl.config.train_config import TrainConfig
 from marl.ranks import environment
 from marl.ranks.process_group import Solo
@@ -78,7 +79,7 @@ def compiling_kernels(config: TrainConfig) -> Iterator[KernelCompilers]:
     Must be entered before this process touches the GPU: no forked process could use it then. Not if the user has
     limited the threads (OMP_NUM_THREADS): other cores are for others.
     """
-    cores = 1 if environment.is_rank() or environment.user_fixes_threads() else machine.usable_cores()
+    cores = 1 if environment.is_rank() or user_fixes_threads() else machine.usable_cores()
     may_use_gpu = _may_use_gpu(config.device)
     parts = PARTS[: cores - 1] if may_use_gpu and threading.active_count() == 1 else ()
     compilers = KernelCompilers(parts if parts and not _are_compiled() else ())

@@ -12,6 +12,7 @@ from marl import registry
 from marl.compute import machine, onednn, threads
 from marl.compute.choice_cache import remember
 from marl.compute.precision import Precision
+from marl.compute.thread_variables import user_fixes_threads
 from marl.config.autoscale import PPO_TURNS
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
@@ -28,10 +29,11 @@ CPU = torch.device("cpu")
 class CpuSetup(NamedTuple):
     """How a run uses its CPU."""
 
-    threads: int  # of torch, per rank
+    threads: int  # of this process, at most this many busy at a time
     source: str  # of the number of threads, for the user
     onednn: bool
     key: str  # machine and configuration that the choices belong to
+    halves: bool  # whether the learner splits its work into two halves that run at once, each with half of the threads
 
     def __str__(self) -> str:
         return f"{count(self.threads, 'thread')} ({self.source}), oneDNN {'on' if self.onednn else 'off'}"
@@ -43,7 +45,7 @@ def set_up_cpu(
     saved_onednn: bool | None = None,
     earlier: Mapping[str, Any] | None = None,
 ) -> CpuSetup:
-    """Set threads and oneDNN of this process. A collective: rank 0 measures, all ranks do the same.
+    """Set threads and oneDNN of this process, and group.overlaps. A collective: rank 0 measures, all ranks do the same.
 
     saved_onednn: of the checkpoint that is resumed; oneDNN rounds differently, so a run keeps it. earlier: fields of
     the CpuSetup of the start that is resumed; a run on the same machine keeps its threads, which may round differently.
@@ -58,23 +60,23 @@ def set_up_cpu(
     rows = min(ROWS_MAX, getattr(config, config.learner_section).batch_size)
     if config.ddp.exact_ranks:
         number, source = _threads_of_exact_ranks(config, 2 if overlaps and most > 1 else 1), "exact_ranks"
-        threads.use_threads(number)
     elif config.threads is not None:
         number, source = config.threads, "--threads"
-        threads.use_threads(number)
-    elif environment.user_fixes_threads():
+    elif user_fixes_threads():
         number, source = torch.get_num_threads(), "OMP_NUM_THREADS"
-        threads.use_threads(number, numba_too=not environment.user_fixes_threads("NUMBA_NUM_THREADS"))
     else:
         is_rank = group.world > 1
         choose = partial(_choose_threads, make_step, rows, most, overlaps, is_rank, key, earlier or {})
         number, source = on_main(group, choose)
         number = min(number, most)  # rank 0 may be on a larger machine
-        threads.use_threads(number, numba_too=not environment.user_fixes_threads("NUMBA_NUM_THREADS"))
+    halves = overlaps and number > 1
+    if isinstance(group, Solo):
+        group.overlaps = halves
+    threads.use_threads(number, halves)
     fixed = saved_onednn if config.onednn is None else config.onednn
     enabled = on_main(group, lambda: _choose_onednn(make_step, rows, f"{number} threads, {key}", fixed))
     onednn.mkldnn.enabled = enabled
-    return CpuSetup(number, source, enabled, key)
+    return CpuSetup(number, source, enabled, key, halves)
 
 
 def training_step(config: TrainConfig, rows: int) -> Callable[[], None]:

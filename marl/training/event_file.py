@@ -92,14 +92,14 @@ class EventFile:
         append(self._file, record(event.SerializeToString()))
 
 
-def is_time(tag: str) -> bool:
-    """Whether a metric is a duration or a speed, which another run of the same would not have."""
-    return tag.partition("/")[0] == "time"
+def is_of_machine(tag: str) -> bool:
+    """Whether a metric is a time, a speed or a gauge of a GPU, which a repetition of the run would not have."""
+    return tag.partition("/")[0] in ("time", "system")
 
 
 def _equal(found: Mapping[str, float], values: Mapping[str, float]) -> bool:
     """Whether values of an event file are these; it keeps 32 bits of a value."""
-    tags = [tag for tag in values if not is_time(tag)]
+    tags = [tag for tag in values if not is_of_machine(tag)]
     return found.keys() == values.keys() and np.array_equal(
         np.array([found[tag] for tag in tags], np.float32),
         np.array([values[tag] for tag in tags], np.float32),

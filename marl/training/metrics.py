@@ -17,7 +17,7 @@ from typing import Any
 from arena.files import write_atomically
 from marl.errors import UserError
 from marl.storage.regular_file import read_regular
-from marl.training.event_file import EventFile, append, is_time
+from marl.training.event_file import EventFile, append, is_of_machine
 from marl.training.run_texts import layout, main_curves
 from marl.training.wandb_run import WandbRun
 
@@ -70,7 +70,7 @@ class Metrics:
         numbers = {tag: float(value) for tag, value in values.items()}
         finite = {tag: number if math.isfinite(number) else None for tag, number in numbers.items()}
         line = json.dumps({"step": int(step), "time": round(time.time(), 3)} | finite, allow_nan=False) + "\n"
-        if step < self._first and _without_times(json.loads(line)) in self._last_kept:
+        if step < self._first and of_run(json.loads(line)) in self._last_kept:
             return
         self._reporting_errors(lambda: self._events.add_scalars(step, numbers))
         if env_steps is not None:
@@ -103,9 +103,7 @@ class Metrics:
         if config:
             self._events.add_hparams(config)
         kept = _keep_lines(self._folder / LINES, first)
-        self._last_kept = [
-            _without_times(line) for line in map(_parse, kept[-CHECKED:]) if line.get("step") == first - 1
-        ]
+        self._last_kept = [of_run(line) for line in map(_parse, kept[-CHECKED:]) if line.get("step") == first - 1]
 
     def _log_by_env_steps(self, env_steps: int, values: Mapping[str, float]) -> None:
         if self._by_env_steps is None:
@@ -205,9 +203,9 @@ def _keep_lines(file: Path, first: int) -> list[bytes]:
     return kept
 
 
-def _without_times(line: dict[str, Any]) -> dict[str, Any]:
-    """The step and the values of a line that a repetition would have as well."""
-    return {tag: value for tag, value in line.items() if not is_time(tag)}
+def of_run(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a line that a repetition of the run would have as well: no times, no gauges of the machine."""
+    return {tag: value for tag, value in line.items() if not is_of_machine(tag)}
 
 
 def _step(line: bytes, is_checked: bool) -> float:

@@ -239,7 +239,8 @@ class Trainer:
         values["train/updates"] = progress.updates
         save_cost = self._pop_save_cost()
         values |= self._snapshots.metrics | ({} if save_cost is None else {"time/save_ms": save_cost})
-        on_main(group, lambda: self.outputs.metrics.log(progress.episodes, values | gpu_gauges(), progress.env_steps))
+        gauges = gpu_gauges if state.device.type == "cuda" else dict  # a run on a CPU has nothing to do with the GPUs
+        on_main(group, lambda: self.outputs.metrics.log(progress.episodes, values | gauges(), progress.env_steps))
         opponent = state.scheduler.level(progress.episodes)
         scheduled = {"opponent": opponent, "won": window.won(opponent)} if state.rollout.assignment.scheduled else {}
         self.outputs.console.line(

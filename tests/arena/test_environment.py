@@ -1,16 +1,13 @@
 """The PettingZoo environments: they pass PettingZoo's tests and play the same game as BatchArena."""
 
 import copy
-import os
-import subprocess
-import sys
 import warnings
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from helpers.command import in_fresh_process
 from pettingzoo.test import (
     api_test,
     max_cycles_test,
@@ -430,7 +427,4 @@ for render_mode in (None, "rgb_array", "ansi"):
     loaded = [name for name in sys.modules if name.split(".")[0] == "pygame"]
     assert not loaded, (render_mode, loaded)
 """
-    root = Path(module.__file__).resolve().parents[1]
-    environment = os.environ | {"PYTHONPATH": str(root)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    in_fresh_process(program)

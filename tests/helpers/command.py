@@ -1,6 +1,5 @@
 """Runs the command line the way a user does, and code of tests: in a process of its own."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ def in_fresh_process(code: str, *words: str) -> str:
     """Run Python code in a process that has loaded nothing of ours yet, and return what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", code, *words],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -32,8 +30,8 @@ def in_fresh_process(code: str, *words: str) -> str:
 def assert_one_line(result: subprocess.CompletedProcess[str], *parts: str) -> None:
     """The command told a user's mistake in one line that holds the parts."""
     assert result.returncode == 2, result
-    assert result.stdout == ""
-    assert result.stderr.startswith("snakes: ")
-    assert result.stderr.count("\n") == 1
+    assert result.stdout == "", result
+    assert result.stderr.startswith("snakes: "), result
+    assert result.stderr.count("\n") == 1, result
     for part in parts:
-        assert part in result.stderr
+        assert part in result.stderr, result

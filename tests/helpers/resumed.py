@@ -7,15 +7,17 @@ from typing import Any
 
 import torch
 
+from marl.training.metrics import of_run
+
 
 def measured(run: Path) -> dict[tuple[int, bool], dict[str, float]]:
-    """(episode, whether it is an evaluation) -> all metrics except times."""
+    """(episode, whether it is an evaluation) -> all metrics except those of the machine."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     found = {}
     for line in lines:
         key = (line["step"], "eval/points" in line)
         assert key not in found, f"{key} is there twice"
-        found[key] = {name: value for name, value in line.items() if not name.startswith("time")}
+        found[key] = of_run(line)
     return found
 
 

@@ -1,5 +1,6 @@
 """Runs of `train` of a second or two, in this process or in a process of their own, and the files of such runs."""
 
+import hashlib
 import io
 import json
 import os
@@ -13,9 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numba
 import pytest
-import torch
 
 from arena import jit
 from helpers import train_as_ranks
@@ -23,7 +22,7 @@ from helpers.command import ROOT
 from helpers.forking import Forked, snakes
 from helpers.short_matches import short_matches
 from marl import cli
-from marl.compute import overlap
+from marl.compute.process_state import process_state_restored
 
 SMOKE = str(ROOT / "configs" / "smoke.yaml")
 # 16 episodes; a log line every 4, a checkpoint every 8. Of any learner, and of DDPG.
@@ -43,24 +42,21 @@ def without_ranks() -> dict[str, str]:
 
 
 def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command line in this process, which has torch loaded; environment, oneDNN and threads are restored."""
+    """Run the command line in this process, which has torch loaded."""
     call = [str(word) for word in words]
     out, err = io.StringIO(), io.StringIO()
-    environment, onednn = dict(os.environ), torch.backends.mkldnn.enabled
-    torch_threads, numba_threads = torch.get_num_threads(), numba.get_num_threads()
-    try:
-        # No second process compiles: other workers use the cores.
-        without_second = mock.patch.object(jit, "at_first_compile")
-        with redirect_stdout(out), redirect_stderr(err), short_matches(call), without_second:
-            code = cli.main(call)
-    finally:
-        os.environ.clear()
-        os.environ.update(environment)
-        torch.backends.mkldnn.enabled = onednn
-        if not overlap._users:  # a learner that is still alive gives its threads back itself
-            torch.set_num_threads(torch_threads)
-        numba.set_num_threads(numba_threads)
-    return subprocess.CompletedProcess(list(words), code, out.getvalue(), err.getvalue())
+    # No second process compiles: other workers use the cores.
+    without_second = mock.patch.object(jit, "at_first_compile")
+    # Some commands set variables for libraries and processes that they would start; `bench` sets threads.
+    with process_state_restored(), redirect_stdout(out), redirect_stderr(err), short_matches(call), without_second:
+        code = cli.main(call)
+    return subprocess.CompletedProcess(list(words), code, out.getvalue(), without_compiling(err.getvalue()))
+
+
+def without_compiling(err: str) -> str:
+    """What a command said, without the lines on what it compiled: in a fresh checkout that is the first test's."""
+    lines = err.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("snakes: compiling "))
 
 
 @contextmanager
@@ -128,7 +124,7 @@ def wait_for(process: subprocess.Popen[str], start: str) -> str:
 
 def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
     out, err = process.communicate(timeout=LIMIT)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, without_compiling(err))
 
 
 def start_ranks(folder: Path, *chains: dict[str, list[str]]) -> Callable[[], dict[str, list[tuple[int, str, str]]]]:
@@ -144,7 +140,11 @@ def start_ranks(folder: Path, *chains: dict[str, list[str]]) -> Callable[[], dic
         assert process.returncode == 0, err
         return {
             name: [
-                (code, *((folder / f"{name}.{rank}.{end}").read_text() for end in ("out", "err")))
+                (
+                    code,
+                    (folder / f"{name}.{rank}.out").read_text(),
+                    without_compiling((folder / f"{name}.{rank}.err").read_text()),
+                )
                 for rank, code in enumerate(codes)
             ]
             for name, codes in json.loads(out).items()
@@ -187,6 +187,12 @@ def logged(run: Path) -> list[dict[str, Any]]:
 
 def manifest(run: Path, episode: int) -> dict[str, Any]:
     return json.loads((run / "checkpoints" / f"episode_{episode}" / "manifest.json").read_text())
+
+
+def weights_digest(run: Path) -> str:
+    """Of the newest checkpoint."""
+    newest = max((run / "checkpoints").glob("episode_*"), key=lambda folder: int(folder.name.rpartition("_")[2]))
+    return hashlib.sha256((newest / "weights.safetensors").read_bytes()).hexdigest()
 
 
 def names_in(run: Path) -> list[str]:

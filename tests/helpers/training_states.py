@@ -14,7 +14,7 @@ SMALL = ["--matches", "16", "--body", "8", "--batch_size", "24", "--device", "cp
 SMALL_DDPG = ["--turns", "2", "--updates", "1", "--buffer_size", "2000", "--warmup_turns", "4"]
 
 
-def small_state(*words: str, seed: int = SEED) -> TrainingState:
+def small_state(*words: str, seed: int = SEED, overlaps: bool = False) -> TrainingState:
     learner = [] if "--algo" in words else SMALL_DDPG
     config = read_config([*SMALL, *learner, "--seed", str(seed), *words])
-    return TrainingState(resolve(config, CPU), Solo(CPU))
+    return TrainingState(resolve(config, CPU), Solo(CPU, overlaps))

@@ -3,16 +3,12 @@
 import doctest
 import inspect
 import io
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
-import numba
 import pytest
-import torch
 from helpers.command import ROOT
 
 import marl
@@ -23,20 +19,6 @@ from opponents.submission import Submission
 SMALL = {"device": "cpu", "precision": "fp32", "max_episodes": 8, "eval_matches": 2, "eval_interval": 0, "threads": 1}
 
 
-@pytest.fixture
-def torch_settings() -> Iterator[None]:
-    """A training sets threads and oneDNN for its process; afterwards they are as before."""
-    environment, onednn = dict(os.environ), torch.backends.mkldnn.enabled
-    torch_threads, numba_threads = torch.get_num_threads(), numba.get_num_threads()
-    yield
-    os.environ.clear()
-    os.environ.update(environment)
-    torch.set_num_threads(torch_threads)
-    numba.set_num_threads(numba_threads)
-    torch.backends.mkldnn.enabled = onednn
-
-
-@pytest.mark.usefixtures("torch_settings")
 def test_train_load_play(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     folder = marl.train("smoke", runs_dir=tmp_path / "runs", run_name="api", body=(8, 8), **SMALL)
@@ -58,7 +40,6 @@ def test_train_load_play(tmp_path, monkeypatch, capsys) -> None:
     assert set(results.replays) == {"first", "closest", "worst", "best"}
 
 
-@pytest.mark.usefixtures("torch_settings")
 @pytest.mark.parametrize("name", ["train", "load", "play", "team_env"])
 def test_the_examples_of_a_docstring(name, tmp_path, monkeypatch) -> None:
     """They run; where an example states what it shows, it shows that."""

@@ -52,7 +52,7 @@ def test_it_is_small(name) -> None:
 def test_the_command_on_its_card_trains_what_the_card_says(name) -> None:
     card = CARDS[name]
     _, _, words = card["command"].partition(" train ")
-    config = read_config(words.replace("configs/", f"{ROOT}/configs/").split())
+    config = read_config([word.replace("configs/", f"{ROOT}/configs/") for word in words.split()])
     asked = card["config"]
     assert (config.algo, config.matches) == (asked["algo"], asked["matches"])
     assert config.network.encoder == asked["network"]["encoder"] == card["network"]["encoder"]

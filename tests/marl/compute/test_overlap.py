@@ -1,66 +1,19 @@
-"""Work beside the caller's on a CPU: results, order, split batches, and torch's threads."""
+"""Work beside the caller's on a CPU: results, order, split batches, and the threads of both sides."""
 
-import gc
 import threading
 
+import numba
 import pytest
 import torch
 
-from marl.compute import overlap
 from marl.compute.overlap import Overlap
 
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def four_threads(monkeypatch):
-    """Torch with four threads, and no overlap of another test among those that are counted."""
-    monkeypatch.setattr(overlap, "_users", 0)
-    monkeypatch.setattr(overlap, "_threads", 0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(4)
-    yield
-    gc.collect()  # overlaps of this test, before the counters are put back
-    torch.set_num_threads(before)
-
-
-def test_threads_are_halved_while_an_overlap_lives_and_given_back_by_the_last_one() -> None:
-    first = Overlap(CPU, True)
-    assert first.splits
-    assert torch.get_num_threads() == 2
-    second = Overlap(CPU, True)
-    assert torch.get_num_threads() == 2, "halved once, however many there are"
-    del first
-    assert torch.get_num_threads() == 2
-    assert second.run(lambda: 7)() == 7
-    del second
-    assert torch.get_num_threads() == 4
-    torch.set_num_threads(3)
-    third = Overlap(CPU, True)
-    assert torch.get_num_threads() == 1
-    del third
-    assert torch.get_num_threads() == 3, "what it was when the first of them came"
-
-
-def test_a_learner_that_is_gone_gives_its_threads_back() -> None:
-    from helpers.ppo_rounds import a_ppo, begin, play
-
-    learner, rollout = a_ppo(4, 2, batch_size=12)
-    assert torch.get_num_threads() == 2
-    begin(rollout)
-    play(learner, rollout)
-    learner.learn()
-    learner.overlap.run(int)()  # then the thread has let go of the work before
-    del learner, rollout
-    assert torch.get_num_threads() == 4, "without waiting for the garbage collector"
-
-
-@pytest.mark.parametrize(("enabled", "threads"), [(False, 4), (True, 1)])
-def test_without_two_halves_work_is_done_in_the_callers_place(enabled, threads) -> None:
-    torch.set_num_threads(threads)
-    each = Overlap(CPU, enabled)
+def test_without_two_halves_work_is_done_in_the_callers_place() -> None:
+    each = Overlap(CPU, False)
     assert not each.splits
-    assert torch.get_num_threads() == threads
     done = []
     wait = each.run(done.append, 1)
     assert done == [1], "before the caller goes on"
@@ -110,3 +63,16 @@ def test_an_error_in_the_thread_reaches_who_waits() -> None:
     with pytest.raises(ZeroDivisionError):
         wait()
     assert each.run(lambda: 3)() == 3, "and the next piece is done"
+
+
+def test_the_thread_has_the_callers_numbers_of_threads() -> None:
+    """A new thread would begin with all cores."""
+    before = torch.get_num_threads(), numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        torch.set_num_threads(3)
+        each = Overlap(CPU, True)
+        assert each.run(lambda: (torch.get_num_threads(), numba.get_num_threads()))() == (3, 1)
+    finally:
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])

@@ -4,14 +4,13 @@ import numba
 import pytest
 import torch
 
-from marl.compute import overlap, threads
+from marl.compute import threads
 from marl.compute.threads import candidates, fewest_of_fastest, measure_threads, use_threads
 
 
 @pytest.fixture(autouse=True)
-def own_threads(monkeypatch):
-    """Threads of torch and Numba are put back, and no overlap of another test counts."""
-    monkeypatch.setattr(overlap, "_users", 0)
+def own_threads():
+    """Threads of torch and Numba are put back."""
     before = torch.get_num_threads(), numba.get_num_threads()
     yield
     torch.set_num_threads(before[0])
@@ -97,8 +96,8 @@ def test_a_real_measurement_takes_about_a_second() -> None:
 def test_use_threads() -> None:
     use_threads(1)
     assert (torch.get_num_threads(), numba.get_num_threads()) == (1, 1)
-    use_threads(500, numba_too=False)
-    assert (torch.get_num_threads(), numba.get_num_threads()) == (500, 1)
-    torch.set_num_threads(1)
-    use_threads(numba.config.NUMBA_NUM_THREADS + 1)
-    assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
+    most = numba.config.NUMBA_NUM_THREADS
+    use_threads(most + 1)
+    assert (torch.get_num_threads(), numba.get_num_threads()) == (most + 1, most)
+    use_threads(5, halves=True)
+    assert (torch.get_num_threads(), numba.get_num_threads()) == (2, min(5, most))

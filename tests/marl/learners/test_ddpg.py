@@ -11,7 +11,6 @@ from helpers.collecting import CPU, WholeNumbers, a_buffer, a_copy, a_rollout
 
 from arena.encoders import encoder_named
 from arena.rules import TEAM
-from marl.compute import overlap
 from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
@@ -105,10 +104,7 @@ def learner(
     )
     if isinstance(precision, str):
         precision = Precision(precision, CPU)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overlap, "_halve_threads", lambda: thread)
-        patch.setattr(overlap, "_restore_threads", lambda: None)
-        made = Ddpg(config, BODY, buffer, Solo(CPU), precision, sync_freq, seed)
+    made = Ddpg(config, BODY, buffer, Solo(CPU, overlaps=thread), precision, sync_freq, seed)
     with torch.no_grad():  # initial outputs are nearly 0 everywhere, and targets equal the online networks: not so here
         generator = torch.Generator().manual_seed(seed)
         for net in made.networks().values():

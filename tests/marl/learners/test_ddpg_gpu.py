@@ -13,7 +13,6 @@ from helpers.collecting import CPU
 
 from arena.encoders import PACKINGS, encoder_named
 from arena.rules import TEAM
-from marl.compute import overlap
 from marl.compute.precision import Precision
 from marl.compute.triton_kernels import triton_problem
 from marl.config.learner_configs import DdpgConfig
@@ -59,9 +58,8 @@ def kernels(monkeypatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_thread(monkeypatch) -> None:
+def seed_printed() -> None:
     print(f"seed {SEED}")
-    monkeypatch.setattr(overlap, "_halve_threads", lambda: False)  # the interpreter is for one thread
 
 
 def a_buffer(name: str, packed: bool, device: torch.device = DEVICE, matches: int = 6) -> ReplayBuffer:

@@ -16,7 +16,6 @@ from helpers.training import SMOKE, here, logged, manifest, the_run
 
 from arena.encoders.features import F_DIRECTION, F_TURNS_LEFT
 from arena.rules import ACTIONS, TEAM, TURNS
-from marl.compute import overlap
 from marl.compute.precision import Precision
 from marl.config.autoscale import resolve
 from marl.config.learner_configs import PpoConfig
@@ -24,6 +23,7 @@ from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.ppo import Ppo
 from marl.learners.ppo_kernels import KL
+from marl.ranks.process_group import Solo
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.rollout import Rollout
 
@@ -555,13 +555,11 @@ def test_whole_runs_with_one_seed_are_bit_identical_and_one_that_was_saved_goes_
 
 @both_kinds
 @pytest.mark.parametrize("sync_freq", [1, 2])
-def test_batches_in_two_threads_are_the_same_to_the_bit_every_time(recurrent, sync_freq, monkeypatch) -> None:
+def test_batches_in_two_threads_are_the_same_to_the_bit_every_time(recurrent, sync_freq) -> None:
     def learned(threads: bool) -> tuple[Ppo, list[list[torch.Tensor]]]:
-        monkeypatch.setattr(overlap, "_halve_threads", lambda: threads)
-        monkeypatch.setattr(overlap, "_restore_threads", lambda: None)
-        precision = Watched()
+        precision, group = Watched(), Solo(CPU, overlaps=threads)
         options = {"recurrent": recurrent, "sync_freq": sync_freq, "batch_size": 5 * 16 * 3, "epochs": 4}
-        learner, _ = a_round(precision=precision, **options)
+        learner, _ = a_round(precision=precision, group=group, **options)
         learner.learn()
         return learner, precision.gradients
 
@@ -578,9 +576,7 @@ def test_batches_in_two_threads_are_the_same_to_the_bit_every_time(recurrent, sy
 @pytest.mark.parametrize("halves", [False, True], ids=["whole", "halves"])
 def test_a_minibatch_in_one_compiled_call_is_that_of_torch(halves, one_thread, monkeypatch) -> None:
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    monkeypatch.setattr(overlap, "_halve_threads", lambda: halves)
-    monkeypatch.setattr(overlap, "_restore_threads", lambda: None)
-    learners = [a_round(batch_size=5 * 16 * 3, epochs=2)[0] for _ in range(2)]
+    learners = [a_round(batch_size=5 * 16 * 3, epochs=2, group=Solo(CPU, overlaps=halves))[0] for _ in range(2)]
     for part in learners[1]._parts:
         part._chain = None
     for learner in learners:

@@ -9,7 +9,6 @@ from helpers.collecting import CPU
 from helpers.ppo_rounds import assert_rounds_are_replayed
 
 from arena.encoders import PACKINGS, encoder_named
-from marl.compute import overlap
 from marl.compute.precision import Precision
 from marl.compute.triton_kernels import triton_problem
 from marl.config.learner_configs import PpoConfig
@@ -136,7 +135,6 @@ def test_passes_of_a_gpu_give_the_gradients_of_autograd_in_an_interpreter(packed
     pytest.importorskip("triton", reason="Triton is not installed")
     if torch.cuda.is_available():
         pytest.skip("the kernels are compiled for a GPU")
-    monkeypatch.setattr(overlap, "_halve_threads", lambda: False)  # one part
     by_autograd = a_learner("planes", False, CPU, (20, 12), 2, fused=False)
     before = weights_of(by_autograd[0])
     expected = first_minibatch(*by_autograd)

@@ -17,6 +17,8 @@ from pathlib import Path
 from helpers.forking import Forked, snakes
 from helpers.training import SMOKE, assert_goes_on, logged, manifest, needs_proc, ranks_of, the_run, without_ranks
 
+from marl.training.metrics import of_run
+
 KILLS = int(os.environ.get("SNAKES_KILLS", "12"))
 SEED = int(os.environ.get("SNAKES_SEED", str(random.SystemRandom().randrange(10**6))))
 SAVED, LOGGED = 4, 2  # episodes between two checkpoints, and two log lines
@@ -168,10 +170,7 @@ def test_ranks_killed_again_and_again_end_as_if_nothing_had_happened(tmp_path) -
     run = the_run(tmp_path / "killed")
     assert manifest(run, END)["world_size"] == 2
     assert weights_of(run) == weights_of(the_run(tmp_path / "peace"))
-    values = [
-        [{name: value for name, value in line.items() if not name.startswith("time")} for line in logged(each)]
-        for each in (run, the_run(tmp_path / "peace"))
-    ]
+    values = [[of_run(line) for line in logged(each)] for each in (run, the_run(tmp_path / "peace"))]
     assert values[0] == values[1]
     assert_goes_on(run, END)
     assert not [path.name for path in (run / "checkpoints").iterdir() if path.name.startswith(".")]

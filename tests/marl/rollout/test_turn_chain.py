@@ -1,11 +1,12 @@
 """Turns in one compiled call are the turns that Python plays, to the bit."""
 
-import gc
-
 import numba
 import pytest
 import torch
 from helpers.training_states import small_state
+
+from marl.compute.process_state import process_state_restored
+from marl.compute.threads import use_threads as set_threads
 
 SEED = 23
 # Turn -> the mix from there on: opponents come, go and come back while matches are going on.
@@ -22,25 +23,21 @@ def plain_products(monkeypatch):
 @pytest.fixture
 def use_threads():
     """A function that sets the threads of torch and Numba, as a run does."""
-    of_torch, of_numba = torch.get_num_threads(), numba.get_num_threads()
 
     def use(number: int) -> None:
         if number > numba.config.NUMBA_NUM_THREADS:
             pytest.skip(f"needs {number} cores")
-        torch.set_num_threads(number)
-        numba.set_num_threads(number)
+        set_threads(number, halves=number > 1)
 
-    yield use
-    gc.collect()  # learners give torch's threads back
-    torch.set_num_threads(of_torch)
-    numba.set_num_threads(of_numba)
+    with process_state_restored():
+        yield use
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("words", [("--algo", "ppo"), ()], ids=["ppo", "ddpg"])
 def test_turns_are_those_of_python(words, threads, use_threads) -> None:
     use_threads(threads)
-    states = [small_state(*words, seed=SEED) for _ in range(2)]
+    states = [small_state(*words, seed=SEED, overlaps=threads > 1) for _ in range(2)]
     plain = states[1].rollout
     plain.bind_turns(lambda part: None, states[1].learner.overlap)
     assert [len(state.rollout._parts) for state in states] == [threads, 0]
@@ -64,11 +61,9 @@ def test_turns_are_those_of_python(words, threads, use_threads) -> None:
 def test_both_sides_learn_on_one_thread_only(use_threads) -> None:
     for threads in (1, 2):
         use_threads(threads)
-        state = small_state("--self_play", "0.5", seed=SEED)
+        state = small_state("--self_play", "0.5", seed=SEED, overlaps=threads > 1)
         assert len(state.rollout.team_match) > state.rollout.matches
         assert len(state.rollout._parts) == (1 if threads == 1 else 0)
-        del state
-        gc.collect()
 
 
 def test_python_plays_where_it_has_to(use_threads) -> None:

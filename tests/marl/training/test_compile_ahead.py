@@ -28,12 +28,12 @@ def compiled():
     ours = [(each, f) for each, f in found if not f.__module__.startswith("numba.")]
     return {(f.__module__, f.__qualname__, str(kinds)) for each, f in ours for kinds in each.signatures}
 
-def trained_alone(config, threads):
+def trained_alone(config, threads, overlaps):
     encoders = dict(ENCODERS)
-    compile_ahead.compile_training(replace(config, threads=threads))
+    compile_ahead.compile_training(replace(config, threads=threads), overlaps)
     ENCODERS.update(encoders)
     known.update(compiled())
-    return kept(config, threads)
+    return kept(config, threads, overlaps)
 
 known, kept = set(), compile_ahead.compiling_ahead
 compile_ahead.compiling_ahead = trained_alone
@@ -74,7 +74,7 @@ def started(monkeypatch) -> list[subprocess.Popen]:
 
 
 def test_the_first_compile_starts_it_and_the_training_ends_it(started) -> None:
-    with compiling_ahead(read_config(["--config", "smoke"]), 1):
+    with compiling_ahead(read_config(["--config", "smoke"]), 1, False):
         assert not started
         (call,) = jit._at_first_compile
         call()
@@ -84,7 +84,7 @@ def test_the_first_compile_starts_it_and_the_training_ends_it(started) -> None:
 
 
 def test_nothing_is_started_without_a_compile(started) -> None:
-    with compiling_ahead(read_config(["--config", "smoke"]), 1):
+    with compiling_ahead(read_config(["--config", "smoke"]), 1, False):
         pass
     assert not started
 
@@ -94,5 +94,5 @@ def test_nothing_is_started_on_one_core(cores, limit, started, monkeypatch) -> N
     monkeypatch.setattr(machine, "usable_cores", lambda: cores)
     if limit is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", limit)
-    with compiling_ahead(read_config(["--config", "smoke"]), 1):
+    with compiling_ahead(read_config(["--config", "smoke"]), 1, False):
         assert not jit._at_first_compile

@@ -6,9 +6,9 @@ import torch
 
 from marl import registry
 from marl.compute import onednn, threads
+from marl.compute.thread_variables import THREADS_ARE_A_LIMIT
 from marl.config.autoscale import resolve
 from marl.config.train_config import read_config
-from marl.ranks import environment
 from marl.ranks.process_group import Solo
 from marl.training import cpu_setup
 from marl.training.cpu_setup import ROWS_MAX, CpuSetup, set_up_cpu, training_step
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 def machine(monkeypatch, tmp_path):
     """A machine of 16 cores on which 4 threads are fastest and oneDNN is clearly faster; counts its measurements."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", environment.THREADS_ARE_A_LIMIT, "LOCAL_WORLD_SIZE"):
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", THREADS_ARE_A_LIMIT, "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     before = torch.get_num_threads(), numba.get_num_threads(), torch.backends.mkldnn.enabled
     made = Machine(monkeypatch)
@@ -57,9 +57,12 @@ def a_config(*words: str):
 
 
 def test_both_are_measured_once_per_machine_and_configuration(machine) -> None:
-    found = set_up_cpu(a_config(), Solo(CPU))
+    group = Solo(CPU)
+    found = set_up_cpu(a_config(), group)
     assert found[:3] == (4, "of 16, measured", True)
-    assert (torch.get_num_threads(), torch.backends.mkldnn.enabled) == (4, True)
+    assert (torch.get_num_threads(), torch.backends.mkldnn.enabled) == (2, True), "of each half"
+    assert found.halves
+    assert group.overlaps
     assert numba.get_num_threads() == min(4, numba.config.NUMBA_NUM_THREADS)
     assert machine.measured == [(ROWS_MAX, 16, True), "onednn"]
     machine.has(16)
@@ -75,8 +78,10 @@ def test_both_are_measured_once_per_machine_and_configuration(machine) -> None:
 @pytest.mark.parametrize(("cores", "source"), [(1, "one core"), (2, "all cores")])
 def test_one_or_two_cores_are_all_used_without_a_measurement(cores, source, machine) -> None:
     machine.has(cores)
-    assert set_up_cpu(a_config(), Solo(CPU))[:2] == (cores, source)
-    assert torch.get_num_threads() == cores
+    found = set_up_cpu(a_config(), Solo(CPU))
+    assert found[:2] == (cores, source)
+    assert found.halves == (cores == 2)
+    assert torch.get_num_threads() == 1
     assert machine.measured == ["onednn"]
 
 
@@ -88,12 +93,22 @@ def test_a_rank_measures_two_cores_too(machine, monkeypatch) -> None:
     monkeypatch.setattr(group, "world", 2)
     assert set_up_cpu(a_config(), group)[:2] == (2, "of 2, measured")
     assert machine.measured == [(ROWS_MAX, 2, False), "onednn"]
+    assert not group.overlaps
+
+
+@pytest.mark.parametrize(
+    "words", [("--algo", "ddpg", "--critic_form", "joined"), ("--algo", "ppo", "--sync_freq", "2")]
+)
+def test_a_learner_that_does_not_split_has_all_threads(words, machine) -> None:
+    group = Solo(CPU)
+    found = set_up_cpu(a_config(*words, "--threads", "3"), group)
+    assert (found.threads, found.halves, group.overlaps, torch.get_num_threads()) == (3, False, False, 3)
 
 
 def test_a_flag_fixes_them(machine) -> None:
     found = set_up_cpu(a_config("--threads", "3", "--onednn", "off"), Solo(CPU), saved_onednn=True)
     assert found[:3] == (3, "--threads", False)
-    assert (torch.get_num_threads(), torch.backends.mkldnn.enabled) == (3, False)
+    assert (torch.get_num_threads(), torch.backends.mkldnn.enabled) == (1, False), "three threads are two halves of one"
     assert not machine.measured
 
 
@@ -111,8 +126,7 @@ def test_a_rank_measures_up_to_its_share_of_the_cores(machine, monkeypatch) -> N
     """Our launcher sets the variable as an upper limit."""
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    environment.let_ranks_choose_threads()
-    monkeypatch.setenv(environment.THREADS_ARE_A_LIMIT, "1")  # removed with the test
+    monkeypatch.setenv(THREADS_ARE_A_LIMIT, "1")
     set_up_cpu(a_config(), Solo(CPU))
     assert machine.measured[0] == (ROWS_MAX, 8, True)
 
@@ -121,7 +135,7 @@ def test_a_resumed_run_keeps_both(machine) -> None:
     key = set_up_cpu(a_config("--threads", "1"), Solo(CPU)).key
     machine.measured.clear()
     torch.set_num_threads(16)
-    earlier = CpuSetup(7, "of 16, measured", False, key)._asdict()
+    earlier = CpuSetup(7, "of 16, measured", False, key, True)._asdict()
     found = set_up_cpu(a_config(), Solo(CPU), saved_onednn=False, earlier=earlier)
     assert found[:3] == (7, "of 16, as before", False)
     assert not machine.measured

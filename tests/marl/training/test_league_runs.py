@@ -13,6 +13,7 @@ from marl.learners import factory
 from marl.storage.checkpoint_finder import episode_of, list_complete
 from marl.storage.saved_player import load_player
 from marl.training import past_selves
+from marl.training.metrics import of_run
 from marl.training.past_selves import FOLDER, read_pool
 from opponents.players import find
 from opponents.scheduler import LADDER
@@ -135,7 +136,7 @@ def _last(run: Path) -> str:
 
 def _without_times(run: Path) -> dict[int, dict[str, float]]:
     """Episode -> values of its log line, times left out."""
-    return {line["step"]: {name: v for name, v in line.items() if not name.startswith("time")} for line in logged(run)}
+    return {line["step"]: of_run(line) for line in logged(run)}
 
 
 def _saved(file: Path) -> dict:

@@ -19,6 +19,7 @@ from marl.networks.spec import NetworkSpec
 from marl.planning.planned_player import load_player
 from marl.storage import snapshot
 from marl.training.checkpointing import _match_settings
+from marl.training.metrics import of_run
 from marl.training.named_opponents import FOLDER, NamedOpponents
 from marl.training.resume_plan import plan_resume
 from opponents.players import find
@@ -75,7 +76,7 @@ def test_every_named_player_is_logged(runs) -> None:
 
 def test_a_resumed_run_equals_the_run_that_was_not_stopped(runs) -> None:
     whole, parts, _ = runs
-    lines = [[{k: v for k, v in line.items() if not k.startswith("time")} for line in logged(run)] for run in runs[:2]]
+    lines = [[of_run(line) for line in logged(run)] for run in runs[:2]]
     assert lines[0] == lines[1]
     saved = [
         torch.load(run / "checkpoints" / f"episode_{WHOLE}" / "rank0.pt", weights_only=True) for run in (whole, parts)

@@ -12,6 +12,7 @@ from helpers.training import TINY as FEW_MATCHES
 from helpers.training import as_ranks, assert_goes_on, here, the_run
 
 from marl.invocation import command
+from marl.training.event_file import is_of_machine
 from opponents.scheduler import STRATEGIES
 
 # A cycle is 0.8 episodes, of many matches: 20 cycles of few turns.
@@ -76,7 +77,7 @@ def events_of(run: Path) -> dict[str, list[tuple[int, float]]]:
 
     events = EventAccumulator(str(run))
     events.Reload()
-    tags = [tag for tag in events.Tags()["scalars"] if not tag.startswith("time")]
+    tags = [tag for tag in events.Tags()["scalars"] if not is_of_machine(tag)]
     return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in tags}
 
 

@@ -1,0 +1,129 @@
+"""A seed means one result, and a training leaves its process as it was: threads, random states, signals and more."""
+
+import os
+import random
+import signal
+
+import numba
+import numpy as np
+import pytest
+import torch
+from helpers.command import in_fresh_process
+from helpers.training import SMOKE
+
+import marl
+from marl.errors import UserError
+
+TINY_TRAINING = {"max_episodes": 16, "eval_matches": 2, "device": "cpu", "precision": "fp32", "eval_gif": False}
+# Trains the same twice, with another training between, and prints the hashes of the weights.
+TWICE = """
+import sys, torch
+from helpers.training import weights_digest
+import marl
+algo, runs, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))
+for i, (name, seed) in enumerate(((algo, 3), ("ppo", 4), (algo, 3))):
+    run = marl.train("smoke", algo=name, seed=seed, runs_dir=runs, run_name=f"{algo}{i}", device="cpu",
+                     max_episodes=16, eval_matches=2, eval_gif=False)
+    print("weights", weights_digest(run))
+"""
+
+
+def state_of_process() -> dict[str, object]:
+    random_of_numpy = np.random.get_state()
+    return {
+        "threads of torch": torch.get_num_threads(),
+        "threads of Numba": numba.get_num_threads(),
+        "oneDNN": torch.backends.mkldnn.enabled,
+        "random state of torch": torch.get_rng_state().tolist(),
+        "random state of numpy": (random_of_numpy[1].tolist(), random_of_numpy[2:]),
+        "random state of Python": random.getstate(),
+        "signal handlers": {number: signal.getsignal(number) for number in signal.valid_signals()},
+        "environment": dict(os.environ),
+        "working folder": os.getcwd(),
+        "umask": os.umask(os.umask(0o022)),
+        "gradients": torch.is_grad_enabled(),
+        "default type": torch.get_default_dtype(),
+    }
+
+
+@pytest.fixture
+def unusual(monkeypatch, tmp_path) -> None:
+    """A process whose state is not the one that a training would set."""
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
+    monkeypatch.chdir(tmp_path)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("unusual")
+def test_train_load_and_play_leave_the_process_as_it_was(tmp_path) -> None:
+    before = state_of_process()
+    run = marl.train("smoke", algo="ppo", runs_dir=tmp_path / "runs", threads=2, **TINY_TRAINING)
+    assert state_of_process() == before
+    player = marl.load(run)
+    marl.play(player, "level0", matches=2)
+    marl.play("plan=1x1:champion_small", "level1", matches=2)
+    assert state_of_process() == before
+
+
+@pytest.mark.usefixtures("unusual")
+def test_so_does_a_training_that_fails(tmp_path, monkeypatch) -> None:
+    before = state_of_process()
+    monkeypatch.setattr("marl.training.trainer.Trainer.run", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        marl.train("smoke", runs_dir=tmp_path / "runs", threads=2, **TINY_TRAINING)
+    assert state_of_process() == before
+    with pytest.raises(UserError):
+        marl.train("smoke", runs_dir="/dev/null", threads=1, **TINY_TRAINING)
+    assert state_of_process() == before
+
+
+@pytest.mark.parametrize("algo", ["ddpg", "ppo"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_seed_means_one_result(algo, threads, tmp_path) -> None:
+    """In one process after another training, and in another process."""
+    found = [in_fresh_process(TWICE, algo, str(tmp_path / str(i)), str(threads)).splitlines() for i in range(2)]
+    weights = [[line for line in lines if line.startswith("weights ")] for lines in found]
+    first, between, last = weights[0]
+    assert first == last != between
+    assert weights[1] == weights[0]
+
+
+WORK = {"ppo": ("--update_interval", "640", "--epochs", "8"), "ddpg": ("--updates", "40"), "qmix": ("--updates", "20")}
+
+
+@pytest.mark.parametrize("algo", WORK)
+@pytest.mark.parametrize("given", [("--threads", "1"), ()], ids=["flag", "environment"])
+def test_one_thread_means_one(algo, given, tmp_path) -> None:
+    """The CPU time of training, evaluation and all else is at most the time that has passed.
+
+    Matrices are large enough for torch to split them. A busy machine makes the bound wider, never narrower.
+    """
+    words = ["train", "--config", SMOKE, "--device", "cpu", "--algo", algo, *given, "--no-eval_gif", "--matches", "256"]
+    words += ["--max_episodes", "512", "--body", "256,256", "--encoder", "features", "--eval_matches", "64"]
+    words += [*WORK[algo], "--batch_size", "1920", "--runs_dir", str(tmp_path)]
+    variables = {} if given else {"OMP_NUM_THREADS": "1"}
+    program = "import resource, sys, time\nfrom marl.cli import main\n" + "\n".join(
+        f"import os; os.environ[{name!r}] = {value!r}" for name, value in variables.items()
+    )
+    program += """
+from marl.training import trainer
+run = trainer.Trainer.run
+def measured(self):
+    clock, cpu = time.monotonic(), time.process_time()
+    ended = run(self)
+    print("BUSY", time.process_time() - cpu, time.monotonic() - clock)
+    return ended
+trainer.Trainer.run = measured
+assert main(sys.argv[1:]) == 0
+"""
+    out = in_fresh_process(program, *words)
+    cpu, clock = map(float, next(line for line in out.splitlines() if line.startswith("BUSY")).split()[1:])
+    assert "1 thread (" in out
+    assert cpu <= 1.1 * clock, f"{cpu / clock:.2f} threads were busy"
