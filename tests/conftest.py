@@ -42,7 +42,6 @@ LONGEST = (
     "marl/export/test_jidi_submission.py",
     "test_slurm.py",  # W
     "marl/training/test_train_ranks.py",
-    "marl/training/test_exact_ranks.py",
     "marl/training/test_evaluation.py",  # W
     "marl/learners/test_learning.py",
     "marl/ranks/test_faults.py",
