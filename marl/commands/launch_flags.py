@@ -24,7 +24,7 @@ HELP = f"""{SHORT_HELP.rstrip()}
   --nnodes N --node_rank K    several machines, or 1:4 if they may come and go; also NNODES and NODE_RANK
   --master_addr A             address of machine 0; also MASTER_ADDR
   --master_port P             a port that is free there; also MASTER_PORT
-  --max_restarts N            start all ranks again if one fails, this often
+  --max_restarts N            start all ranks again from the last checkpoint if one fails, this often
 """
 # Name -> whether the flag takes a value.
 LAUNCH_FLAGS = {
@@ -62,8 +62,8 @@ def asks_for_nodes(flags: Mapping[str, str]) -> bool:
     return bool(flags) and flags.get("nnodes", os.environ.get("NNODES", "1")) != "1"
 
 
-def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nodes", int | None]:
-    """What the flags and the environment ask for: ranks on this machine, machines, restarts (None: not given)."""
+def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nodes", int]:
+    """What the flags and the environment ask for: ranks on this machine, machines, restarts."""
     import torch
 
     from marl.compute.machine import processor
@@ -83,7 +83,7 @@ def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nod
         splits_small=is_replay and config.ddp.scaling == "strong",
     )
     ranks = choose_ranks_per_node(variables, cpu_ranks, gpus, num_gpus)
-    return ranks, nodes, max_restarts
+    return ranks, nodes, max_restarts or 0
 
 
 def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
@@ -98,7 +98,7 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
         return None
     os.environ[VARIABLE] = program()
     if restarts or not _can_fork(plan, nodes):
-        return launch(list(plan.words), ranks, nodes, max_restarts=restarts or 0, timeout=plan.config.ddp.timeout)
+        return launch(list(plan.words), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
     from marl.ranks.fork_launch import launch_forked
 
     set_environment(ranks, None)
