@@ -55,7 +55,6 @@ LONGEST = (
     "marl/doctor/test_doctor.py",
     "arena/render/test_viewer.py",
     "marl/ranks/test_launch.py",  # W
-    "marl/ranks/test_fork_launch.py",
     "marl/training/test_train.py",
     "marl/ranks/test_two_hosts.py",  # W
     "marl/config/test_configs.py",
