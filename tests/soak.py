@@ -243,7 +243,7 @@ def train_with_kills(folder: Path, plan: Plan, rng: random.Random, twin: list[tu
         end = time.time() if code else run.last_kill  # a kill has ended the start
         run = run._replace(last_kill=max(end, start.last_kill or 0.0, *marks.values(), run.last_kill))
         if code == 0:
-            is_enough = run.kills.total() >= plan.kills or plan.every or plan.pace
+            is_enough = run.kills.total() >= plan.kills or ((plan.every or plan.pace) and run.kills)
             assert is_enough, f"only {run.kills.total()} kills; the run needs more episodes"
             print(f"the last rank was gone at most {slowest:.2f} s after its launcher", flush=True)
             return run
