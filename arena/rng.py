@@ -26,7 +26,7 @@ SLOT_ACTION = 216  # + snake: which action a policy takes
 SLOT_BATCH = 256
 SLOT_TARGET_NOISE = 1 << 26  # + 24 i: two for each logit of the row's three snakes
 # Keys that are no match's: numbers beyond all matches of a run.
-NUMBER_BATCHES = 1 << 40  # + rank, or shard of the run: batches and their order
+NUMBER_BATCHES = 1 << 40  # + rank: batches and their order
 NUMBER_PAST_SELVES = 1 << 41  # which past selves play
 RETRY = 1 << 8
 UNBIAS = 1 << 20

@@ -42,7 +42,6 @@ LONGEST = (
     "marl/export/test_jidi_submission.py",
     "test_slurm.py",  # W
     "marl/training/test_train_ranks.py",
-    "marl/training/test_exact_ranks.py",
     "marl/training/test_evaluation.py",  # W
     "marl/learners/test_learning.py",
     "marl/ranks/test_faults.py",
@@ -56,7 +55,6 @@ LONGEST = (
     "marl/doctor/test_doctor.py",
     "arena/render/test_viewer.py",
     "marl/ranks/test_launch.py",  # W
-    "marl/ranks/test_fork_launch.py",
     "marl/training/test_train.py",
     "marl/ranks/test_two_hosts.py",  # W
     "marl/config/test_configs.py",

@@ -2,13 +2,13 @@
 
     python tests/soak.py --kills 100                 # about a quarter of an hour on two free cores
     python tests/soak.py --kills 1000 --seed 7
-    python tests/soak.py --kills 100 --fault_tolerant       # ranks go on from a snapshot in memory
-    python tests/soak.py --every 15 --episodes 4000 [--fault_tolerant]      # a rank every 15 s: goodput of both ways
-    python tests/soak.py --kills 1000 --pace 4 --fault_tolerant [--minutes 60]      # all kinds, every 4 s on average
+    python tests/soak.py --every 15 --episodes 4000                         # a rank every 15 s
+    python tests/soak.py --kills 1000 --pace 8 [--minutes 60]               # all kinds, every 8 s on average
     python tests/soak.py --fuzz 5000                 # random command lines and damaged files, without any kill
 
 Killed by kill -9: a rank, the launcher, or the whole run; at a random moment, in a stage of a save, in an evaluation.
-After each kill the same command starts again; with --fault_tolerant only after those of the launcher or of the run.
+After the kill of a rank the launcher starts all ranks again (--max_restarts), from the last checkpoint; after those of
+the launcher or of the run the same command starts again.
 With --pace the length of the run follows from the number of kills and the measured speed. TERM or --minutes ends the
 kills early, not the run.
 
@@ -24,7 +24,6 @@ import json
 import math
 import os
 import random
-import re
 import shutil
 import signal
 import statistics
@@ -42,12 +41,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from helpers.forking import Forked, snakes  # noqa: E402
-from helpers.kills import KILLERS, choose_kill, choose_kills, choose_paced_kills, planted_kills  # noqa: E402
+from helpers.kills import KILLERS, choose_kills, choose_paced_kills, planted_kills  # noqa: E402
 from helpers.resumed import assert_equal, measured, saved  # noqa: E402
 from helpers.training import RANKS, ranks_of, without_ranks  # noqa: E402
 
-EPISODES_PER_KILL = 10  # more than between two checkpoints, so that the run gets on
-EPISODES_PER_LOSS = 30  # with --fault_tolerant: what a run makes between two kills, about
+EPISODES_PER_KILL = 30  # what a run makes between two kills, about
 PATIENCE = "0:patience:1 1:patience:1"  # seconds a rank waits for the others when one is lost; 5 s otherwise
 START_LIMIT = 600  # seconds for one start of the run
 ORPHAN_LIMIT = 20  # seconds in which all ranks must be gone after their launcher
@@ -58,7 +56,6 @@ PACED = ("240", "40")
 PROBE = 400  # episodes that measure the speed
 STRETCH = 100  # log lines over which a speed is taken, about 20 s
 GOODPUT_MOST = 0.9  # with --pace; sets the length of the run, so that all kills come before its end
-WENT_ON = re.compile(r"go on from update .* \(([\d,]+) updates? repeated\), ([\d.]+) s")
 
 
 class Plan(NamedTuple):
@@ -67,7 +64,6 @@ class Plan(NamedTuple):
     episodes: int
     kills: int
     every: float | None  # seconds between two kills of a rank; None: random kills of all kinds
-    fault_tolerant: bool
     pace: float | None = None  # mean seconds between two kills of all kinds
     ended: Callable[[], bool] = lambda: False  # whether no more kills are wanted
 
@@ -75,7 +71,7 @@ class Plan(NamedTuple):
         evaluations, saves = PACED if self.pace else OFTEN if self.every is None else SELDOM
         often = ["--eval_interval", evaluations, "--eval_matches", "2", "--save_interval", saves, "--keep_last", "3"]
         name = ["--run_name", "team", "--runs_dir", str(runs), "--timeout", "60"]
-        ranks = ["--fault_tolerant", "--max_restarts", "20"] if self.fault_tolerant else ["--distributed"]
+        ranks = ["--distributed", "--max_restarts", "1000000"]
         return [*RANKS, *often, "--max_episodes", str(self.episodes), *name, *ranks]
 
 
@@ -208,14 +204,11 @@ def episodes_for(folder: Path, plan: Plan) -> int:
 def kills_of_one_start(plan: Plan, left: int, rng: random.Random) -> tuple[str, Iterable[tuple[float, str]]]:
     """Planted faults, and kills from outside; the last one ends the start, except with `every`."""
     if plan.every is not None:
-        return "", itertools.repeat((plan.every, "rank"), left if plan.fault_tolerant else 1)
+        return "", itertools.repeat((plan.every, "rank"), left)
     if left <= 0 or plan.ended():
         return "", []
     if plan.pace is not None:
         return choose_paced_kills(plan.pace, left, rng)
-    if not plan.fault_tolerant:
-        who, fault, seconds = choose_kill(rng)
-        return fault, [] if fault else [(seconds, who)]
     return choose_kills(left, rng)
 
 
@@ -225,13 +218,11 @@ class Disturbed(NamedTuple):
     began: float  # by the clock
     last_kill: float
     kills: Counter[str]  # how often who was killed where
-    repeated: list[int]  # updates, after each lost rank with --fault_tolerant
-    waits: list[float]  # seconds until the ranks went on, after each lost rank with --fault_tolerant
 
 
 def train_with_kills(folder: Path, plan: Plan, rng: random.Random, twin: list[tuple[float, float]]) -> Disturbed:
     began, slowest = time.time(), 0.0
-    run = Disturbed(began, began, Counter(), [], [])
+    run = Disturbed(began, began, Counter())
     words = plan.words(folder / "killed")
     while True:
         left = plan.kills - run.kills.total()
@@ -246,16 +237,13 @@ def train_with_kills(folder: Path, plan: Plan, rng: random.Random, twin: list[tu
         was_launcher = code == -signal.SIGKILL and not {*killed} & {*KILLERS[1:]}
         killed = [f"{who} anywhere" for who in killed]
         marks = {mark.name: mark.stat().st_mtime for mark in Path(start.marks).iterdir()}
-        killed += planted_kills(fault, list(marks), plan.fault_tolerant, was_launcher)
+        killed += planted_kills(fault, list(marks), was_launcher)
         shutil.rmtree(start.marks)
         run.kills.update(killed)
         end = time.time() if code else run.last_kill  # a kill has ended the start
         run = run._replace(last_kill=max(end, start.last_kill or 0.0, *marks.values(), run.last_kill))
-        for repeated, seconds in WENT_ON.findall(err):
-            run.repeated.append(int(repeated.replace(",", "")))
-            run.waits.append(float(seconds))
         if code == 0:
-            is_enough = run.kills.total() >= plan.kills or plan.every or plan.pace
+            is_enough = run.kills.total() >= plan.kills or ((plan.every or plan.pace) and run.kills)
             assert is_enough, f"only {run.kills.total()} kills; the run needs more episodes"
             print(f"the last rank was gone at most {slowest:.2f} s after its launcher", flush=True)
             return run
@@ -332,7 +320,6 @@ def main() -> int:
         help="where the runs go, and stay, also a twin for later; default: a folder that is removed",
     )
     parser.add_argument("--fuzz", type=int, metavar="N", help="instead: N random command lines and damaged files")
-    parser.add_argument("--fault_tolerant", action="store_true", help="train with --fault_tolerant")
     parser.add_argument("--every", type=float, metavar="S", help="kill a rank every S seconds, to the end of the run")
     parser.add_argument("--pace", type=float, metavar="S", help="mean seconds between two kills of all kinds")
     parser.add_argument("--minutes", type=float, default=math.inf, help="no kill after so many minutes of kills")
@@ -340,14 +327,13 @@ def main() -> int:
     args = parser.parse_args()
     if args.fuzz is not None:
         return fuzz(args.fuzz, args.seed)
-    if args.pace is not None and (args.every is not None or not args.fault_tolerant):
-        parser.error("--pace needs --fault_tolerant, and goes without --every")
+    if args.pace is not None and args.every is not None:
+        parser.error("--pace goes without --every")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folder = args.folder or Path(tempfile.mkdtemp(prefix="snakes-soak-"))
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
-    each = EPISODES_PER_LOSS if args.fault_tolerant else EPISODES_PER_KILL
     kills = args.kills if args.every is None else 10**9
-    plan = Plan(args.episodes or 16 + args.kills * each, kills, args.every, args.fault_tolerant, args.pace)
+    plan = Plan(args.episodes or 16 + args.kills * EPISODES_PER_KILL, kills, args.every, args.pace)
     try:
         if args.pace is not None and args.episodes is None:
             plan = plan._replace(episodes=episodes_for(folder, plan))
@@ -365,11 +351,6 @@ def main() -> int:
         print(f"FAILED (seed {args.seed}, files in {folder}): {error}", file=sys.stderr)
         return 1
     print(", ".join(f"{what} {number}" for what, number in sorted(run.kills.items())))
-    if run.waits:
-        print(
-            f"ranks went on after {statistics.median(run.waits):.1f} s (median; at most {max(run.waits):.1f} s), "
-            f"{statistics.mean(run.repeated):.0f} updates repeated (mean; at most {max(run.repeated)})"
-        )
     total = run.kills.total()
     print(f"equal to the bit after {total} kills, one every {(run.last_kill - run.began) / max(1, total):.1f} s")
     print(f"goodput: {goodput(folder, run, twin)}")

@@ -24,21 +24,15 @@ HELP = f"""{SHORT_HELP.rstrip()}
   --nnodes N --node_rank K    several machines, or 1:4 if they may come and go; also NNODES and NODE_RANK
   --master_addr A             address of machine 0; also MASTER_ADDR
   --master_port P             a port that is free there; also MASTER_PORT
-  --max_restarts N            start all ranks again if one fails, this often
-  --fault_tolerant            one machine with Linux: go on within a second after a rank is lost, from a snapshot in
-                              memory; --max_restarts N (3) limits losses without any progress between them
+  --max_restarts N            start all ranks again from the last checkpoint if one fails, this often
 """
 # Name -> whether the flag takes a value.
 LAUNCH_FLAGS = {
     "distributed": False, "num_gpus": True, "nnodes": True, "node_rank": True,
     "master_addr": True, "master_port": True, "max_restarts": True,
-    "fault_tolerant": False,
 }  # fmt: skip
-FAULT_TOLERANT = "fault_tolerant"
 # What a training imports when it needs it.
 LOADED_LATE = ("marl.training.trainer", "marl.training.outputs", "marl.training.report")
-# What only some learners import, for seconds (marl/ranks/lazy_ddp.py): loaded before if ranks may be forked again.
-LOADED_BY_SOME = ("torch._dynamo",)
 # Flags that stand for an environment variable.
 VARIABLES = {
     "nnodes": "NNODES", "node_rank": "NODE_RANK", "master_addr": "MASTER_ADDR", "master_port": "MASTER_PORT",
@@ -68,8 +62,8 @@ def asks_for_nodes(flags: Mapping[str, str]) -> bool:
     return bool(flags) and flags.get("nnodes", os.environ.get("NNODES", "1")) != "1"
 
 
-def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nodes", int | None]:
-    """What the flags and the environment ask for: ranks on this machine, machines, restarts (None: not given)."""
+def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nodes", int]:
+    """What the flags and the environment ask for: ranks on this machine, machines, restarts."""
     import torch
 
     from marl.compute.machine import processor
@@ -87,12 +81,9 @@ def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nod
         processor()["cores"],
         shares_memory=nodes.most == 1 and config.ddp.backend is None and not is_given,
         splits_small=is_replay and config.ddp.scaling == "strong",
-        shards=config.ddp.exact_ranks,
     )
     ranks = choose_ranks_per_node(variables, cpu_ranks, gpus, num_gpus)
-    if FAULT_TOLERANT in flags and nodes.most > 1:
-        raise UserError(f"--fault_tolerant is for one machine, not for {nodes.most}; use --max_restarts there")
-    return ranks, nodes, max_restarts
+    return ranks, nodes, max_restarts or 0
 
 
 def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
@@ -103,18 +94,15 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
     from marl.ranks.launch import launch, set_environment
 
     ranks, nodes, restarts = choose_launch(flags, plan)
-    is_tolerant = FAULT_TOLERANT in flags
-    if ranks == 1 and nodes.nnodes == (1, 1) and not restarts and not is_tolerant:
+    if ranks == 1 and nodes.nnodes == (1, 1) and not restarts:
         return None
     os.environ[VARIABLE] = program()
-    if not is_tolerant and (restarts or not _can_fork(plan, nodes)):
-        return launch(list(plan.words), ranks, nodes, max_restarts=restarts or 0, timeout=plan.config.ddp.timeout)
-    from marl.ranks.fork_launch import MOST_LOSSES, launch_fault_tolerant, launch_forked
+    if restarts or not _can_fork(plan, nodes):
+        return launch(list(plan.words), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
+    from marl.ranks.fork_launch import launch_forked
 
     set_environment(ranks, None)
-    _load_training(plan, LOADED_LATE + LOADED_BY_SOME if is_tolerant else LOADED_LATE)
-    if is_tolerant:
-        return launch_fault_tolerant(ranks, MOST_LOSSES if restarts is None else restarts)
+    _load_training(plan)
     return launch_forked(ranks)
 
 
@@ -130,13 +118,13 @@ def _can_fork(plan: ResumePlan, nodes: "Nodes") -> bool:
     return is_cpu and meets_anywhere and sys.platform == "linux"
 
 
-def _load_training(plan: ResumePlan, modules: Sequence[str]) -> None:
+def _load_training(plan: ResumePlan) -> None:
     """Import what a training imports, for all ranks that are forked from this process. No thread may start here."""
     from marl import registry
     from marl.ranks import shared_memory
     from marl.training.event_file import load_tensorboard
 
-    for module in modules:
+    for module in LOADED_LATE:
         importlib.import_module(module)
     load_tensorboard()
     registry.load(registry.LEARNERS, plan.config.algo)

@@ -145,8 +145,7 @@ def _train_as_owner(
         folders.append(outputs.folder)
         trainer = Trainer(state, outputs)
         with outputs.console:
-            if not plan.recovers:  # the launcher has told of the loss
-                outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
+            outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
             for line in state.named.warnings([len(slots) for slots in state.rollout.assignment.named]):
                 outputs.console.note(f"opponents: {line}", warning=True)
             with stop_on_signals(trainer.request_stop):

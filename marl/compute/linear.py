@@ -5,16 +5,13 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from marl.compute.shards import linear_by_shard, rows_are_of
-
 ALIGNED = 8  # columns: a multiple of this lets the matrix units read whole words
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, relu: bool = False) -> torch.Tensor:
     """x [..., K] @ weight [N, K].T + bias [N], as torch.nn.functional.linear; with `relu` its ReLU."""
-    shards = rows_are_of()
-    if shards is not None or not x.is_cuda:
-        y = F.linear(x, weight, bias) if shards is None else linear_by_shard(x, weight, bias, shards)
+    if not x.is_cuda:
+        y = F.linear(x, weight, bias)
         return F.relu(y) if relu else y
     missing = -len(bias) % ALIGNED
     if missing:

@@ -10,7 +10,6 @@ from torch import nn
 from torch.optim import Optimizer
 
 from marl.compute.adam import Adam, flatten
-from marl.compute.shards import rows_of_shards
 from marl.compute.triton_kernels import triton_problem
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -32,16 +31,13 @@ class HasStep(Protocol):
 class Precision:
     """Casts, backward passes and optimizer steps on a device. fp16 scales its losses; one scaler per optimizer."""
 
-    def __init__(self, name: str, device: torch.device, shards: int | None = None) -> None:
-        """shards: of this rank, if sums over them have a fixed order (shards.py)."""
-        self.name, self.device, self.shards = name, device, shards
+    def __init__(self, name: str, device: torch.device) -> None:
+        self.name, self.device = name, device
         self._scalers: dict[int, torch.amp.GradScaler] = {}
         self._arange: dict[int, torch.Tensor] = {}  # number of rows -> their indices
 
-    def autocast(self, parts: int = 1) -> AbstractContextManager:
-        """The context in which networks are called. parts: equal parts into which the rows of this rank are cut."""
-        if self.shards is not None:
-            return rows_of_shards(self.shards // parts)
+    def autocast(self) -> AbstractContextManager:
+        """The context in which networks are called."""
         if self.name == "fp32":
             return nullcontext()
         # Without its cache of cast weights: in a graph a cached cast would be read before it is made again.
@@ -74,15 +70,14 @@ class Precision:
         obs: torch.Tensor,
         is_first: torch.Tensor | None,
         hidden: torch.Tensor | None,
-        parts: int = 1,
         widen: bool = True,
         out: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """An actor's outputs for observations, and its next hidden state. parts: see autocast. widen: see gather.
+        """An actor's outputs for observations, and its next hidden state. widen: see gather.
 
         out: where that state is written.
         """
-        with self.autocast(parts):
+        with self.autocast():
             return actor.step(self.to_float(obs) if widen else obs, is_first, hidden, out)
 
     def optimizer(self, parameters: Iterable[nn.Parameter], rate: float) -> Adam:

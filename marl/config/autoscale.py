@@ -14,7 +14,6 @@ import torch
 from arena import control_groups
 from arena.encoders import encoder_named
 from arena.rules import TEAM
-from marl.config.exact_ranks import check_exact_ranks, check_shard_sizes
 from marl.config.learner_configs import PpoConfig, ReplayConfig
 from marl.config.network_config import MODEL_SIZES
 from marl.config.train_config import TrainConfig
@@ -56,13 +55,10 @@ MIN_BUFFER_TURNS = 16  # turns in the smallest replay buffer of automatic size, 
 
 def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: int = 1) -> TrainConfig:
     """The configuration with every `auto` replaced by a value. `sharing`: ranks that share the device's memory."""
-    if config.ddp.exact_ranks:
-        check_exact_ranks(config, device, world)
     auto = _defaults(config, "cuda" if device.type == "cuda" else "cpu")
     if _splits(config):
         split = SPLIT if config.matches is None else SPLIT[1:]  # too many ranks are an error only for automatic matches
-        parts = config.ddp.exact_ranks or world
-        auto |= {name: share(name, auto[name], parts) * (parts // world) for name in split if name in auto}
+        auto |= {name: share(name, auto[name], world) for name in split if name in auto}
     _check_precision(config.precision, device)
     network = _filled(config.network, auto)
     auto["uniform_kl"] = 0.0 if encoder_named(network.encoder).orientation_at is None else UNIFORM_KL
@@ -71,8 +67,6 @@ def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: 
         config = replace(config, ppo=_ppo(config, auto, world))
     else:
         config = _set(config, config.learner_section, _with_replay(config, auto, device, sharing))
-    if config.ddp.exact_ranks:
-        check_shard_sizes(config, _split_paths(config), world)
     return config
 
 
@@ -102,18 +96,6 @@ def split_again(config: TrainConfig, sizes: Mapping[str, int], world: int) -> Tr
     for name, path in _split_paths(config).items():
         if path in sizes:
             config = _set(config, path, None if name == "buffer_size" else share(name, sizes[path], world))
-    return config
-
-
-def split_exactly(config: TrainConfig, given: TrainConfig, before: int, world: int) -> TrainConfig:
-    """The configuration of a run on `before` ranks with the sizes that make it the same run on another number of ranks.
-
-    Sizes that the new start gives itself (`given`) stay.
-    """
-    for path in _split_paths(config).values():
-        size = _get(config, path)
-        if size is not None and _get(given, path) is None:
-            config = _set(config, path, size * before // world)
     return config
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from marl.config.ranges import at_least, check_ranges
-from marl.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -18,10 +17,6 @@ class DistributedConfig:
     """Meaning of automatic sizes (matches, batch_size, buffer_size) with several ranks. strong: for the whole run,
     split over the ranks; every number of ranks trains the same team. weak: per rank; the batch grows with the ranks and
     the updates per episode fall, which pays only with a higher learning rate (lr_scaling) and more episodes."""
-    exact_ranks: int = field(default=0, metadata={"bare": 8})
-    """Shards of the run, a power of two: its weights are then equal to the bit on every number of ranks that divides
-    them, and a run that is resumed on another number of ranks is still the same run. Needs a CPU, fp32, sync_freq 1;
-    each rank calculates with one thread. 0: off; sums over ranks then differ by their rounding."""
     timeout: float = 300.0
     """Seconds without an answer from a rank after which the run ends."""
     sync_freq: int = 1
@@ -41,12 +36,4 @@ class DistributedConfig:
             sync_freq=at_least(1),
             lr_warmup=at_least(0),
             check_sync=at_least(0),
-            exact_ranks=at_least(0),
         )
-        shards = self.exact_ranks
-        if shards & (shards - 1):
-            raise UserError(f"ddp.exact_ranks is {shards}; allowed: 0 or a power of two")
-        if shards and self.sync_freq > 1:
-            raise UserError(f"ddp.sync_freq is {self.sync_freq}; allowed with ddp.exact_ranks: 1")
-        if shards and self.lr_scaling != "none":
-            raise UserError(f"ddp.lr_scaling is {self.lr_scaling}; allowed with ddp.exact_ranks: none, for any ranks")

@@ -49,7 +49,8 @@ class OldNames:
     values: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """Path today -> {old value: value today}. Used only if the option's choices have the new value and not the old."""
     retired: Mapping[str, tuple[Any, str]] = dataclasses.field(default_factory=dict)
-    """Path of a removed option -> the only value that is still accepted and then dropped, and the reason."""
+    """Path of a removed option -> the only value that is still accepted and then dropped (as null is), and the reason.
+    False stands for an option that is gone altogether."""
 
 
 NO_OLD_NAMES = OldNames()
@@ -75,8 +76,11 @@ class Schema:
         self.sections: dict[str, type] = {"": cls}
         self._add(cls, "", MISSING)
         self.aliases = {as_key(alias): self.options[path] for alias, path in aliases.items()}
-        retired = {path: Option(path, type(only), only, None, cls) for path, (only, _) in old.retired.items()}
-        self._old = {path: self.options[today] for path, today in old.paths.items()} | retired
+        self.retired = {
+            path: Option(path, type(only), only, True if only is False else None, cls)
+            for path, (only, _) in old.retired.items()
+        }
+        self._old = {path: self.options[today] for path, today in old.paths.items()} | self.retired
         self._old_values = old.values
 
     def _add(self, cls: type, prefix: str, defaults: Any) -> None:

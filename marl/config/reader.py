@@ -11,7 +11,7 @@ from dataclasses import MISSING
 from typing import Any, TypeVar
 
 from marl.config.options import NO_OLD_NAMES, OldNames, Option, Schema, Setting, as_key, section_of
-from marl.config.values import NONE_WORDS, NotText, describe, parse, shorten
+from marl.config.values import NONE_WORDS, NotText, as_written, describe, parse, shorten
 from marl.config.yaml_file import Layer, as_mapping
 from marl.errors import UserError
 
@@ -61,7 +61,8 @@ def read(
         _check_is_read(schema, schema.options[prefer], values[prefer], section, counting, counterparts)
     for path, (only, reason) in old.retired.items():
         if (value := values.pop(path, only)) != only:
-            raise UserError(f"{path} is {value}; allowed: {only}, {reason}")
+            is_now = f"is {shorten(as_written(value))}; allowed: {as_written(only)}, {reason}"
+            raise UserError(f"{counting[path]} {is_now}")
     for path, value in values.items():
         if value is MISSING:
             raise UserError(f"--{path} is missing; allowed: {describe(schema.options[path].type)[1]}")
@@ -164,9 +165,19 @@ def _value(schema: Schema, option: Option, setting: Setting) -> Any:
         if option.bare is None:
             raise UserError(f"{setting} needs a value; allowed: {describe(option.type)[1]}")
         return option.bare
+    if option.path in schema.retired:
+        return _retired_value(option, setting.value)
     try:
         return parse(schema.value_today(option, setting.value), option.type)
     except (ValueError, OverflowError) as error:
         quote = f"; YAML reads it as {error} unless you quote it" if isinstance(error, NotText) else ""
         allowed = describe(option.type)[1]
         raise UserError(f"{setting} is {shorten(repr(setting.value))}; allowed: {allowed}{quote}") from None
+
+
+def _retired_value(option: Option, value: Any) -> Any:
+    """The only value that a removed option still has, if this one means the same; else the value as it was given."""
+    try:
+        return option.default if parse(value, option.type | None) in (None, option.default) else value
+    except (ValueError, OverflowError):
+        return value

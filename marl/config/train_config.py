@@ -78,7 +78,18 @@ SAVE_EPISODES, SAVE_SECONDS = 1_000, 5.0
 OLD_NAMES = OldNames(
     paths={"network.memory": "network.lstm_size", "ddpg.even": "ddpg.uniform_kl", "ppo.even": "ppo.uniform_kl"},
     values={"network.encoder": {"turned": "canonical"}},
-    retired={"episode_length": (TURNS, "the game's own length")},
+    retired={
+        "episode_length": (TURNS, "the game's own length"),
+        "ddp.exact_ranks": (
+            False,
+            "the option is gone: weights on other numbers of ranks differ by rounding; leave it out, and add "
+            "--exact_ranks false to resume a run that had it",
+        ),
+        "fault_tolerant": (
+            False,
+            "the option is gone: use --max_restarts N, which starts all ranks again from the last checkpoint",
+        ),
+    },
 )
 
 

@@ -274,15 +274,8 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         loss = -value - self.config.entropy * entropy
         if self.config.uniform_kl:
             legal = log_probs > MASKED_LOGIT / 2
-            loss = loss - self.config.uniform_kl * self._mean_legal(log_probs, legal)
+            loss = loss - self.config.uniform_kl * ((log_probs * legal).sum() / legal.sum())
         return loss, entropy, value
-
-    def _mean_legal(self, log_probs: torch.Tensor, legal: torch.Tensor) -> torch.Tensor:
-        """The mean over legal actions; of shards, the mean of their means."""
-        shards = self._precision.shards
-        if shards is None:
-            return (log_probs * legal).sum() / legal.sum()
-        return ((log_probs * legal).view(shards, -1).sum(1) / legal.view(shards, -1).sum(1)).mean()
 
     def _learn_actor(
         self, logits: Callable[[], torch.Tensor], q_values: torch.Tensor, obs: torch.Tensor, step: bool

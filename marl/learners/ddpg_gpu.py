@@ -24,7 +24,7 @@ from marl.rollout.turn_kernels import NONE
 
 def may_learn_on_gpu(precision: Precision, layers: Sequence[DenseLayers | None]) -> bool:
     """Whether these passes can compute networks: in bf16, and all of one shape with two hidden layers."""
-    if precision.device.type != "cuda" or precision.name != "bf16" or precision.shards is not None:
+    if precision.device.type != "cuda" or precision.name != "bf16":
         return False
     return may_pass_stacked(layers) and not triton_problem(precision.device)
 

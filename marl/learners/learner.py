@@ -97,15 +97,13 @@ class Learner(ABC):
             return False
         if self.buffer.packing is not None:  # for kernels on a GPU
             return False
-        if self._sync_freq > 1 or precision.device.type != "cpu" or precision.name != "fp32" or precision.shards:
+        if self._sync_freq > 1 or precision.device.type != "cpu" or precision.name != "fp32":
             return False
         return all(dense_layers(network) is not None for network in networks)
 
     def _average(self, gradients: Gradients) -> None:
         """Replace gradients by their mean over the ranks. A collective."""
-        averaged = self._group.average_gradients(gradients.flat)
-        if averaged is not gradients.flat:
-            gradients.flat.copy_(averaged)
+        self._group.average_gradients(gradients.flat)
 
     def instrument(self, wrap: Wrap, outputs: torch.Tensor) -> None:
         """Measure the parts of a cycle: functions are replaced by wrap(part, function). outputs: where `act` writes."""

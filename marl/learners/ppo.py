@@ -11,7 +11,7 @@ Nothing here waits for a GPU, so a whole round can be one CUDA graph: once the p
 remaining steps of the round are computed and change nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -26,7 +26,6 @@ from marl.compute.adam import flatten
 from marl.compute.gather_rows import gather_rows
 from marl.compute.overlap import Overlap
 from marl.compute.precision import Precision
-from marl.compute.shards import mean_by_shard, tree_sum
 from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.train_config import TrainConfig
@@ -86,11 +85,10 @@ class Ppo(Learner):
         self.ddp_network = group.wrap(self.network)
         self.optimizer = precision.optimizer(self.network.parameters(), config.lr)
         self.turns = buffer.turns
-        self._shards = shards = precision.shards or 1
         items, turns_per_item = self._items()
-        self.minibatches = Minibatches.cut(items // shards, turns_per_item, config.batch_size // shards, sync_freq)
+        self.minibatches = Minibatches.cut(items, turns_per_item, config.batch_size, sync_freq)
         self.updates = config.epochs * self.minibatches.batches
-        self.batch_turns = shards * self.minibatches.each * self.minibatches.turns_per_item
+        self.batch_turns = self.minibatches.each * self.minibatches.turns_per_item
         self._estimate_advantages = buffer.estimator(config.gamma, config.gae_lambda, fused)
         self._shuffler = buffer.shuffler(items)
         uniform_kl = config.uniform_kl or 0.0
@@ -105,7 +103,7 @@ class Ppo(Learner):
         self._kl = torch.zeros((), device=device)  # sum over the minibatches since the last step
         # Not under DDP, whose collectives must come in the same order on all ranks, nor where minibatches accumulate:
         # the sum of more than two gradients depends on their order. And one part fills a GPU.
-        each = shards * self.minibatches.each
+        each = self.minibatches.each
         self.overlap = Overlap(device, device.type == "cpu" and group.overlaps and sync_freq == 1 and each > 1)
         sizes = [each - each // 2, each // 2] if self.overlap.splits else [each]
         # Compiled gradients belong to this loss alone, passes without autograd to these outputs alone.
@@ -126,14 +124,12 @@ class Ppo(Learner):
             self.optimizer.use_flat(weights, self._parts[0].gradients.flat)
 
     @classmethod
-    def from_config(
-        cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, keys: Sequence[int]
-    ) -> "Ppo":
-        """The learner of a configuration, with a buffer for this many teams. keys: of the shuffling."""
+    def from_config(cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, key: int) -> "Ppo":
+        """The learner of a configuration, with a buffer for this many teams. key: of the shuffling."""
         turns = max(1, round(config.ppo.update_interval / (config.matches * group.world)))
         packing = usable_packing(config.network, precision) if config.packed and config.fused else None
         encoder = encoder_named(config.network.encoder)
-        buffer = RolloutBuffer(turns, teams, encoder, group.device, keys, packing)
+        buffer = RolloutBuffer(turns, teams, encoder, group.device, key, packing)
         rest = (group, precision, config.ddp.sync_freq, config.seed, config.fused)
         return cls(config.ppo, config.network, buffer, *rest)
 
@@ -151,13 +147,13 @@ class Ppo(Learner):
         self._record_step = record_steps.bind(len(rollout.seats), self.buffer.device, *turn, self.buffer.policy_rows)
 
     def act(self, obs: torch.Tensor) -> torch.Tensor:
-        return self.overlap.split_batch(lambda part: self._forward(part, self.overlap.parts), obs)
+        return self.overlap.split_batch(self._forward, obs)
 
-    def _forward(self, obs: torch.Tensor, parts: int = 1) -> torch.Tensor:
-        """Outputs without gradients; hidden states stay as they are. parts: as in Precision.act."""
+    def _forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Outputs without gradients; hidden states stay as they are."""
         if self._infer:
             return self._infer(obs)
-        return self._precision.act(self.network, obs, None, None, parts, self._widens)[0]
+        return self._precision.act(self.network, obs, None, None, self._widens)[0]
 
     def record_step(self) -> None:
         """Store log-probability and value of the actions that are about to be played."""
@@ -188,15 +184,14 @@ class Ppo(Learner):
 
     def _measure_advantages(self) -> None:
         """Mean and deviation over all ranks, by which advantages are normalised."""
-        shards = self.buffer.advantages.double().chunk(self._shards, 1)
-        total, squares, count = self._group.sum_(tree_sum([moments(shard.contiguous()) for shard in shards]))
+        total, squares, count = self._group.sum_(moments(self.buffer.advantages.double()))
         mean = total / count
         self.coefs.adv_stats[0] = mean
         self.coefs.adv_stats[1] = (squares / count - mean.square()).clamp(min=1e-16).rsqrt()
 
     def _learn_epoch(self, order: torch.Tensor) -> bool:
         """All minibatches once; whether the rest of the round can be left out (a GPU is not asked)."""
-        batches = [items.flatten() for items in order.split(self.minibatches.each, 1)[: self.minibatches.batches]]
+        batches = order.split(self.minibatches.each)[: self.minibatches.batches]
         for number, items in enumerate(batches, 1):
             if isinstance(self._parts[0], GpuPart):
                 self._parts[0].next_items = batches[number] if number < len(batches) else None
@@ -241,7 +236,7 @@ class Ppo(Learner):
         """The network's outputs [M, 3, 5] for items of a minibatch; idx [M] gets their rows in the buffer."""
         idx.copy_(items)
         obs = self._precision.gather(self.buffer.obs.flatten(0, 1), idx, self._widens)
-        with self._precision.autocast(self.overlap.parts):
+        with self._precision.autocast():
             return self.ddp_network(obs)
 
     def loss(self, outputs: torch.Tensor, batch: PpoBatch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -321,8 +316,6 @@ class _Part:
         buffer = learner.buffer
         device, rows = buffer.device, items * learner.minibatches.turns_per_item
         self.items, self.weight, self.is_fused = items, weight, fused
-        shards = learner._precision.shards
-        self._shards = None if shards is None else shards // learner.overlap.parts
         outputs = torch.zeros(rows, TEAM, OUTPUTS, device=device)
         self.gradients: Gradients | None = None
         if layers is not None:
@@ -371,7 +364,7 @@ class _Part:
             if self.weight != 1:
                 batch.gradients.mul_(self.weight)
             self._backward()
-            return mean_by_shard(batch.stats, self._shards)
+            return batch.stats.mean(0)
         outputs = learner.outputs_for(items, batch.idx)
         batch.outputs.copy_(outputs.detach().view(batch.outputs.shape))
         if not self.is_fused:
@@ -382,4 +375,4 @@ class _Part:
             return stats
         self._loss_gradient()
         learner.backward(outputs, self.weight, batch.gradients)
-        return mean_by_shard(batch.stats, self._shards)
+        return batch.stats.mean(0)

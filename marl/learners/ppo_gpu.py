@@ -23,7 +23,7 @@ from marl.networks.tail_tiles import fits_tail_kernels
 
 def may_learn_on_gpu(precision: Precision, network: nn.Module) -> bool:
     """Whether these passes can compute a network. If not, modules and autograd do."""
-    if precision.device.type != "cuda" or precision.name != "bf16" or precision.shards is not None:
+    if precision.device.type != "cuda" or precision.name != "bf16":
         return False
     return fits_tail_kernels(dense_layers(network)) and not triton_problem(precision.device)
 

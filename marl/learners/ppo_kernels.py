@@ -125,13 +125,9 @@ def permuted(i, items, key, number):
 
 
 @njit
-def shuffle_item(i, keys, counts, teams, order):
-    """Write place i of the next permutations, one for each shard. teams: of a shard; they stand side by side."""
-    shards = order.shape[0]
-    items = order.shape[1]
-    shard = i // items
-    place = permuted(i % items, items, int(keys[shard]), int(counts[1]))
-    order[shard, i % items] = (place // teams * shards + shard) * teams + place % teams
+def shuffle_item(i, key, counts, order):
+    """Write place i of the next permutation."""
+    order[i] = permuted(i, order.shape[0], key, int(counts[1]))
 
 
 @njit

@@ -33,7 +33,7 @@ class PpoLstm(Ppo):
             self._first_hidden.copy_(self._hidden)
         return self._step(obs, self._hidden)[0]
 
-    def _forward(self, obs: torch.Tensor, parts: int = 1) -> torch.Tensor:
+    def _forward(self, obs: torch.Tensor) -> torch.Tensor:
         return self._step(obs)[0]
 
     def _step(self, obs: torch.Tensor, out: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -47,19 +47,15 @@ class PpoLstm(Ppo):
         self.buffer.is_first.index_copy_(0, row, self._rollout.is_first()[None])
 
     def outputs_for(self, items: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
-        """The network's outputs [T, 3 n, 5] for n teams with all their turns, from their first hidden states on.
-
-        With shards (compute/shards.py) [S, T, 3 n, 5], n teams of each.
-        """
-        buffer, turns, shards = self.buffer, self.turns, self._precision.shards
-        leading = () if shards is None else (shards // self.overlap.parts,)
-        rows = self._turn_starts + items.view(*leading, 1, -1)  # [T, n]
+        """The network's outputs [T, 3 n, 5] for n teams with all their turns, from their first hidden states on."""
+        buffer = self.buffer
+        rows = self._turn_starts + items  # [T, n]
         idx.copy_(rows.flatten())
         obs = self._precision.gather(buffer.obs.flatten(0, 1), idx, self._widens)
-        obs = obs.view(*leading, turns, -1, buffer.row_encoder.width)
+        obs = obs.view(self.turns, -1, buffer.row_encoder.width)
         is_first = buffer.is_first.flatten()[rows].repeat_interleave(TEAM, -1)
-        hidden = self._first_hidden.view(2, buffer.teams, TEAM, -1)[:, items].view(2, *leading, -1, self.spec.lstm_size)
-        with self._precision.autocast(self.overlap.parts):
+        hidden = self._first_hidden.view(2, buffer.teams, TEAM, -1)[:, items].view(2, -1, self.spec.lstm_size)
+        with self._precision.autocast():
             return self.ddp_network(obs, is_first, hidden)
 
     @property

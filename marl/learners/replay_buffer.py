@@ -1,6 +1,6 @@
 """DDPG's replay buffer: turns of all teams, and uniform batches of them with n-step returns. M = rows of a batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,33 +29,26 @@ class BatchRows(NamedTuple):
 
 
 @njit
-def sample_turn(i, keys, rows, n_step, batch_rows):
-    """A random turn and team of the buffer, for row i of the next batch: uniform over turns with n successors.
-
-    Each shard has equally many rows of the batch, and teams of its own to draw from.
-    """
+def sample_turn(i, key, rows, n_step):
+    """A random turn and team of the buffer, for row i of the next batch: uniform over turns with n successors."""
     turns = rows.rewards.shape[0]
-    teams = rows.rewards.shape[1] // keys.shape[0]
-    in_shard = batch_rows // keys.shape[0]
-    shard = i // in_shard
-    key = int(keys[shard])
-    i -= shard * in_shard
+    teams = rows.rewards.shape[1]
     written = int(rows.counts[0])
     update = int(rows.counts[1])
     held = min(written, turns)
     turn = (written - held + draw_below(key, update, SLOT_BATCH + 2 * i, held - n_step)) % turns
-    return turn, shard * teams + draw_below(key, update, SLOT_BATCH + 2 * i + 1, teams)
+    return turn, draw_below(key, update, SLOT_BATCH + 2 * i + 1, teams)
 
 
 @njit
-def sample_transition(i, keys, rows, n_step, gamma, batch):
+def sample_transition(i, key, rows, n_step, gamma, batch):
     """Row i of a batch: a random turn, its n-step returns, and the index of the turn n later.
 
     A match that ends within the n turns ends the return; the row at next_idx then counts with discount 0.
     """
     turns = rows.rewards.shape[0]
     teams = rows.rewards.shape[1]
-    turn, team = sample_turn(i, keys, rows, n_step, batch.idx.shape[0])
+    turn, team = sample_turn(i, key, rows, n_step)
     for k in range(TEAM):
         for action in range(ACTIONS):
             batch.actions[i, k, action] = 0.0
@@ -110,15 +103,15 @@ class ReplayBuffer(TurnBuffer):
         teams: int,
         encoder: Encoder,
         device: torch.device,
-        keys: Sequence[int],
+        key: int,
         packing: Packing | None = None,
     ) -> "ReplayBuffer":
         """A buffer for this many snake transitions; a GPU's is kept on the host, as plain rows, if it would not fit."""
         turns = transitions // (TEAM * teams)
         need = turns * teams * TEAM * (encoder if packing is None else packing.packed).width
         if device.type == "cuda" and need > 0.8 * free_memory(device):
-            return cls(turns, teams, encoder, device, keys, torch.device("cpu"))
-        return cls(turns, teams, encoder, device, keys, device, packing)
+            return cls(turns, teams, encoder, device, key, torch.device("cpu"))
+        return cls(turns, teams, encoder, device, key, device, packing)
 
     def sampler(self, rows: int, n_step: int, gamma: float, fused: bool = True) -> "Sampler":
         return Sampler(self, rows, n_step, gamma, fused)
@@ -133,7 +126,7 @@ class Sampler:
         self.gathers = gathered  # whether batches hold observations, or only say where they are in the buffer
         self._buffer, self._n_step, self._gamma, self._fused = buffer, n_step, gamma, fused
         self._draw: Callable[[], None] = sample_transitions.bind(
-            rows, buffer.device, buffer.keys, buffer.turn_rows, n_step, gamma, self.batch.rows
+            rows, buffer.device, buffer.key, buffer.turn_rows, n_step, gamma, self.batch.rows
         )
         drawn, batch = self.batch.rows, self.batch
         self._gathered = [

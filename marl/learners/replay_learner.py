@@ -59,8 +59,7 @@ class ReplayLearner(Learner, Generic[Config]):
         super().__init__(buffer, group, precision, sync_freq)
         self.config: Config = config
         self._masks_reversal = masks_reversal
-        shards = precision.shards or 1
-        self.batch_turns = shards * batch_turns_of(config.batch_size // shards)
+        self.batch_turns = batch_turns_of(config.batch_size)
         self.sampler = buffer.sampler(self.batch_turns, config.n_step, config.gamma, fused)
         self.turns, self.updates = config.turns, config.updates
         self.warmup_turns = max(config.warmup_turns, config.n_step + 1)
@@ -72,14 +71,12 @@ class ReplayLearner(Learner, Generic[Config]):
         self._online, self._targets = self._weights_and_targets()
 
     @classmethod
-    def from_config(
-        cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, keys: Sequence[int]
-    ) -> Self:
-        """The learner of a configuration, with a buffer for this many teams. keys: of the draws of batches."""
+    def from_config(cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, key: int) -> Self:
+        """The learner of a configuration, with a buffer for this many teams. key: of the draws of batches."""
         section = getattr(config, config.learner_section)
         encoder = encoder_named(config.network.encoder)
         packing = cls.packing_for(config, precision)
-        buffer = ReplayBuffer.sized(section.buffer_size, teams, encoder, group.device, keys, packing)
+        buffer = ReplayBuffer.sized(section.buffer_size, teams, encoder, group.device, key, packing)
         rest = (group, precision, config.ddp.sync_freq, config.seed, config.mask_reversal, config.fused)
         return cls(section, config.network, buffer, *rest)
 
@@ -125,8 +122,7 @@ class ReplayLearner(Learner, Generic[Config]):
         """Logits of the local actions."""
         if self._infer:
             return self.overlap.split_batch(self._infer, obs)
-        parts = self.overlap.parts
-        return self.overlap.split_batch(lambda part: self._precision.act(self.actor, part, None, None, parts)[0], obs)
+        return self.overlap.split_batch(lambda part: self._precision.act(self.actor, part, None, None)[0], obs)
 
     def bind_turn(self, rollout: Rollout, part: TurnPart) -> TurnCalls | None:
         is_own = type(self).act is ReplayLearner.act and self.record_step is None

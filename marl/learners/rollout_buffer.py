@@ -3,7 +3,6 @@
 T = turns, G = teams. What was played is learned from in shuffled minibatches and then written over.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -46,10 +45,10 @@ class RolloutBuffer(TurnBuffer):
         teams: int,
         encoder: Encoder,
         device: torch.device,
-        keys: Sequence[int],
+        key: int,
         packing: Packing | None = None,
     ) -> None:
-        super().__init__(turns, teams, encoder, device, keys, packing=packing)
+        super().__init__(turns, teams, encoder, device, key, packing=packing)
         shape = (turns, teams, TEAM)
         self.masked = torch.zeros(shape, dtype=torch.int8, device=device)  # masked action, -1 for none
         self.log_probs = torch.zeros(shape, device=device)  # of the actions that were played
@@ -99,18 +98,16 @@ class Estimator:
 class Shuffler:
     """Permutes items anew for every epoch, into the same tensor: by number, without state and without sorting.
 
-    Items are turns of teams, or teams; each shard's items are permuted alone.
+    Items are turns of teams, or teams.
     """
 
     def __init__(self, buffer: RolloutBuffer, items: int) -> None:
-        shards = len(buffer.keys)
-        self.order = torch.zeros(shards, items // shards, dtype=torch.int64, device=buffer.device)
+        self.order = torch.zeros(items, dtype=torch.int64, device=buffer.device)
         self._count = buffer.count
-        arguments = (buffer.keys, buffer.counts, buffer.teams // shards, self.order)
-        self._shuffle = shuffle_items.bind(items, buffer.device, *arguments)
+        self._shuffle = shuffle_items.bind(items, buffer.device, buffer.key, buffer.counts, self.order)
 
     def shuffle(self) -> torch.Tensor:
-        """The next order of the items, [shards, items of a shard]."""
+        """The next order of the items."""
         self._shuffle()
         self._count(1)
         return self.order

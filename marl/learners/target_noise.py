@@ -1,6 +1,6 @@
 """Noise for target policy smoothing (TD3): clipped Gaussian numbers for the logits of a batch. M = rows of a batch.
 
-Drawn by number like the batches themselves: a resumed run and any number of shards draw the same noise.
+Drawn by number like the batches themselves: a resumed run draws the same noise.
 """
 
 import math
@@ -15,14 +15,12 @@ from marl.learners.replay_buffer import ReplayBuffer
 
 
 @njit
-def draw_noise(i, keys, counts, std, clip, noise):
-    """Row i of the noise [M, 3, 4] for the present batch. Each shard has equally many rows and a key of its own."""
-    in_shard = noise.shape[0] // keys.shape[0]
-    key = int(keys[i // in_shard])
+def draw_noise(i, key, counts, std, clip, noise):
+    """Row i of the noise [M, 3, 4] for the present batch."""
     batch = int(counts[1])
     for k in range(TEAM):
         for action in range(ACTIONS):
-            slot = SLOT_TARGET_NOISE + 2 * ((i % in_shard * TEAM + k) * ACTIONS + action)
+            slot = SLOT_TARGET_NOISE + 2 * ((i * TEAM + k) * ACTIONS + action)
             radius = math.sqrt(-2.0 * math.log((draw(key, batch, slot) + 1.0) / DRAW_RANGE))
             angle = 2.0 * math.pi * (draw(key, batch, slot + 1) / DRAW_RANGE)
             noise[i, k, action] = min(max(std * radius * math.cos(angle), -clip), clip)
@@ -36,7 +34,7 @@ class TargetNoise:
 
     def __init__(self, buffer: ReplayBuffer, rows: int, std: float, clip: float) -> None:
         self.noise = torch.zeros(rows, TEAM, ACTIONS, device=buffer.device)
-        self._draw = draw_noises.bind(rows, buffer.device, buffer.keys, buffer.counts, std, clip, self.noise)
+        self._draw = draw_noises.bind(rows, buffer.device, buffer.key, buffer.counts, std, clip, self.noise)
 
     def draw(self) -> torch.Tensor:
         """The noise of the present batch."""

@@ -4,17 +4,13 @@
 have no hidden state: None.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from arena.encoders import Encoder
 from arena.rules import ACTIONS, TEAM
-from marl.compute.shards import replicate, rows_are_of
-from marl.networks.layers import MLP, CommLayer, dense, lstm_step_by_shard
+from marl.networks.layers import MLP, CommLayer, dense
 from marl.networks.lstm_pass import lstm_step, lstm_turns, may_run_kernels
 from marl.networks.spec import NetworkSpec
 from marl.networks.stems import DenseStem, make_stem
@@ -66,10 +62,7 @@ class Actor(_Trunk):
 
 
 class RecurrentActor(_Trunk):
-    """An actor with an LSTM: turns of snakes [T, N, W] to outputs [T, N, 4 or 5]. hidden: [2, N, H], h and c.
-
-    Shards (compute/shards.py) have a dimension of their own, the first of the turns: obs [S, T, N, W].
-    """
+    """An actor with an LSTM: turns of snakes [T, N, W] to outputs [T, N, 4 or 5]. hidden: [2, N, H], h and c."""
 
     def __init__(self, encoder: Encoder, spec: NetworkSpec) -> None:
         super().__init__(encoder, spec)
@@ -80,14 +73,14 @@ class RecurrentActor(_Trunk):
 
     def forward(self, obs: torch.Tensor, is_first: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """is_first [T, N]: where a match plays its first turn the hidden state is reset to zero."""
-        x, cell = self._body(obs), self._cell()
+        x = self._body(obs)
         if may_run_kernels(x, self.spec.lstm_size):
             return self.head(lstm_turns(x, is_first, hidden, self.cell))
         state, outputs = (hidden[0], hidden[1]), []
-        for turn in range(obs.shape[-3]):
-            state = self._next_state(cell, x[..., turn, :, :], is_first[..., turn, :], state)
+        for turn in range(len(obs)):
+            state = self._next_state(x[turn], is_first[turn], state)
             outputs.append(state[0])
-        return self.head(torch.stack(outputs, -3))
+        return self.head(torch.stack(outputs))
 
     def step(
         self, obs: torch.Tensor, is_first: torch.Tensor, hidden: torch.Tensor, out: torch.Tensor | None = None
@@ -97,7 +90,7 @@ class RecurrentActor(_Trunk):
         if not torch.is_grad_enabled() and may_run_kernels(x, self.spec.lstm_size):
             h, hidden = lstm_step(x, is_first, hidden, self.cell, out)
             return self.head(h), hidden
-        state = self._next_state(self._cell(), x, is_first, (hidden[0], hidden[1]))
+        state = self._next_state(x, is_first, (hidden[0], hidden[1]))
         return self.head(state[0]), torch.stack(state) if out is None else out.copy_(torch.stack(state))
 
     def initial_state(self, snakes: int, device: torch.device) -> torch.Tensor:
@@ -110,20 +103,9 @@ class RecurrentActor(_Trunk):
             x = layer(x, relu=True)
         return x
 
-    def _cell(self) -> Callable[[torch.Tensor, State], State]:
-        """The LSTM's step. Weights are replicated for shards once, so that each shard's gradients add up over turns."""
-        shards = rows_are_of()
-        if shards is None:
-            return self.cell
-        cell = self.cell
-        weights = (cell.weight_ih, cell.bias_ih, cell.weight_hh, cell.bias_hh)
-        return partial(lstm_step_by_shard, [replicate(weight, shards) for weight in weights])
-
-    def _next_state(
-        self, cell: Callable[[torch.Tensor, State], State], x: torch.Tensor, is_first: torch.Tensor, state: State
-    ) -> State:
+    def _next_state(self, x: torch.Tensor, is_first: torch.Tensor, state: State) -> State:
         keep = (~is_first).to(x.dtype)[..., None]
-        return cell(x, (state[0] * keep, state[1] * keep))
+        return self.cell(x, (state[0] * keep, state[1] * keep))
 
 
 AnyActor = Actor | RecurrentActor

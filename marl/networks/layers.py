@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from marl.compute.linear import linear
-from marl.compute.shards import linear_replicated
 
 
 class Dense(nn.Linear):
@@ -49,23 +48,3 @@ class CommLayer(nn.Module):
 
     def forward(self, hidden: torch.Tensor, sent: torch.Tensor) -> torch.Tensor:
         return hidden + self.layer(sent.sum(-2, keepdim=True) - sent)
-
-
-def lstm_step_by_shard(
-    weights: Sequence[torch.Tensor], x: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The step of nn.LSTMCell with the weights of each shard: of the input and its bias, of the hidden state and its.
-
-    Not torch.sigmoid: it computes the last few numbers of a tensor by another formula than the others, so that a
-    row's result depends on the number of rows.
-    """
-    input_weight, input_bias, hidden_weight, hidden_bias = weights
-    h, c = state
-    gates = linear_replicated(x, input_weight, input_bias) + linear_replicated(h, hidden_weight, hidden_bias)
-    into, keep, new, out = gates.chunk(4, -1)
-    c = _sigmoid(keep) * c + _sigmoid(into) * torch.tanh(new)
-    return _sigmoid(out) * torch.tanh(c), c
-
-
-def _sigmoid(x: torch.Tensor) -> torch.Tensor:
-    return ((-x).exp() + 1).reciprocal()

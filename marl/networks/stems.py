@@ -16,7 +16,6 @@ from arena.rules import CELLS, COLUMNS, ROWS
 from marl import registry
 from marl.compute.linear import linear
 from marl.compute.precision import Precision
-from marl.compute.shards import linear_by_shard, rows_are_of
 from marl.compute.triton_kernels import triton_problem
 from marl.config.network_config import NetworkConfig
 from marl.networks.layers import dense
@@ -50,10 +49,6 @@ class DenseStem(nn.Module):
             obs = self._packing.unpack(obs.to(torch.int16))
         if not obs.is_floating_point():
             obs = obs.to(self.weight.dtype)
-        shards = rows_are_of()
-        if shards is not None:  # each shard's gradient is scaled before they are summed, as on a rank of its own
-            x = linear_by_shard(obs, self.weight, self.bias, shards, self.scale)
-            return F.relu(x) if relu else x
         return linear(obs, self.weight * self.scale, self.bias, relu)
 
 
@@ -114,6 +109,6 @@ def usable_packing(network: NetworkConfig, precision: Precision) -> Packing | No
     """The packed rows that training can use on a GPU instead of an encoder's plain ones; None: keep those."""
     packing = PACKINGS.get(network.encoder or "")
     reads_packed = registry.load(registry.NETWORKS, network.kind) is DenseStem
-    if packing is None or not reads_packed or precision.name != "bf16" or precision.shards is not None:
+    if packing is None or not reads_packed or precision.name != "bf16":
         return None
     return None if triton_problem(precision.device) else packing

@@ -4,7 +4,6 @@ exit."""
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -15,7 +14,6 @@ EXIT_TOGETHER = 4  # all ranks ended for the same reason, and rank 0 has printed
 GO_ON = "resume it with --resume and the run's folder"
 
 
-_grace: list[float] = []  # seconds, see leave_end_to_launcher
 _pipe: list[int] = []  # file descriptor, see leave_messages_to
 
 
@@ -25,7 +23,6 @@ class LostRank(RuntimeError):
 
 def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoReturn:
     """Print the message in one line and end this process at once, without `finally` and atexit."""
-    time.sleep(sum(_grace))
     tell(message)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -49,13 +46,3 @@ def tell(message: str) -> None:
 def leave_messages_to(pipe: int) -> None:
     """For a rank whose launcher reads the messages of its ranks from this pipe, and prints those that say most."""
     _pipe[:] = [pipe]
-
-
-def leave_end_to_launcher(seconds: float) -> None:
-    """For a rank whose launcher ends it as soon as another rank is lost: it has so long before this rank tells it."""
-    _grace[:] = [seconds]
-
-
-def what_follows() -> str:
-    """The last words of a message about a lost rank: what the user does, or what the launcher does."""
-    return "the launcher starts all ranks again" if _grace else GO_ON

@@ -3,14 +3,6 @@
 The launcher loads the whole program once and forks the ranks from it. A forked rank neither imports nor compiles
 anything, and the ranks share the memory of what was loaded.
 
-With `--fault_tolerant` a lost rank costs a second: every half second or so all ranks copy their state into memory that
-the launcher holds as well (snapshot_memory.py). When a rank is lost, the launcher ends the others and forks all of them
-again; they go on from the last snapshot. A group with a lost rank cannot be repaired in order, and the new rank would
-be waited for anyway: in the same time the others begin again.
-
-What would only come again is not repeated: a mistake of the user, a NaN loss, and a rank that is lost `most_losses`
-times without a newer snapshot in between.
-
 The launcher must stay a process with one thread: a fork takes along no other. So rank 0 hosts the store of the process
 group; the launcher only opens its socket, so that no other process can take the port.
 """
@@ -25,8 +17,8 @@ import uuid
 from pathlib import Path
 
 from marl.compute.threads import limit_threads
-from marl.ranks import snapshot_memory, store
-from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, EXIT_TOGETHER, GO_ON, leave_end_to_launcher
+from marl.ranks import store
+from marl.ranks.exits import EXIT_LOST_RANK
 from marl.ranks.launch import (
     SHUTDOWN_TIMEOUT,
     STOP_SIGNALS,
@@ -36,17 +28,8 @@ from marl.ranks.launch import (
 )
 from marl.ranks.message_pipe import MessagePipe
 from marl.ranks.orphans import end_with_launcher
-from marl.ranks.snapshot_memory import SnapshotMemory
-from marl.wording import count
 
 POLL = 0.01  # seconds between two looks at the ranks
-SAME_END = 60.0  # seconds that the other ranks have to end for the same reason; rank 0 may be saving
-GRACE = 5.0  # seconds that the launcher has to end a rank that has lost another one
-MOST_LOSSES = 3  # of ranks, without a newer snapshot in between
-
-
-# A mistake, a NaN loss, or a stop signal that somebody has sent to a rank: all ranks end so, by themselves.
-FINAL = (EXIT_MISTAKE, EXIT_TOGETHER, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
 class _Stopped(Exception):
@@ -62,19 +45,8 @@ def launch_forked(ranks: int) -> int | None:
 
     Returns None in each of the ranks: the caller trains then. Load the program before, for all of them.
     """
-    return _launch(_Launcher(ranks))
-
-
-def launch_fault_tolerant(ranks: int, most_losses: int = MOST_LOSSES) -> int | None:
-    """The same, again after each lost rank."""
-    memory = SnapshotMemory(ranks)
-    snapshot_memory.share_with_ranks(memory)
-    return _launch(_FaultTolerant(ranks, memory, most_losses))
-
-
-def _launch(launcher: "_Launcher") -> int | None:
     try:
-        return launcher.run()
+        return _Launcher(ranks).run()
     except _IsRank:
         return None
 
@@ -94,12 +66,9 @@ class _Launcher:
         """The exit code of the whole; raises _IsRank in each of the ranks."""
         try:
             with stop_on_signal(lambda text, _: _Stopped(text)) as stopped:
-                code = None
-                while code is None:
-                    self._start()
-                    failed = self._wait()
-                    code = self._succeed() if failed is None else self._fail(failed, self._codes[failed])
-                return code
+                self._start()
+                failed = self._wait()
+                return 0 if failed is None else self._fail(failed, self._codes[failed])
         except _Stopped:
             self._end(SHUTDOWN_TIMEOUT, signal.SIGTERM)
             self._print_messages()
@@ -108,37 +77,23 @@ class _Launcher:
         finally:
             self._end(0.0)
 
-    def _succeed(self) -> int:
-        """All ranks have ended well; returns the exit code of the whole."""
-        return 0
-
-    def _fail(self, rank: int, code: int) -> int | None:
-        """A rank has failed; returns the exit code of the whole, or None to fork all ranks again."""
+    def _fail(self, rank: int, code: int) -> int:
+        """A rank has failed: end the others, print what they say of it; returns the exit code of the whole."""
         code_of_all = report_failure(rank, code)
-        self._end_after(code, SHUTDOWN_TIMEOUT, signal.SIGTERM)  # rank 0 may be saving
-        return code_of_all
-
-    def _end_after(self, code: int, seconds: float, first: int | None = None) -> None:
-        """End the other ranks after one has failed with this exit code; see `_end`. Print what they say of it."""
         self._knows_cause = code != EXIT_LOST_RANK
         self._print_messages()
-        self._end(seconds, first)
+        self._end(SHUTDOWN_TIMEOUT, signal.SIGTERM)  # rank 0 may be saving
         self._print_messages()
+        return code_of_all
 
     def _print_messages(self) -> None:
         if not self._knows_cause:
             self._messages.print_messages()
 
-    def _watch(self) -> None:
-        """Called while the ranks work."""
-
     # --- processes
 
     def _start(self) -> None:
         """Fork all ranks; raises _IsRank in each of them."""
-        self._codes.clear()
-        self._messages.forget()
-        self._knows_cause = False
         with socket.create_server(("127.0.0.1", 0)) as server:
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
@@ -184,7 +139,6 @@ class _Launcher:
             if failed:
                 failed += [rank for rank in self._look() if self._codes[rank] != 0]
                 return min(failed, key=lambda rank: (self._codes[rank] >= 0, self._codes[rank] == EXIT_LOST_RANK))
-            self._watch()
             time.sleep(POLL)
         return None
 
@@ -215,61 +169,3 @@ class _Launcher:
     def _signal(self, number: int) -> None:
         for pid in self._pids.values():
             os.kill(pid, number)
-
-
-class _FaultTolerant(_Launcher):
-    """Forks all ranks again after each lost rank."""
-
-    def __init__(self, ranks: int, memory: SnapshotMemory, most_losses: int) -> None:
-        super().__init__(ranks)
-        self._memory, self._most_losses = memory, most_losses
-        self._losses, self._safe = 0, -1  # in a row; updates at the first of them
-        self._lost_at = 0.0  # time of a loss that has not been told yet
-        self._loss = ""
-        self._reached = 0  # updates before that loss
-
-    def _succeed(self) -> int:
-        self._tell("; the run had nothing left to do")
-        return 0
-
-    def _fail(self, rank: int, code: int) -> int | None:
-        self._end_after(code, SAME_END if code in FINAL else 0.0)
-        self._losses = self._losses + 1 if self._memory.safe_updates <= self._safe else 1
-        self._safe = max(self._safe, self._memory.safe_updates)
-        if code in FINAL or self._losses > self._most_losses:
-            return self._give_up(rank, code)
-        self._lose(rank, code)
-        return None
-
-    def _lose(self, rank: int, code: int) -> None:
-        """Note a lost rank; the message follows when training goes on."""
-        self._tell(" before training went on")
-        how = f"was killed by {signal_name(-code)}" if code < 0 else f"failed with exit code {code}"
-        if code == EXIT_LOST_RANK:
-            how = "has lost another rank"
-        self._loss, self._lost_at = f"rank {rank} {how}", time.monotonic()
-        self._reached = self._memory.updates
-        self._memory.roll_back()
-
-    def _give_up(self, rank: int, code: int) -> int:
-        """Print why the run ends; returns its exit code."""
-        self._tell(" before training went on")  # the loss before this one
-        if code == EXIT_LOST_RANK:  # its own message says that the launcher goes on
-            print(f"snakes: {count(self._losses, 'lost rank')} without progress in between; {GO_ON}", file=sys.stderr)
-        return report_failure(rank, code)
-
-    def _watch(self) -> None:
-        if self._loss and self._memory.has_cycled:
-            begun = self._memory.begun_at
-            again = f"{count(max(0, self._reached - begun), 'update')} repeated"
-            who = f"{count(self._world, 'rank')} {'go' if self._world > 1 else 'goes'} on"
-            self._tell(f"; {who} from update {begun:,} ({again}), {time.monotonic() - self._lost_at:.1f} s")
-
-    def _tell(self, how: str) -> None:
-        if self._loss:
-            print(f"snakes: {self._loss}{how}", file=sys.stderr, flush=True)
-        self._loss = ""
-
-    def _become_rank(self, rank: int, server: socket.socket) -> None:
-        super()._become_rank(rank, server)
-        leave_end_to_launcher(GRACE)

@@ -30,11 +30,6 @@ class MessagePipe:
                 print(line, file=sys.stderr, flush=True)
             self._printed.add(line)
 
-    def forget(self) -> None:
-        """Drop what has been written, before ranks are forked again."""
-        self._read()
-        self._printed.clear()
-
     def _read(self) -> list[str]:
         written = b""
         try:

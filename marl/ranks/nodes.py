@@ -30,16 +30,11 @@ MOST_CPU_RANKS, FEWEST_CORES = 16, 4
 MOST_GLOO_RANKS, CORES_PER_GLOO_RANK = 8, 2
 
 
-def choose_cpu_ranks(cores: int, shares_memory: bool, splits_small: bool, shards: int = 0) -> int:
-    """The number of ranks on this machine's CPU. splits_small: a batch is too small to be split over gloo.
-
-    shards: of ddp.exact_ranks, a power of two, which the ranks must divide; 0 without.
-    """
+def choose_cpu_ranks(cores: int, shares_memory: bool, splits_small: bool) -> int:
+    """The number of ranks on this machine's CPU. splits_small: a batch is too small to be split over gloo."""
     if shares_memory:
-        ranks = min(MOST_CPU_RANKS, cores) if cores >= FEWEST_CORES else 1
-    else:
-        ranks = 1 if splits_small else min(MOST_GLOO_RANKS, max(1, cores // CORES_PER_GLOO_RANK))
-    return min(shards, 2 ** (ranks.bit_length() - 1)) if shards else ranks
+        return min(MOST_CPU_RANKS, cores) if cores >= FEWEST_CORES else 1
+    return 1 if splits_small else min(MOST_GLOO_RANKS, max(1, cores // CORES_PER_GLOO_RANK))
 
 
 def choose_ranks_per_node(environment: Mapping[str, str], cpu_ranks: int, gpus: int, asked: int | None) -> int:

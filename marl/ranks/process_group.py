@@ -18,7 +18,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from arena.backends.cuda_graphs import side_stream
 from arena.errors import ArenaError
-from marl.compute.shards import tree_sum
 from marl.errors import UserError
 from marl.ranks import shared_memory
 from marl.ranks.exits import GO_ON
@@ -56,9 +55,6 @@ class Solo:
 
     def wrap(self, module: nn.Module) -> nn.Module:
         return module
-
-    def fix_sum_order(self) -> None:
-        pass
 
     def no_sync(self, *modules: nn.Module) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
@@ -118,7 +114,6 @@ class Ranks:
         self.is_main = rank == 0
         self.backend, self.device = backend, device
         self.doing = "start"
-        self.sums_in_order = False
         if device.type == "cuda":
             torch.cuda.set_device(device)
         store = rendezvous.open()
@@ -175,11 +170,6 @@ class Ranks:
                 stack.enter_context(module.no_sync())
             yield
 
-    def fix_sum_order(self) -> None:
-        """From now on sum floats over ranks as a binary tree, so that the same shards give the same sums on any number
-        of ranks (compute/shards.py); modules that are wrapped later too. Their number must be a power of two."""
-        self.sums_in_order = True
-
     @property
     def transport(self) -> str:
         """How gradients travel between the ranks, for the console."""
@@ -188,10 +178,10 @@ class Ranks:
     @property
     def averages_gradients(self) -> bool:
         """Whether wrapped modules ask `average_gradients`; otherwise torch averages them over the backend."""
-        return self.sums_in_order or self._memory is not None
+        return self._memory is not None
 
     def average_gradients(self, gradients: torch.Tensor) -> torch.Tensor:
-        """The mean over ranks of a contiguous tensor of gradients, in place or as a new tensor."""
+        """The mean over ranks of a contiguous tensor of gradients, in place."""
         if self._memory is not None and gradients.device.type == "cpu":
             return self._memory.mean_(gradients)
         return self._sum(gradients).div_(self.world)
@@ -203,14 +193,10 @@ class Ranks:
         return tensor if total is tensor else tensor.copy_(total)
 
     def _sum(self, dense: torch.Tensor) -> torch.Tensor:
-        """The sum of a contiguous tensor, in place or as a new tensor."""
+        """The sum of a contiguous tensor, in place."""
         on_cpu = dense.device.type == "cpu"
         if on_cpu and self._memory is not None:
             return self._memory.sum_(dense)
-        if self.sums_in_order:
-            parts = [torch.empty_like(dense) for _ in range(self.world)]
-            dist.all_gather(parts, dense)
-            return tree_sum(parts)
         # NCCL has no CPU tensors; gloo takes both kinds.
         dist.all_reduce(dense, group=self._hosts_group if on_cpu else None)
         return dense

@@ -33,7 +33,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from marl.ranks.exits import exit_now, what_follows
+from marl.ranks.exits import GO_ON, exit_now
 from marl.wording import named_ranks, verb
 
 if TYPE_CHECKING:
@@ -149,16 +149,16 @@ class RollCall(threading.Thread):
         if silent:
             return (
                 f"{named_ranks(silent)} of {world} stopped answering during {what}: killed, out of memory, stopped, or "
-                f"{verb(silent, 'its node is', 'their nodes are')} down or cut off; {what_follows()}"
+                f"{verb(silent, 'its node is', 'their nodes are')} down or cut off; {GO_ON}"
             )
         absent = [r for r in alive if r not in failed]
         if absent:
             busy = sorted({json.loads(self._store.get(f"alive/{r}")) for r in absent})
             return (
                 f"{named_ranks(absent)} of {world} did not come to {what} within {self._rendezvous.timeout:g} s: "
-                f"{verb(absent, 'it is', 'they are')} still in {', '.join(busy)}; {what_follows()}"
+                f"{verb(absent, 'it is', 'they are')} still in {', '.join(busy)}; {GO_ON}"
             )
-        return f"all {world} ranks answer, but their connection broke during {what} ({self._reason}); {what_follows()}"
+        return f"all {world} ranks answer, but their connection broke during {what} ({self._reason}); {GO_ON}"
 
     def _release(self, alive: list[int]) -> None:
         """Leave the end to the main thread if it comes in time; otherwise end the process from this thread."""
@@ -177,7 +177,7 @@ class RollCall(threading.Thread):
         by_rank = self._rendezvous.is_hosted_by_rank_0
         host = f"rank 0 of {self._group.world}" if by_rank else "the launcher of rank 0"
         why = "killed, out of memory, stopped, or its node is down or cut off"
-        return f"{host} stopped answering during {what}: {why}; {what_follows()}"
+        return f"{host} stopped answering during {what}: {why}; {GO_ON}"
 
     def _having(self, key: str) -> list[int]:
         """The ranks that have written this key."""

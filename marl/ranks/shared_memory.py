@@ -22,7 +22,6 @@ import numpy as np
 import torch
 
 from arena.jit import njit
-from marl.compute.shards import tree_sum
 from marl.process_identity import boot_id, pid_namespace
 from marl.ranks import shared_barrier
 from marl.ranks.shared_barrier import SharedBarrier
@@ -202,7 +201,9 @@ def join(rank: int, world: int, timeout: float, gather: Callable[[Any], list[Any
 def _sum_of(parts: torch.Tensor) -> torch.Tensor:
     """The sum over the first dimension, in an order that depends on its size alone: for a power of two as a tree."""
     if len(parts) & (len(parts) - 1) == 0:
-        return tree_sum(parts)
+        while len(parts) > 1:
+            parts = parts[::2] + parts[1::2]
+        return parts[0]
     total = parts[0] + parts[1]
     for part in parts[2:]:
         total += part

@@ -19,7 +19,6 @@ class MatchAssignment:
     self_play_one: tuple[int, ...] = ()  # the team meets itself, and one side is learned from
     past_selves: tuple[tuple[int, ...], ...] = ()  # slots of each past self that plays
     named: tuple[tuple[int, ...], ...] = ()  # slots of each player of the option `opponents`
-    shards: int = 1  # equal parts, one after the other, each assigned alike
 
     @property
     def teams(self) -> int:
@@ -31,16 +30,6 @@ class MatchAssignment:
         """Matches against the opponents of the schedule."""
         taken = (self.self_play_both, self.self_play_one, *self.past_selves, *self.named)
         return self.matches - sum(map(len, taken))
-
-    def repeat(self, shards: int) -> "MatchAssignment":
-        """The same assignment for each of this many shards, one after the other."""
-
-        def again(slots: Sequence[int]) -> tuple[int, ...]:
-            return tuple(shard * self.matches + slot for shard in range(shards) for slot in slots)
-
-        both, one = again(self.self_play_both), again(self.self_play_one)
-        past, named = tuple(map(again, self.past_selves)), tuple(map(again, self.named))
-        return MatchAssignment(shards * self.matches, both, one, past, named, shards)
 
 
 def assign_matches(

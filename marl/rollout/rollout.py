@@ -111,14 +111,11 @@ class Rollout:
         assignment, device = self.assignment, self.buffer.device
         matches = torch.arange(self.matches)
         both, one = list(assignment.self_play_both), list(assignment.self_play_one)
-        # One team learns in every match; the other sides of a shard's matches where both learn come last in the shard.
-        each = self.matches // assignment.shards
-        second = torch.tensor(both, dtype=torch.int64).view(assignment.shards, -1)
-        team_match = torch.cat((matches.view(-1, each), second), 1).flatten().int()
-        is_second = torch.zeros(assignment.shards, each + second.shape[1], dtype=torch.bool)
-        is_second[:, each:] = True
-        self.is_second = is_second.flatten().to(device)
-        team_side = (side[team_match.long()] ^ is_second.flatten()).to(torch.uint8)
+        # One team learns in every match; the other sides of the matches where both learn come last.
+        team_match = torch.cat((matches, torch.tensor(both, dtype=torch.int64))).int()
+        is_second = torch.arange(len(team_match)) >= self.matches
+        self.is_second = is_second.to(device)
+        team_side = (side[team_match.long()] ^ is_second).to(torch.uint8)
         self.seats = seats_of(team_match, team_side).to(device)
         self.team_match, self.team_side = team_match.to(device), team_side.to(device)
         self._opponent_seats = seats_of(matches, 1 - side).to(device)

@@ -4,7 +4,7 @@ T = turns kept, G = teams, W = width of an observation. A row is one turn of one
 Observations are kept as the encoder's bytes and only once. So a write is O(1) and a snake's turn costs W + 6 bytes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -22,8 +22,7 @@ SAVED = {"obs": "observations", "actions": "moves", "rewards": "rewards", "termi
 class TurnBuffer:
     """A ring of T turns of G teams. The observations, nearly all of it, may lie in the host's memory.
 
-    `keys` are those of the draws of batches; each rank has its own, or each of its shards. The teams of a shard stand
-    side by side.
+    `key` is that of the draws of batches; each rank has its own.
     """
 
     def __init__(
@@ -32,7 +31,7 @@ class TurnBuffer:
         teams: int,
         encoder: Encoder,
         device: torch.device,
-        keys: Sequence[int],
+        key: int,
         storage: torch.device | None = None,
         packing: Packing | None = None,
     ) -> None:
@@ -40,7 +39,7 @@ class TurnBuffer:
         self.turns, self.teams, self.encoder, self.device = turns, teams, encoder, device
         self.storage, self.packing = storage or device, packing
         self.row_encoder = encoder if packing is None else packing.packed  # writes the rows that are kept
-        self.keys = torch.tensor(keys, dtype=torch.int64, device=device)
+        self.key = key
         self.dtype = torch.int8 if encoder.low.dtype.kind == "i" else torch.uint8
         self.obs = torch.zeros(turns, teams, TEAM, self.row_encoder.width, dtype=self.dtype, device=self.storage)
         self.actions = torch.zeros(turns, teams, TEAM, dtype=torch.int8, device=device)  # local
@@ -89,14 +88,10 @@ class TurnBuffer:
         """Go on to the next row: the turn is written."""
         self.count(0)
 
-    def rings(self) -> dict[str, torch.Tensor]:
-        """All that a checkpoint holds, row by row, by its names there. Turn i lies in row i % turns."""
-        return {saved: getattr(self, name) for name, saved in SAVED.items()}
-
     def written(self) -> dict[str, torch.Tensor]:
-        """All that has been written, where it lies: the next turns change it."""
+        """All that has been written, by its names in a checkpoint, where it lies: the next turns change it."""
         held = min(int(self.counts[0]), self.turns)
-        return {**{name: ring[:held] for name, ring in self.rings().items()}, "counts": self.counts}
+        return {**{saved: getattr(self, name)[:held] for name, saved in SAVED.items()}, "counts": self.counts}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Resume from a copy of written(); the buffer must be of the same size.

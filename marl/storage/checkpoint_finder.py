@@ -102,12 +102,9 @@ def find_episode(run: Path, episode: int) -> Path:
     raise_missing(f"checkpoint of episode {episode}", run)
 
 
-def list_complete(run: Path, after: int = -1) -> list[Path]:
-    """The complete checkpoints of a run, newest first. Sizes of the files are compared, hashes are not.
-
-    after: only those that were saved when the run had been saved so often.
-    """
-    return [folder for folder in list_all(run) if _is_complete(folder) and _save_number(folder, 0) > after]
+def list_complete(run: Path) -> list[Path]:
+    """The complete checkpoints of a run, newest first. Sizes of the files are compared, hashes are not."""
+    return [folder for folder in list_all(run) if _is_complete(folder)]
 
 
 def list_all(run: Path) -> list[Path]:

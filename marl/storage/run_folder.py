@@ -137,19 +137,6 @@ def describe(folder: Path, config: dict[str, Any], start: dict[str, Any]) -> Non
         raise _failed(folder, error) from None
 
 
-def count_recovery(folder: Path) -> dict[str, Any]:
-    """Count in run.json that this start has gone on after a lost rank (--fault_tolerant); returns the content."""
-    from arena.files import write_atomically
-
-    about = read_run(folder)
-    about["recoveries"] = about.get("recoveries", 0) + 1
-    try:
-        write_atomically(folder / RUN, (json.dumps(about, indent=2) + "\n").encode())
-    except OSError as error:
-        raise _failed(folder, error) from None
-    return about
-
-
 def read_run(folder: Path) -> dict[str, Any]:
     """The content of run.json; empty if the file is missing or cannot be read."""
     try:

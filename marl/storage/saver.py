@@ -33,12 +33,10 @@ class Saver:
         self._others = [f"rank{other}" for other in range(1, world)]
         self._threads = ThreadPoolExecutor(1, "checkpoint")
         self._writing: list[Future[None]] = []
-        self._needed: list[Future[None]] = []
         self._failed: Future[None] | None = None
         self._closing, self._abandoned = threading.Event(), threading.Event()
         self.start: str | None = None  # a name of this start of the run, from `prepare`
         self.saved = 0  # checkpoints begun
-        self.needed = 0  # of these, those that `need_last` was called for
         self.left_out = 0  # checkpoints that were due while another one was being written
 
     def prepare(self, run: Path) -> str:
@@ -86,17 +84,6 @@ class Saver:
         """Checkpoints, or parts of them, that are being written or wait for it."""
         self._tidy()
         return len(self._writing)
-
-    def need_last(self) -> None:
-        """The checkpoint that was begun last must not be missing from the run: the best one, say."""
-        self._needed.append(self._writing[-1])
-        self.needed += 1
-
-    @property
-    def unfinished_needed(self) -> int:
-        """Such checkpoints, or parts of them, that are being written or wait for it."""
-        self._needed = [writing for writing in self._needed if not writing.done()]
-        return len(self._needed)
 
     @property
     def has_failed(self) -> bool:

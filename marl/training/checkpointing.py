@@ -21,11 +21,8 @@ from marl.storage.checkpoint import MILESTONE, Checkpoint
 from marl.storage.saver import on_host
 from marl.training.past_selves import read_pool
 from marl.training.progress import Progress
-from marl.training.regroup import regroup, sources_of
 from marl.training.training_state import TrainingState
 from opponents.players import find
-
-POOL = "pool"  # past selves by name, in the part `state` of a snapshot in memory; a checkpoint has them as files
 
 # --- saving
 
@@ -45,19 +42,12 @@ def shared_part(state: TrainingState, closed: bool) -> dict[str, Any]:
     }
 
 
-def rank_part(state: TrainingState, copied: bool = True) -> dict[str, Any] | None:
-    """This rank's matches and buffer; None if they are larger than save_buffer.
-
-    copied: on the host. Otherwise the next turns change it.
-    """
+def rank_part(state: TrainingState) -> dict[str, Any] | None:
+    """This rank's matches and buffer, copied on the host; None if they are larger than save_buffer."""
     if state.learner.rank_state_bytes > state.config.save_buffer * 2**20:
         return None
     tensors = {"learner": state.learner.rank_state(), "places": [frozen.hidden for frozen in state.frozen_seats]}
-    return {
-        "fits": _match_settings(state),
-        "rollout": state.rollout.state_dict(),
-        **(on_host(tensors) if copied else tensors),
-    }
+    return {"fits": _match_settings(state), "rollout": state.rollout.state_dict(), **on_host(tensors)}
 
 
 def manifest_fields(state: TrainingState) -> dict[str, Any]:
@@ -130,9 +120,7 @@ def _restore_team(state: TrainingState, checkpoint: Checkpoint, saved: dict[str,
     if saved["schedule"]["strategy"] == state.scheduler.config.strategy:  # another strategy starts from its beginning
         state.scheduler.load_state_dict(saved["schedule"])
         run, names = checkpoint.path.parents[1], saved["past_selves"]["pool"]
-        pool = saved.get(POOL)
-        if pool is None:
-            pool = on_main(state.group, lambda: read_pool(run, names))
+        pool = on_main(state.group, lambda: read_pool(run, names))
         state.past_selves.load_state_dict(saved["past_selves"], pool)
 
 
@@ -150,43 +138,29 @@ def restore_matches(state: TrainingState, checkpoint: Checkpoint) -> bool:
 
 
 def _part_of_this_rank(state: TrainingState, checkpoint: Checkpoint) -> dict[str, Any]:
-    """What the checkpoint holds of this rank's matches and buffer; empty if it does not have them.
-
-    With exact_ranks it may have been saved by another number of ranks.
-    """
-    rank, world, saved = state.group.rank, state.group.world, checkpoint.manifest["world_size"]
-    names = [f"rank{each}" for each in sources_of(rank, world, saved)]
-    if not set(names) <= set(checkpoint.parts) or (saved != world and not state.config.ddp.exact_ranks):
+    """What the checkpoint holds of this rank's matches and buffer; empty if it does not have them."""
+    name = f"rank{state.group.rank}"
+    if checkpoint.manifest["world_size"] != state.group.world or name not in checkpoint.parts:
         return {}
-    parts = [checkpoint.part(name) for name in names]
-    return parts[0] if saved == world else regroup(parts, rank, world, saved)
+    return checkpoint.part(name)
 
 
 def _match_settings(state: TrainingState) -> dict[str, Any]:
-    """The settings that matches and buffer depend on: a checkpoint with others cannot be continued exactly.
-
-    With exact_ranks they are those of a shard, the same on any number of ranks.
-    """
+    """The settings that matches and buffer depend on: a checkpoint with others cannot be continued exactly."""
     config, assignment = state.config, state.rollout.assignment
-    shards = {"shards": config.ddp.exact_ranks} if config.ddp.exact_ranks else {}
-    each = assignment.shards
-    named = {name: len(slots) // each for name, slots in zip(state.named.names, assignment.named, strict=True)}
-    return (
-        shards
-        | ({"named": named} if named else {})
-        | {
-            "seed": config.seed,
-            "matches": assignment.matches // each,
-            "turns": state.buffer.turns,
-            "encoder": state.encoder.name,
-            "encoder_version": state.encoder.version,
-            "both": len(assignment.self_play_both) // each,
-            "alone": len(assignment.self_play_one) // each,
-            "past": len(assignment.past_selves),
-            "rewards": config.reward.weights(),
-            "opponents": list(state.rollout.opponents),
-        }
-    )
+    named = {name: len(slots) for name, slots in zip(state.named.names, assignment.named, strict=True)}
+    return ({"named": named} if named else {}) | {
+        "seed": config.seed,
+        "matches": assignment.matches,
+        "turns": state.buffer.turns,
+        "encoder": state.encoder.name,
+        "encoder_version": state.encoder.version,
+        "both": len(assignment.self_play_both),
+        "alone": len(assignment.self_play_one),
+        "past": len(assignment.past_selves),
+        "rewards": config.reward.weights(),
+        "opponents": list(state.rollout.opponents),
+    }
 
 
 def _current_names(settings: dict[str, Any] | None) -> dict[str, Any] | None:

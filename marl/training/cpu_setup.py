@@ -15,7 +15,6 @@ from marl.compute.precision import Precision
 from marl.compute.thread_variables import user_fixes_threads
 from marl.config.autoscale import PPO_TURNS
 from marl.config.train_config import TrainConfig
-from marl.errors import UserError
 from marl.networks.actors import RecurrentActor, make_actor
 from marl.networks.spec import spec_from_config
 from marl.ranks import environment
@@ -58,9 +57,7 @@ def set_up_cpu(
         return training_step(config, rows)
 
     rows = min(ROWS_MAX, getattr(config, config.learner_section).batch_size)
-    if config.ddp.exact_ranks:
-        number, source = _threads_of_exact_ranks(config, 2 if overlaps and most > 1 else 1), "exact_ranks"
-    elif config.threads is not None:
+    if config.threads is not None:
         number, source = config.threads, "--threads"
     elif user_fixes_threads():
         number, source = torch.get_num_threads(), "OMP_NUM_THREADS"
@@ -106,13 +103,6 @@ def _overlaps(config: TrainConfig, group: Solo | Ranks) -> bool:
     else:
         splits = config.learner_section != "ppo" or config.ddp.sync_freq == 1
     return group.backend is None and splits
-
-
-def _threads_of_exact_ranks(config: TrainConfig, needed: int) -> int:
-    """One thread, or two halves of one each: the sums of more threads depend on their number."""
-    if config.threads not in (None, 1, needed):
-        raise UserError(f"threads is {config.threads}; allowed with ddp.exact_ranks: 1 or {needed} (or more ranks)")
-    return config.threads or needed
 
 
 def _choose_threads(

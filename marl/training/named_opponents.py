@@ -130,11 +130,6 @@ def check_named(config: TrainConfig) -> None:
     timed = [name for name in planned if split_planned(name)[0].milliseconds is not None]
     if timed:
         raise UserError(f"opponents: {timed[0]} plans by the clock, so that a run could not be repeated; give rollouts")
-    if planned and config.ddp.exact_ranks:
-        raise UserError(
-            f"opponents: {planned[0]} plans, which rounds differently on another number of ranks; leave it out or "
-            "leave out --exact_ranks"
-        )
 
 
 def _read_policies(names: Sequence[str], run: Path | None) -> dict[str, FrozenPolicy]:

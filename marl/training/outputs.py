@@ -43,14 +43,11 @@ def open_outputs(
         if owner is not None:
             owner.take(folder, plan.known_launchers)
         options = reader.to_dict(config)
-        if plan.recovers:
-            start = run_folder.count_recovery(folder)
-        else:
-            start = run_folder.about_start(["snakes", "train", *plan.words], state.group.world)
-            start |= {"whole_run": dict(plan.whole_run), "cpu": cpu and cpu._asdict()}
-            # At once: a relaunch finds the folder by the launchers that its run.json names.
-            start["launch"] = relaunch.describe(folder, plan.source, plan.earlier, plan.launchers)
-            run_folder.describe(folder, options, start)
+        start = run_folder.about_start(["snakes", "train", *plan.words], state.group.world)
+        start |= {"whole_run": dict(plan.whole_run), "cpu": cpu and cpu._asdict()}
+        # At once: a relaunch finds the folder by the launchers that its run.json names.
+        start["launch"] = relaunch.describe(folder, plan.source, plan.earlier, plan.launchers)
+        run_folder.describe(folder, options, start)
         metrics = Metrics(
             folder,
             episodes if state.is_resumed else None,

@@ -54,18 +54,6 @@ class ResumePlan:
         return self.config.resume not in ("auto", "never")
 
     @property
-    def recovers(self) -> bool:
-        """Whether this start goes on from a snapshot in memory, after a rank was lost (--fault_tolerant)."""
-        return self.earlier is not None and self._has_snapshot()
-
-    @staticmethod
-    def _has_snapshot() -> bool:
-        from marl.ranks.snapshot_memory import inherited
-
-        memory = inherited()
-        return memory is not None and memory.number > 0
-
-    @property
     def run(self) -> Path | None:
         """The folder of the run that is resumed, or that its checkpoint belongs to; None for a new run."""
         return None if self.source is None else run_folder.run_of(self.source)
@@ -92,10 +80,9 @@ class ResumePlan:
         if earlier is None:
             self.check_path_exists()
             return replace(self, launchers=launchers)
-        is_saved = earlier.is_saved or self._has_snapshot()
-        source = earlier.run if is_saved else earlier.source
+        source = earlier.run if earlier.is_saved else earlier.source
         config = _read_config_of(self.words, source)
-        if is_saved:
+        if earlier.is_saved:
             config = replace(config, **RELAUNCHED)
         return ResumePlan(self.words, config, source, earlier, launchers, until=self.until)
 
@@ -112,10 +99,7 @@ class ResumePlan:
         def choose() -> tuple[TrainConfig, dict[str, int]]:
             config, saved = self.config, self.saved_start()
             kept = self._kept_sizes(saved)
-            before = saved.get("world_size", group.world)
-            if before != group.world and config.ddp.exact_ranks:
-                config = autoscale.split_exactly(config, self._given_config(), before, group.world)
-            elif before != group.world:
+            if saved.get("world_size", group.world) != group.world:
                 config = autoscale.split_again(config, kept, group.world)
             sizes = kept | autoscale.whole_run_sizes(self.config, group.device)
             return autoscale.resolve(config, group.device, ranks_on_node, group.world), sizes
@@ -134,26 +118,17 @@ class ResumePlan:
         sizes = saved.get("whole_run")
         if not isinstance(sizes, dict) or self.config.ddp.scaling != "strong":
             return {}
-        return autoscale.automatic(self._given_config(), sizes)
-
-    def _given_config(self) -> TrainConfig:
-        """What the command line of this start says alone, without the configuration of the run that is resumed."""
-        return read_config(["--algo", self.config.algo, *self.words])  # a plain --batch_size is that of the learner
+        # What this command line says alone; a plain --batch_size is that of the learner.
+        given = read_config(["--algo", self.config.algo, *self.words])
+        return autoscale.automatic(given, sizes)
 
     def load_checkpoint(self, group: "Solo | Ranks") -> "Checkpoint | None":
         """The checkpoint to resume, if any. A collective: rank 0 finds and verifies it, the others read the same."""
         from marl.ranks.process_group import on_main
         from marl.storage import checkpoint_finder
-        from marl.training import memory_snapshots
 
         if self.source is None:
             return None
-        if self.recovers:
-            assert self.earlier is not None
-            saves, max_episodes = self.earlier.saves, self.config.schedule.max_episodes
-            snapshot = memory_snapshots.newest(self.source, saves, max_episodes, group)
-            if snapshot is not None:
-                return snapshot
         found: Checkpoint | None = None
 
         def find() -> str | None:

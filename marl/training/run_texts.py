@@ -49,7 +49,6 @@ DESCRIPTIONS = {
     "time/updates_per_second": "Minibatches learned from per second, per rank.",
     "time/seconds": "Seconds of training, evaluations and saves left out.",
     "time/save_ms": "Milliseconds that training waited for a checkpoint, mean over the window.",
-    "time/lost_ranks": "Ranks lost since the launch, with --fault_tolerant.",
     "system/": "Gauge of a GPU of the first machine, by NVML.",
 }
 BY_ENV_STEPS = "by_env_steps/"  # begins the tags of curves whose step is an env step

@@ -23,7 +23,6 @@ from marl.storage.saver import Saver, on_host
 from marl.training.checkpointing import manifest_fields, rank_part, shared_part
 from marl.training.evaluation import Evaluation, evaluate
 from marl.training.log_window import LogWindow, pack, unpack
-from marl.training.memory_snapshots import Snapshots
 from marl.training.metrics import gpu_gauges
 from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_finite
 from marl.training.outputs import RunOutputs
@@ -53,7 +52,6 @@ class Trainer:
         self._mix: dict[str, float] = {}
         self._stopwatch = Stopwatch(state.progress.seconds)
         self.saver = Saver(config.keep_last, remove_unneeded, group.rank, group.world)
-        self._snapshots = Snapshots(state)
         self.save_seconds = 0.0  # that training has waited for checkpoints
         self._saved_turns = -1  # of the run, when this start began its last checkpoint
         self._logged_saves = (0, 0.0)  # checkpoints and save_seconds at the last log line
@@ -93,8 +91,6 @@ class Trainer:
             self.cycle()
             ended = self._end_reason()
             self._between_cycles(at_limit=ended not in ("", *RESUMABLE))
-            if not ended:
-                self._snapshots.take_if_due(self.saver.needed)
         if ended in RESUMABLE:
             if self._saved_turns != state.progress.turns:
                 self._save()
@@ -196,10 +192,9 @@ class Trainer:
         on it."""
         group, progress = self.state.group, self.state.progress
         group.doing = "agreeing whether to continue"
-        mine = (float(self.stop_signal != 0), progress.seconds, *self._snapshots.vote(self.saver.unfinished_needed))
-        stopped, seconds, *votes = group.sum_(torch.tensor(mine, dtype=torch.float64)).tolist()
+        mine = (float(self.stop_signal != 0), progress.seconds)
+        stopped, seconds = group.sum_(torch.tensor(mine, dtype=torch.float64)).tolist()
         progress.seconds = seconds / group.world
-        self._snapshots.decide(votes, self.saver.needed)
         return stopped > 0
 
     @contextmanager
@@ -238,7 +233,7 @@ class Trainer:
         values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
         values["train/updates"] = progress.updates
         save_cost = self._pop_save_cost()
-        values |= self._snapshots.metrics | ({} if save_cost is None else {"time/save_ms": save_cost})
+        values |= {} if save_cost is None else {"time/save_ms": save_cost}
         gauges = gpu_gauges if state.device.type == "cuda" else dict  # a run on a CPU has nothing to do with the GPUs
         on_main(group, lambda: self.outputs.metrics.log(progress.episodes, values | gauges(), progress.env_steps))
         opponent = state.scheduler.level(progress.episodes)
@@ -353,8 +348,6 @@ class Trainer:
                         begin = time.perf_counter()  # training is over: it has not waited
                 self._start_writing(weights, best, closed)
                 state.saved_at, self._saved_turns = state.progress.seconds, state.progress.turns
-                if not skippable:
-                    self.saver.need_last()
         if writing and skippable:
             saver.left_out += 1
             episodes = state.progress.episodes

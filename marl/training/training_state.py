@@ -38,11 +38,8 @@ class TrainingState:
         self.encoder = encoder_named(config.network.encoder)
         self.progress = progress or Progress()
         self.scheduler = Scheduler(config.schedule)
-        shards = config.ddp.exact_ranks // group.world or None
-        if shards is not None:
-            group.fix_sum_order()
-        assignment = make_assignment(config, self.scheduler, shards)
-        precision = Precision(config.precision, self.device, shards)
+        assignment = make_assignment(config, self.scheduler)
+        precision = Precision(config.precision, self.device)
         self.learner = make_learner(config, assignment, group, precision)
         self.rollout = Rollout(
             assignment,

@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 
 def a_buffer(turns: int, teams: int, encoder: str = "features", **options) -> ReplayBuffer:
-    return ReplayBuffer(turns, teams, encoder_named(encoder), CPU, **({"keys": [99]} | options))
+    return ReplayBuffer(turns, teams, encoder_named(encoder), CPU, **({"key": 99} | options))
 
 
 def a_copy(filled: ReplayBuffer) -> ReplayBuffer:

@@ -160,18 +160,18 @@ def snakes(*words: str) -> int:
     from marl import cli
     from marl.ranks import fork_launch
 
-    def plant_all() -> None:
-        for fault in os.environ.get("PLANTED", "").split():
-            plant(fault)
-
     def become_rank(*arguments: Any) -> None:
         become(*arguments)
-        plant_all()
+        for fault in faults:
+            plant(fault)
 
-    become = fork_launch._Launcher._become_rank
+    become, faults = fork_launch._Launcher._become_rank, os.environ.get("PLANTED", "").split()
     mock.patch.object(fork_launch._Launcher, "_become_rank", become_rank).start()
-    if "--fault_tolerant" not in words:  # the faults of a launcher would be those of all ranks that it forks
-        plant_all()
+    # In a launcher, those of a rank would be the faults of all ranks that it forks.
+    is_launcher = "--distributed" in words and "RANK" not in os.environ
+    for fault in faults:
+        if not is_launcher or ":elastic:" in fault:
+            plant(fault)
     _fork_ranks_of_torch()
     with short_matches(words):
         return cli.main(words)

@@ -311,8 +311,7 @@ def _without_long_work(folder: Path) -> Iterator[None]:
     before = os.getcwd()
     os.chdir(folder)
     with ExitStack() as patches, open(os.devnull) as nothing:
-        forked = ("fork_launch.launch_forked", "fork_launch.launch_fault_tolerant")
-        launches = ("launch.launch", "launch.set_environment", *forked)
+        launches = ("launch.launch", "launch.set_environment", "fork_launch.launch_forked")
         commands = ("launch_flags._load_training", "train.dry_run")
         for target in (*(f"ranks.{name}" for name in launches), *(f"commands.{name}" for name in commands)):
             patches.enter_context(mock.patch(f"marl.{target}", return_value=0))

@@ -4,9 +4,8 @@ RANK:term:N     the rank gets TERM before its cycle N (from 1; cycles that fill 
 RANK:kill:N     the rank is killed before its cycle N
 RANK:STAGE:N    the rank is killed in this stage of its save N: begin, middle, rename, point; or part, stamp
 RANK:evaluation:N   the rank is killed in its evaluation N
-RANK:restore:N  the rank is killed when it reads a snapshot in memory for the Nth time
+RANK:restore:N  the rank is killed when it reads its checkpoint for the Nth time
 RANK:saves:0    the rank goes on when a checkpoint is written, not while it is being written
-RANK:snapshots:S    a snapshot in memory is taken after every S seconds of training
 RANK:late:N     the rank's clock is a week ahead from cycle N on
 RANK:nan:N-M    the batches N to M of the rank contain a NaN
 RANK:slow:S     every evaluation of the rank takes S seconds longer
@@ -56,8 +55,6 @@ def plant(fault: str) -> None:
         _kill_in_restore(int(when), whom)
     elif what == "saves":
         _wait_for_saves()
-    elif what == "snapshots":
-        _take_snapshots_after(float(when))
     elif what == "nan":
         _spoil_batches(*map(int, when.split("-")))
     elif what == "slow":
@@ -159,17 +156,17 @@ def _kill_in_evaluation(number: int, whom: list[str]) -> None:
 
 
 def _kill_in_restore(number: int, whom: list[str]) -> None:
-    from marl.ranks.snapshot_memory import SnapshotMemory
+    from marl.training import checkpointing
 
-    read, calls = SnapshotMemory.read, []
+    restore, calls = checkpointing.restore_matches, []
 
-    def counted(self: SnapshotMemory, rank: int) -> Any:
-        calls.append(rank)
+    def counted(*arguments: Any) -> Any:
+        calls.append(number)
         if len(calls) == number:
             _kill(whom)
-        return read(self, rank)
+        return restore(*arguments)
 
-    _replace(SnapshotMemory, "read", counted)
+    _replace(checkpointing, "restore_matches", counted)
 
 
 def _wait_for_saves() -> None:
@@ -182,13 +179,6 @@ def _wait_for_saves() -> None:
         cycle(self, learn)
 
     _replace(Trainer, "cycle", after_saves)
-
-
-def _take_snapshots_after(seconds: float) -> None:
-    from marl.training import memory_snapshots
-
-    _replace(memory_snapshots, "INTERVAL", seconds)
-    _replace(memory_snapshots, "SHARE", 1e9)
 
 
 def _slow_evaluation(seconds: float) -> None:

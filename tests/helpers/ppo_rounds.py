@@ -46,7 +46,7 @@ def a_ppo(
     """
     assignment = matches if isinstance(matches, MatchAssignment) else MatchAssignment(matches)
     group, mix = group or Solo(CPU), mix or MIX
-    buffer = RolloutBuffer(turns, assignment.teams, encoder_named("features"), group.device, [99 + group.rank])
+    buffer = RolloutBuffer(turns, assignment.teams, encoder_named("features"), group.device, 99 + group.rank)
     network = NetworkConfig(encoder="features", body=body, messages=messages, lstm_size=body[-1])
     precision = Precision(precision, group.device) if isinstance(precision, str) else precision
     config = PpoConfig(**({"batch_size": 10**9, "epochs": 1, "max_grad_norm": 0.0, "lr": 2e-3} | options))

@@ -21,7 +21,7 @@ from marl.rollout import turn_kernels
 from marl.rollout.turn_kernels import Matches, Results, Seats, Teams, TurnRows
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARD_TEAMS, N_STEP, GAMMA, GAE_LAMBDA = 3, 3, 0.5, 0.75
+KEY, N_STEP, GAMMA, GAE_LAMBDA = 0x1234_5678_9ABC_DEF, 3, 0.5, 0.75
 CLIP, VALUE_CLIP, VALUE_WEIGHT = 0.25, 0.5, 2.0
 MASKED, FREE = True, False
 
@@ -67,7 +67,7 @@ CASES = (
     Case(
         replay_buffer.sample_transitions,
         "IDX",
-        ("one_key", TurnRows("held_counts", "held_actions", "held_rewards", "held_terminated"), N_STEP, GAMMA, SAMPLED),
+        (KEY, TurnRows("held_counts", "held_actions", "held_rewards", "held_terminated"), N_STEP, GAMMA, SAMPLED),
     ),
     record(MASKED),
     record(FREE, "FREE_"),
@@ -76,7 +76,7 @@ CASES = (
         "seats",
         ("held_rewards", "held_terminated", "held_values", GAMMA, GAE_LAMBDA, "ADVANTAGES", "GAE_RETURNS"),
     ),
-    Case(ppo_kernels.shuffle_items, "order_items", ("shard_keys", "held_counts", SHARD_TEAMS, "ORDER")),
+    Case(ppo_kernels.shuffle_items, "ORDER", (KEY, "held_counts", "ORDER")),
     Case(
         ppo_kernels.loss_gradients,
         "STATS",

@@ -2,8 +2,8 @@
 another, the chains side by side: ranks often wait for each other or for a timeout. The ranks are forked from a process
 that has torch and the trainer loaded, see forking.py.
 
-The output of rank R goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. The word @4 before all others
-asks for four ranks, @1 for one process without ranks; words @FAULT are planted, see planted.py.
+The output of rank R goes to FOLDER/name.R.out and .err, the exit codes to stdout as JSON. The word @1 before all others
+asks for one process without ranks; words @FAULT are planted, see planted.py.
 """
 
 import json
@@ -50,8 +50,8 @@ class Training:
     def __init__(self, folder: str, name: str, words: list[str]) -> None:
         self.name, self._codes = name, {}
         world = 2
-        if words[0] in ("@1", "@2", "@4"):
-            world, words = int(words[0][1:]), words[1:]
+        if words[0] == "@1":
+            world, words = 1, words[1:]
         port = str(free_port())
         self._pids = [
             _fork_rank(f"{folder}/{name}.{rank}", words, _group(rank, world, port) if world > 1 else {})

@@ -20,6 +20,7 @@ from arena import jit
 from helpers import train_as_ranks
 from helpers.command import ROOT
 from helpers.forking import Forked, snakes
+from helpers.ports import free_port
 from helpers.short_matches import short_matches
 from marl import cli
 from marl.compute.process_state import process_state_restored
@@ -156,6 +157,23 @@ def start_ranks(folder: Path, *chains: dict[str, list[str]]) -> Callable[[], dic
 def as_ranks(folder: Path, *chains: dict[str, list[str]]) -> dict[str, list[tuple[int, str, str]]]:
     """Run such trainings to their end."""
     return start_ranks(folder, *chains)()
+
+
+def as_two_ranks(program: Callable[..., int], folder: Path, *words: str) -> list[dict[str, Any]]:
+    """What a program has written as two ranks: program(folder, *words) writes FOLDER/RANK.pt."""
+    meeting = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    processes = []
+    try:
+        for rank in ("0", "1"):
+            environment = without_ranks() | meeting | {"RANK": rank, "LOCAL_RANK": rank}
+            processes.append(Forked(program, str(folder), *words, environment=environment))
+        for process in processes:
+            _, err = process.communicate(timeout=LIMIT)
+            assert process.returncode == 0, err
+    finally:
+        for process in processes:
+            process.kill()
+    return [torch.load(folder / f"{rank}.pt", weights_only=True, map_location="cpu") for rank in (0, 1)]
 
 
 def ranks_of(launcher: int) -> dict[int, int]:

@@ -95,7 +95,7 @@ def test_a_seed_means_one_result(algo, threads, tmp_path) -> None:
     assert weights[1] == weights[0]
 
 
-WORK = {"ppo": ("--update_interval", "640", "--epochs", "8"), "ddpg": ("--updates", "40"), "qmix": ("--updates", "20")}
+WORK = {"ppo": ("--update_interval", "2560", "--epochs", "1"), "ddpg": ("--updates", "2"), "qmix": ("--updates", "1")}
 
 
 @pytest.mark.parametrize("algo", WORK)
@@ -106,7 +106,7 @@ def test_one_thread_means_one(algo, given, tmp_path) -> None:
     Matrices are large enough for torch to split them. A busy machine makes the bound wider, never narrower.
     """
     words = ["train", "--config", SMOKE, "--device", "cpu", "--algo", algo, *given, "--no-eval_gif", "--matches", "256"]
-    words += ["--max_episodes", "512", "--body", "256,256", "--encoder", "features", "--eval_matches", "64"]
+    words += ["--max_episodes", "256", "--body", "128,128", "--encoder", "features", "--eval_matches", "32"]
     words += [*WORK[algo], "--batch_size", "1920", "--runs_dir", str(tmp_path)]
     variables = {} if given else {"OMP_NUM_THREADS": "1"}
     program = "import resource, sys, time\nfrom marl.cli import main\n" + "\n".join(

@@ -55,7 +55,6 @@ def test_a_rank_per_core_unless_a_replay_batch_is_given_per_rank(empty, monkeypa
     words = ("train", "--dry_run", "--distributed", "--device", "cpu", "--body", "8,8")
     for more, ranks in (
         ((), "12, over shared memory"),
-        (("--exact_ranks", "8"), "8, over shared memory"),
         (("--batch_size", "96"), "1, one process"),
         (("--backend", "gloo"), "1, one process"),
         (("--algo", "ppo", "--backend", "gloo"), "6, over gloo"),

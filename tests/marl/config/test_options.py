@@ -190,7 +190,7 @@ class Renamed:
 OLD = OldNames(
     paths={"net.width": "net.size", "one.rate": "one.decay", "two.rate": "two.decay"},
     values={"net.kind": {"mlp": "dense", "torus": "gone"}},
-    retired={"rounds": (200, "the game has no other")},
+    retired={"rounds": (200, "the game has no other"), "net.deep": (False, "the option is gone")},
 )
 
 
@@ -215,6 +215,12 @@ def renamed(*words: str, **values) -> Renamed:
         (["--rounds", "200"], {}, Renamed()),
         (["--rounds=2e2"], {"rounds": 200}, Renamed()),
         (["--rounds", "200"], {"rounds": 100}, Renamed()),
+        ([], {"rounds": None}, Renamed()),
+        ([], {"net": {"deep": 0}}, Renamed()),
+        ([], {"net": {"deep": False}}, Renamed()),
+        ([], {"net": {"deep": None}}, Renamed()),
+        (["--deep", "false"], {"net": {"deep": 8}}, Renamed()),
+        (["--no_deep"], {"net": {"deep": 8}}, Renamed()),
     ],
 )
 def test_an_old_name_means_the_new_one(words, values, expected):
@@ -233,9 +239,13 @@ def test_an_old_name_means_the_new_one(words, values, expected):
         ([], {"net": {"width": 1, "size": 1}}, "old.yaml: net.width and net.size both set net.size; one of them must"),
         (["--kind", "mpl"], {}, "--kind is 'mpl'; allowed: one of dense, conv"),
         (["--kind", "torus"], {}, "--kind is 'torus'; allowed: one of dense, conv"),  # there is no choice `gone`
-        (["--rounds", "100"], {}, "rounds is 100; allowed: 200, the game has no other"),
-        (["--rounds", "x"], {}, "--rounds is 'x'; allowed: a whole number"),
-        ([], {"rounds": 100}, "rounds is 100; allowed: 200, the game has no other"),
+        (["--rounds", "100"], {}, "--rounds is 100; allowed: 200, the game has no other"),
+        (["--rounds", "x"], {}, "--rounds is x; allowed: 200, the game has no other"),
+        (["--rounds"], {}, "--rounds needs a value; allowed: a whole number"),
+        ([], {"rounds": 100}, "old.yaml: rounds is 100; allowed: 200, the game has no other"),
+        (["--deep"], {}, "--deep is true; allowed: false, the option is gone"),
+        (["--net.deep", "3"], {}, "--net.deep is 3; allowed: false, the option is gone"),
+        ([], {"net": {"deep": 1}}, "old.yaml: net.deep is 1; allowed: false, the option is gone"),
         (["--net.rate", "1"], {}, "unknown flag --net.rate"),
     ],
 )

@@ -140,7 +140,10 @@ def test_a_wrong_file_is_told_by_name(tmp_path, text, parts) -> None:
         (["--save_interval", "0"], "save_interval is 0; allowed: from 1"),
         (["--seed", "-1"], "seed is -1; allowed: from 0"),
         (["--matches", "3"], "matches is 3; allowed: an even number"),
-        (["--episode_length", "100"], "episode_length is 100; allowed: 200, the game's own length"),
+        (["--episode_length", "100"], "--episode_length is 100; allowed: 200, the game's own length"),
+        (["--exact_ranks"], "--exact_ranks is true; allowed: false, the option is gone"),
+        (["--exact_ranks", "8"], "--exact_ranks is 8; allowed: false, the option is gone"),
+        (["--fault_tolerant"], "--fault_tolerant is true; allowed: false, the option is gone: use --max_restarts N"),
         (["--body", "64,0"], "network.body is 64,0; allowed: widths from 1"),
         (["--channels="], "network.channels is ; allowed: widths from 1"),
         (["--lstm_size", "0"], "network.lstm_size is 0; allowed: from 1"),
@@ -261,7 +264,8 @@ def test_every_field_says_what_it_is() -> None:
 @pytest.mark.parametrize("algo", ["ddpg", "ppo"])
 def test_a_run_that_was_saved_with_old_names_goes_on(tmp_path, algo) -> None:
     saved = reader.to_dict(read_config(["--algo", algo]))
-    saved["episode_length"] = 200
+    saved |= {"episode_length": 200, "fault_tolerant": False}
+    saved["ddp"]["exact_ranks"] = 0
     saved["network"] |= {"memory": 32, "encoder": "turned"}
     saved[algo]["even"] = 0.25
     del saved["network"]["lstm_size"], saved[algo]["uniform_kl"]
@@ -271,6 +275,16 @@ def test_a_run_that_was_saved_with_old_names_goes_on(tmp_path, algo) -> None:
     assert (config.network.lstm_size, getattr(config, algo).uniform_kl, config.seed) == (32, 0.25, 2)
     assert config.network.encoder == ("canonical" if "canonical" in ENCODERS else "turned")
     assert "episode_length" not in reader.to_dict(config)
+
+
+def test_a_run_that_had_a_removed_option_says_how_to_go_on(tmp_path) -> None:
+    saved = reader.to_dict(read_config([]))
+    saved["ddp"]["exact_ranks"] = 8
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(saved))
+    with pytest.raises(UserError, match=r"config.yaml: ddp.exact_ranks is 8; allowed: false, .*--exact_ranks false"):
+        read_config([], file)
+    assert read_config(["--exact_ranks", "false"], file) == read_config([])
 
 
 def test_every_encoder_learner_and_network_can_be_chosen() -> None:

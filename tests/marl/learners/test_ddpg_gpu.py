@@ -65,7 +65,7 @@ def seed_printed() -> None:
 def a_buffer(name: str, packed: bool, device: torch.device = DEVICE, matches: int = 6) -> ReplayBuffer:
     """Turns of real matches, with random moves."""
     packing = PACKINGS[name] if packed else None
-    buffer = ReplayBuffer(TURNS, matches, encoder_named(name), device, [7], packing=packing)
+    buffer = ReplayBuffer(TURNS, matches, encoder_named(name), device, 7, packing=packing)
     mix = {"level0": 1.0}
     rollout = Rollout(MatchAssignment(matches), tuple(mix), RewardConfig().weights(), buffer, SEED)
     rollout.set_mix(mix)
@@ -222,10 +222,10 @@ def test_a_checkpoint_of_one_kind_goes_on_as_the_other(kernels, saves_packed, lo
 def test_plain_rows_of_a_checkpoint_are_packed_and_packed_ones_unpacked() -> None:
     plain, packed = (a_buffer("planes", form, CPU) for form in (False, True))
     for saved, other in ((plain, packed), (packed, plain)):
-        fresh = ReplayBuffer(TURNS, saved.teams, saved.encoder, CPU, [7], packing=other.packing)
+        fresh = ReplayBuffer(TURNS, saved.teams, saved.encoder, CPU, 7, packing=other.packing)
         fresh.load_state_dict(on_host(saved.written()))
-        for name, ring in other.rings().items():
-            assert torch.equal(fresh.rings()[name], ring), name
+        for name, rows in other.written().items():
+            assert torch.equal(fresh.written()[name], rows), name
 
 
 def test_packed_rows_are_for_plain_ddpg_with_two_dense_layers(monkeypatch) -> None:

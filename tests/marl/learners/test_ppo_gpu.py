@@ -40,7 +40,7 @@ def a_learner(
 ) -> tuple[Ppo, Rollout]:
     assignment = MatchAssignment(matches, self_play_both=tuple(range(matches // 2)))
     packing = PACKINGS[name] if packed else None
-    buffer = RolloutBuffer(TURNS, assignment.teams, encoder_named(name), device, [7], packing)
+    buffer = RolloutBuffer(TURNS, assignment.teams, encoder_named(name), device, 7, packing)
     network = NetworkConfig(encoder=name, body=body, lstm_size=body[-1])
     config = PpoConfig(batch_size=assignment.teams * TURNS * 3 // 2, epochs=1, lr=1e-3, critic=critic)
     precision = Precision("bf16" if device.type == "cuda" else "fp32", device)
@@ -114,7 +114,7 @@ def first_minibatch(learner: Ppo, rollout: Rollout) -> tuple[torch.Tensor, ...]:
     learner.buffer.values[-1] = 0
     learner._estimate_advantages()
     learner._measure_advantages()
-    items = learner._shuffler.shuffle()[:, : learner.minibatches.each].flatten()
+    items = learner._shuffler.shuffle()[: learner.minibatches.each]
     assert len(learner._parts) == 1
     stats = learner._parts[0].backward(learner, items)
     return outputs, stats.clone(), torch.cat([p.grad.flatten() for p in learner.network.parameters()])

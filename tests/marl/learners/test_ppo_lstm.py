@@ -315,7 +315,7 @@ def test_rounds_on_a_gpu_are_recorded_as_graphs_and_replayed() -> None:
     print(f"seed {SEED}")
     device, turns = torch.device("cuda", 0), 4
     assignment = MatchAssignment(64, self_play_both=tuple(range(32)))
-    buffer = RolloutBuffer(turns, assignment.teams, encoder_named("planes"), device, [7])
+    buffer = RolloutBuffer(turns, assignment.teams, encoder_named("planes"), device, 7)
     network = NetworkConfig(encoder="planes", body=(256, 128), lstm_size=128)
     config = PpoConfig(batch_size=assignment.teams * turns * TEAM // 2, epochs=1, lr=1e-3)
     learner = PpoLstm(config, network, buffer, Solo(device), Precision("bf16", device), 1, SEED)

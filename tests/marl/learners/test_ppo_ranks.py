@@ -8,11 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 from helpers import ppo_as_ranks
-from helpers.forking import Forked
-from helpers.ports import free_port
 from helpers.ppo_as_ranks import CASES, MATCHES
 from helpers.resumed import assert_equal, measured, saved
-from helpers.training import LIMIT, TINY_ANY, as_ranks, assert_goes_on, logged, manifest, the_run, without_ranks
+from helpers.training import TINY_ANY, as_ranks, as_two_ranks, assert_goes_on, logged, manifest, the_run
 
 from marl.compute.precision import Precision
 from marl.config.learner_configs import PpoConfig
@@ -32,22 +30,6 @@ SKIPPED = 1 + Ppo.LOGGED.index("updates/skipped")
 def ranks(tmp_path_factory):
     """What the two ranks found, case by case."""
     return as_two_ranks(ppo_as_ranks.all_cases, tmp_path_factory.mktemp("ranks"))
-
-
-def as_two_ranks(program, folder) -> list[dict]:
-    meeting = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    processes = []
-    try:
-        for rank in ("0", "1"):
-            environment = without_ranks() | meeting | {"RANK": rank, "LOCAL_RANK": rank}
-            processes.append(Forked(program, str(folder), environment=environment))
-        for process in processes:
-            _, err = process.communicate(timeout=LIMIT)
-            assert process.returncode == 0, err
-    finally:
-        for process in processes:
-            process.kill()
-    return [torch.load(folder / f"{rank}.pt", weights_only=True, map_location=CPU) for rank in (0, 1)]
 
 
 @pytest.fixture(scope="module")

@@ -144,7 +144,7 @@ def test_every_batch_comes_in_the_same_tensors_with_other_rows() -> None:
 
 
 def test_ranks_draw_other_batches() -> None:
-    a, b = (a_buffer(40, 4, keys=[key]) for key in (1, 2))
+    a, b = (a_buffer(40, 4, key=key) for key in (1, 2))
     for buffer in (a, b):
         for number in range(40):
             write(buffer, number)

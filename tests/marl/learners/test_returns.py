@@ -88,7 +88,7 @@ def test_n_step_returns(generator, dtype, share, n_step) -> None:
         torch.full((count,), torch.nan, dtype=dtype),
         torch.zeros(count, TEAM, 4),
     )
-    sample_transitions.bind(count, CPU, torch.tensor([99]), rows, n_step, gamma, batch)()
+    sample_transitions.bind(count, CPU, 99, rows, n_step, gamma, batch)()
     turn, team = batch.idx // teams, batch.idx % teams
     following = (turn + torch.arange(n_step)[:, None]) % turns
     returns, discounts = n_step_returns(rewards[following, team], terminated[following, team], gamma)
@@ -104,7 +104,7 @@ def test_n_step_returns(generator, dtype, share, n_step) -> None:
 def test_without_fused_loops_a_rollout_buffer_computes_the_same_advantages() -> None:
     found = []
     for fused in (True, False):
-        buffer = RolloutBuffer(9, 4, encoder_named("features"), CPU, keys=[1])
+        buffer = RolloutBuffer(9, 4, encoder_named("features"), CPU, key=1)
         same = torch.Generator().manual_seed(SEED)
         buffer.rewards.normal_(generator=same)
         buffer.values.normal_(generator=same)

@@ -42,11 +42,11 @@ class Sampled:
         self.discounts = np.full(batch, np.nan, np.float32)
         self.actions = np.full((batch, TEAM, 4), np.nan, np.float32)
 
-    def draw(self, *keys: int, update: int | None = None) -> "Sampled":
+    def draw(self, key: int = 77, update: int | None = None) -> "Sampled":
         if update is not None:
             self.rows.counts[1] = update
         batch = BatchRows(self.idx, self.next_idx, self.returns, self.discounts, self.actions)
-        arguments = (np.array(keys or (77,)), self.rows, self.n_step, self.gamma, batch)
+        arguments = (key, self.rows, self.n_step, self.gamma, batch)
         sample_transitions.cpu_loop()(0, len(self.idx), arguments)
         return self
 
@@ -83,14 +83,6 @@ def test_turns_and_teams_are_drawn_uniformly(written) -> None:
         sampled.draw(update=update)
         np.add.at(counts, (sampled.turn_numbers(sampled.idx) - max(0, written - turns), sampled.idx % teams), 1)
     assert chi_square(counts, np.full(counts.shape, counts.sum() / counts.size)) < RARE, counts
-
-
-def test_each_shard_draws_as_a_rank_with_its_teams_alone() -> None:
-    both = Sampled(50, 14, 40, 3, 1.0, batch=64).draw(3, 4, update=9)
-    for shard, key in enumerate((3, 4)):
-        one = Sampled(50, 7, 40, 3, 1.0, batch=32).draw(key, update=9)
-        turn, team = np.divmod(both.idx[32 * shard : 32 * (shard + 1)], 14)
-        assert (turn * 7 + team - 7 * shard == one.idx).all()
 
 
 def test_a_row_depends_on_key_update_and_its_number_alone() -> None:

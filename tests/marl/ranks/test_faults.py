@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from helpers.forking import Forked, snakes
 from helpers.training import SMOKE, assert_goes_on, logged, manifest, needs_proc, ranks_of, the_run, without_ranks
 
@@ -31,6 +32,7 @@ WORDS = [
     "train", "--config", SMOKE, "--device", "cpu", "--matches", "4", "--turns", "20", "--updates", "1",
     "--max_episodes", str(END), "--log_interval", str(LOGGED), "--save_interval", str(SAVED), "--check_sync", "1",
     "--opponent_difficulty_strategy", "adaptive", "--window", "3", "--up", "0.01", "--down", "0",
+    "--eval_interval", "12", "--eval_matches", "1", "--eval_opponents", "level0",
 ]  # fmt: skip
 GOING_ON = re.compile(r"resumed from +\S+ \(episode ([\d,]+)\), (.*)\n")
 LEFT_OUT = re.compile(r"no checkpoint at episode (\d+): ")
@@ -137,12 +139,28 @@ def weights_of(run: Path) -> str:
     return hashlib.sha256((run / "checkpoints" / last / "weights.safetensors").read_bytes()).hexdigest()
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Path:
+    """The same run without any kill."""
+    runs = tmp_path_factory.mktemp("peace") / "runs"
+    with Training(runs, "--run_name", "team") as peace:
+        assert peace.finish() == 0, "".join(peace.err)
+    return the_run(runs)
+
+
+def assert_same_end(run: Path, undisturbed: Path) -> None:
+    assert manifest(run, END)["world_size"] == 2
+    assert weights_of(run) == weights_of(undisturbed)
+    values = [[of_run(line) for line in logged(each)] for each in (run, undisturbed)]
+    assert values[0] == values[1]
+    assert_goes_on(run, END)
+    assert not [path.name for path in (run / "checkpoints").iterdir() if path.name.startswith(".")]
+
+
 @needs_proc
-def test_ranks_killed_again_and_again_end_as_if_nothing_had_happened(tmp_path) -> None:
+def test_ranks_killed_again_and_again_end_as_if_nothing_had_happened(tmp_path, undisturbed) -> None:
     print(f"seed {SEED}, {KILLS} kills")
     dice = random.Random(SEED)
-    with Training(tmp_path / "peace", "--run_name", "team") as peace:
-        assert peace.finish() == 0, "".join(peace.err)
     told = []
     with Training(tmp_path / "killed", "--max_restarts", str(10 * KILLS), "--run_name", "team") as training:
         deck: list[str] = []
@@ -167,13 +185,7 @@ def test_ranks_killed_again_and_again_end_as_if_nothing_had_happened(tmp_path) -
     print("".join(training.err), file=sys.stderr)
     assert code == 0
     assert len(told) == KILLS
-    run = the_run(tmp_path / "killed")
-    assert manifest(run, END)["world_size"] == 2
-    assert weights_of(run) == weights_of(the_run(tmp_path / "peace"))
-    values = [[of_run(line) for line in logged(each)] for each in (run, the_run(tmp_path / "peace"))]
-    assert values[0] == values[1]
-    assert_goes_on(run, END)
-    assert not [path.name for path in (run / "checkpoints").iterdir() if path.name.startswith(".")]
+    assert_same_end(the_run(tmp_path / "killed"), undisturbed)
     starts, again = _starts(training), []
     for name, victim, episode, pointer, before in told:
         if len(starts) == before:
@@ -200,6 +212,19 @@ def _starts(training: Training) -> list[tuple[int, str]]:
     """The episode from which each start went on, and how; without the first start."""
     found = [GOING_ON.match(line) for line in training.out]
     return [(int(each[1].replace(",", "")), each[2]) for each in found if each]
+
+
+@needs_proc
+def test_ranks_killed_in_an_update_a_start_an_evaluation_and_a_save_end_as_if_nothing_had_happened(
+    tmp_path, undisturbed
+) -> None:
+    kills = ["1:kill:9", "0:restore:1", "1:evaluation:1", "0:middle:2", "1:restore:1"]
+    faults = " ".join(f"{kill}:once" for kill in kills)
+    with Training(tmp_path / "killed", "--max_restarts", "9", "--run_name", "team", fault=faults) as training:
+        assert training.finish() == 0, "".join(training.err)
+    assert len(list(tmp_path.glob("*-once"))) == len(kills)
+    assert {how for _, how in _starts(training)} == {"bit-exactly"}
+    assert_same_end(the_run(tmp_path / "killed"), undisturbed)
 
 
 @needs_proc

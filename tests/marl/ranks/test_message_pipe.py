@@ -30,15 +30,6 @@ def test_equal_messages_are_printed_once_and_others_too(pipe, capsys) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_forgotten_messages_do_not_come_with_those_of_the_next_ranks(pipe, capsys) -> None:
-    for _ in range(2):
-        exits.tell("rank 1 is lost")
-        pipe.forget()
-    exits.tell("rank 1 is lost")
-    pipe.print_messages()
-    assert capsys.readouterr().err == "snakes: rank 1 is lost\n"
-
-
 def test_without_a_launcher_a_rank_prints_its_message_itself(monkeypatch, capfd) -> None:
     reading, writing = os.pipe()
     os.close(reading)

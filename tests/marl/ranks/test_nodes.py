@@ -24,26 +24,22 @@ def test_choose_ranks_per_node(environment, gpus, asked, expected) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "shares_memory", "splits_small", "shards", "expected"),
+    ("cores", "shares_memory", "splits_small", "expected"),
     [
-        (1, True, True, 0, 1),
-        (2, True, False, 0, 1),
-        (3, True, False, 0, 1),
-        (4, True, True, 0, 4),
-        (12, True, True, 0, 12),
-        (128, True, False, 0, 16),
-        (16, False, True, 0, 1),
-        (1, False, False, 0, 1),
-        (8, False, False, 0, 4),
-        (128, False, False, 0, 8),
-        (12, True, True, 8, 8),
-        (6, True, False, 8, 4),
-        (12, True, True, 2, 2),
-        (2, True, True, 8, 1),
+        (1, True, True, 1),
+        (2, True, False, 1),
+        (3, True, False, 1),
+        (4, True, True, 4),
+        (12, True, True, 12),
+        (128, True, False, 16),
+        (16, False, True, 1),
+        (1, False, False, 1),
+        (8, False, False, 4),
+        (128, False, False, 8),
     ],
 )
-def test_choose_cpu_ranks(cores, shares_memory, splits_small, shards, expected) -> None:
-    assert choose_cpu_ranks(cores, shares_memory, splits_small, shards) == expected
+def test_choose_cpu_ranks(cores, shares_memory, splits_small, expected) -> None:
+    assert choose_cpu_ranks(cores, shares_memory, splits_small) == expected
 
 
 @pytest.mark.parametrize(

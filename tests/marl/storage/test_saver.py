@@ -67,21 +67,6 @@ def test_every_rank_writes_its_part_and_rank_0_completes_the_checkpoint(tmp_path
     assert hidden(tmp_path) == []
 
 
-def test_needed_checkpoints_are_counted_apart(tmp_path) -> None:
-    ranks = savers(tmp_path)
-    save(ranks, tmp_path, 1, only=(0,))  # it waits for the other ranks
-    assert (ranks[0].unfinished, ranks[0].needed, ranks[0].unfinished_needed) == (1, 0, 0)
-    save(ranks, tmp_path, 2, best=True, only=(0,))
-    ranks[0].need_last()
-    assert (ranks[0].unfinished, ranks[0].needed, ranks[0].unfinished_needed) == (2, 1, 1)
-    for episode in (1, 2):
-        save(ranks, tmp_path, episode, only=(1, 2))
-    for each in ranks:
-        each.finish()
-        each.close()
-    assert (ranks[0].needed, ranks[0].unfinished_needed) == (1, 0)
-
-
 def test_two_saves_of_one_episode_do_not_mix(tmp_path) -> None:
     """As at the end of a run; the other ranks have written both before rank 0 begins."""
     ranks = savers(tmp_path)

@@ -128,12 +128,6 @@ def test_mistakes_are_told_in_one_line(value, parts, tmp_path, monkeypatch) -> N
     assert_one_line(here("train", "--dry_run", "--config", SMOKE, "--device", "cpu", "--opponents", value), *parts)
 
 
-def test_exact_ranks_refuse_a_player_that_plans(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ["--config", SMOKE, "--device", "cpu", "--exact_ranks", "2", "--opponents", "plan:champion:0.5"]
-    assert_one_line(here("train", "--dry_run", *words), "plan:champion plans", "leave out --exact_ranks")
-
-
 def test_a_dry_run_shows_the_mix(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mix.yaml").write_text("opponents: {champion: 0.25, territory: 0.125}\n")
