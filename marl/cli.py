@@ -14,6 +14,7 @@ import importlib.util
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -150,7 +151,7 @@ def _run(words: list[str]) -> int:
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(module_name)
     if hasattr(module, "run_words"):  # a command that parses its own flags
-        _set_thread_variables()
+        _prepare_libraries()
         return module.run_words(rest)
     parser = _Parser(prog=command(name), description=summary, allow_abbrev=False)
     module.add_arguments(parser)
@@ -161,11 +162,14 @@ def _run(words: list[str]) -> int:
     args, unknown = parser.parse_known_args(rest)
     if unknown:
         raise UserError(f"{name} does not know what to do with {unknown[0]!r} (see {parser.prog} --help)")
-    _set_thread_variables()
+    _prepare_libraries()
     return module.run(args)
 
 
-def _set_thread_variables() -> None:
+def _prepare_libraries() -> None:
+    """What must come before torch, Numba and pygame are imported."""
+    machine_errors.check_address_space()
+    warnings.filterwarnings("ignore", "pkg_resources is deprecated")  # pygame's own, beside an older setuptools
     from marl.compute.thread_variables import set_thread_variables  # loads the arena, which help does without
 
     set_thread_variables()

@@ -1,7 +1,10 @@
 """Errors of the machine rather than of the program (disk, memory, limits), each in one line with what to do."""
 
 import errno
+import mmap
 import os
+
+from marl.errors import UserError
 
 ADVICE = {
     errno.ENOSPC: "free some space, or use another disk",
@@ -26,8 +29,22 @@ LIBRARY_TEXTS = {
     "numba._devicearray failed to import": errno.ENOMEM,  # a part of Numba that could not be loaded; it hides why
     "can't start new thread": errno.EAGAIN,
 }
+# Address space that torch and Numba take, more than memory: below it C libraries end the process, each in its own way.
+ADDRESS_SPACE = 3 << 30
 NO_HOME = "home directory"  # of Python's pathlib, for a user id without a name (containers)
 NO_TEMPORARY_FOLDER = "No usable temporary directory"  # of Python's tempfile
+
+
+def check_address_space() -> None:
+    """UserError if a limit on the address space (`ulimit -v`) is too small for torch and Numba to be loaded."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE:
+        need = f"{ADDRESS_SPACE >> 30} GiB are needed"
+        raise UserError(f"the address space is limited to {limit >> 20:,} MiB, {need}; raise it: `ulimit -v unlimited`")
 
 
 def describe(error: BaseException) -> str | None:
@@ -48,4 +65,15 @@ def describe(error: BaseException) -> str | None:
         number = next((number for part, number in LIBRARY_TEXTS.items() if part in text), None)
         if number is not None:
             return f"{os.strerror(number)}; {ADVICE[number]}"
+    if _is_memory_short():  # libraries that cannot be loaded or started fail in any way, llvmlite by a SystemError
+        return f"{os.strerror(errno.ENOMEM)}; {ADVICE[errno.ENOMEM]}"
     return None
+
+
+def _is_memory_short() -> bool:
+    """Whether this process cannot even map a GiB that it does not use."""
+    try:
+        mmap.mmap(-1, 1 << 30).close()
+    except OSError as error:
+        return error.errno == errno.ENOMEM
+    return False

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -28,7 +29,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 # Threads that have nothing to do sleep at once: they would take the time of other test processes.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Without a GPU, Triton's kernels are tested in its interpreter. Triton reads this once, and torch may import Triton.
-if not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))):
+has_driver = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg")))
+if not has_driver or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
     os.environ["TRITON_INTERPRET"] = "1"
 # Programs that tests start find the same packages, and their helpers.
 PLACES = (str(ROOT), str(ROOT / "tests"))
@@ -149,6 +151,16 @@ def pytest_collection_finish() -> None:
         from helpers import compile_in_turn
 
         compile_in_turn.install()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """One line on what was skipped and why: what this machine lacks."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", ())
+    )
+    if reasons:
+        groups = "; ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+        terminalreporter.write_line(f"skipped here: {groups}")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from helpers.command import ROOT, assert_one_line
-from helpers.training import TINY, files_of, here
+from helpers.training import TINY, files_of, here, without_compiling
 
 from marl.commands.runs_summary import read_summary
 from marl.storage import checkpoint_finder, run_folder
@@ -214,7 +214,13 @@ def limit_memory() -> None:
         ("output on a full disk", ["runs"], ">/dev/full", 2, "snakes: No space left on device; free some space"),
         ("both closed", ["bogus"], ">&- 2>&-", 2, ""),
         ("errors on a full disk", ["bogus"], "2>/dev/full", 2, ""),
-        ("300 MiB", ["train", "--config", "smoke", "--device", "cpu"], "", 2, "snakes: Cannot allocate memory; free"),
+        (
+            "300 MiB",
+            ["train", "--config", "smoke"],
+            "",
+            2,
+            "snakes: the address space is limited to 300 MiB, 3 GiB are",
+        ),
     ],
 )
 def test_limits_and_closed_outputs(what, words, redirect, code, told, tmp_path) -> None:
@@ -228,21 +234,29 @@ def test_limits_and_closed_outputs(what, words, redirect, code, told, tmp_path) 
         preexec_fn=limit_memory if what == "300 MiB" else None,
     )
     assert done.returncode == code, (what, done)
-    lines = done.stderr.splitlines()
-    if what == "300 MiB":  # Numba prints a line of its own if the memory ends while it is loaded
-        lines = [line for line in lines if not line.startswith("ImportError: ")]
-    assert "".join(lines).startswith(told), done.stderr
-    assert len(lines) <= 1, done.stderr
+    assert done.stderr.startswith(told), done.stderr
+    assert done.stderr.count("\n") <= 1, done.stderr
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_in_a_container_of_300_mib_goes_on_and_warns(run) -> None:
-    with limited_group(300 << 20) as group:
-        words = [sys.executable, "-m", "marl", "train", "--resume", run, "--max_episodes", "24"]
-        join = f"echo $$ >{group}/cgroup.procs"
-        command = ["bash", "-c", f'{join} && exec "$@"', "bash", *words]
+def test_a_run_in_a_container_that_is_just_large_enough_goes_on_and_warns(run) -> None:
+    """What is enough depends on torch: its libraries for a GPU alone take more than a whole run without them."""
+
+    def resumed(group: Path, run: Path) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "marl", "train", "--resume", run, "--max_episodes", "24", "--device", "cpu"]
+        command = ["bash", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "bash", *words]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
-    assert (done.returncode, done.stderr) == (0, ""), done
+        assert (done.returncode, without_compiling(done.stderr)) == (0, ""), done
+        return done
+
+    with limited_group(64 << 30) as group:
+        resumed(group, shutil.copytree(run, run.parent / "another"))
+        peaks = [group / name for name in ("memory.peak", "memory.max_usage_in_bytes")]
+        peak = next((int(file.read_text()) for file in peaks if file.exists()), None)
+    if peak is None:
+        pytest.skip("this kernel does not tell how much memory a control group has used")
+    with limited_group(peak) as group:
+        done = resumed(group, run)
     assert "MiB of memory are free, and training may need" in done.stdout
     assert checkpoint_finder.load_newest(run).episode == 24
 

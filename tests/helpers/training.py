@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import torch
 
 from arena import jit
 from helpers import train_as_ranks

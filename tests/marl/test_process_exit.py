@@ -1,6 +1,7 @@
 """The end of a command's process: at once, but with all that Python promises."""
 
 import pstats
+import shlex
 import subprocess
 import sys
 
@@ -56,6 +57,6 @@ def test_a_profile_of_a_command_is_written(tmp_path) -> None:
 
 
 def test_a_closed_output_is_no_error() -> None:
-    done = subprocess.run(f"{sys.executable} -m marl --help | head -c 1", shell=True, cwd=ROOT, capture_output=True)
-    assert done.stdout == b"u"
-    assert done.stderr == b""
+    command = f"{shlex.quote(sys.executable)} -m marl --help | head -c 1"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True)
+    assert (done.stdout, done.stderr) == (b"u", b"")

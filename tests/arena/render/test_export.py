@@ -1,5 +1,6 @@
 """PNG, GIF, MP4 and HTML files: their pictures are those of film.py, and their sizes are within the limits."""
 
+import importlib.util
 import io
 import json
 import re
@@ -18,6 +19,10 @@ from arena.render.film import Film
 from arena.render.page import timeline_data
 from arena.render.timeline import recorded_timeline
 from arena.replay import Replay
+
+needs_ffmpeg = pytest.mark.skipif(
+    importlib.util.find_spec("imageio_ffmpeg") is None, reason="the extra `video` is not installed"
+)
 
 
 @cache
@@ -101,8 +106,10 @@ def test_a_scale_asks_for_a_size_whatever_the_file_weighs(monkeypatch, tmp_path)
         export.png(tmp_path / "x.png", short(), scale=9)
 
 
+@needs_ffmpeg
 def test_mp4_moves_smoothly_and_ends_with_the_result(tmp_path):
-    ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="the extra `video` is not installed")
+    import imageio_ffmpeg as ffmpeg
+
     export.mp4(tmp_path / "match.mp4", short(), fps=10)
     reader = ffmpeg.read_frames(str(tmp_path / "match.mp4"))
     about = next(reader)
@@ -131,7 +138,8 @@ def test_a_speed_that_no_viewer_plays_is_refused(make, fps, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "make", [export.png, export.gif, export.mp4, lambda path, match: export.html(path, [match])],
+    "make", [export.png, export.gif, pytest.param(export.mp4, marks=needs_ffmpeg),
+             lambda path, match: export.html(path, [match])],
     ids=["png", "gif", "mp4", "html"],
 )  # fmt: skip
 def test_a_file_that_cannot_be_written_is_told_and_leaves_nothing(make, tmp_path):

@@ -237,6 +237,7 @@ def test_ranges() -> None:
         (["--against", "level4", "--eval_opponents", "level2,level3"], ["--against 'level4'", "level2,level3"]),
     ],
 )
+@needs_optuna
 def test_mistakes(words, parts, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert_one_line(here("sweep", "--algo", "ppo", "--device", "cpu", *words), *parts)

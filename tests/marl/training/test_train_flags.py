@@ -8,7 +8,7 @@ import yaml
 from helpers.command import assert_one_line
 from helpers.training import TINY, here, the_run
 
-from marl.config import reader
+from marl.config import autoscale, reader
 from marl.config.help import help_of
 from marl.config.options import Schema
 from marl.config.train_config import TrainConfig, read_config
@@ -42,7 +42,6 @@ MISTAKES = [
     (["--buffer_size", "10"], "ddpg.buffer_size is 10", "from 96"),
     (["--sync_freq", "3", "--updates", "4"], "ddpg.updates is 4", "multiple of 3"),
     (["--eval_opponents", "level9"], "'level9'", "level0"),
-    (["--precision", "bf16"], "precision is bf16", "fp32"),
     (["--device", "tpu"], "--device tpu", "cuda:N"),
     (["--algo", "dqn"], "--algo is 'dqn'", "ddpg"),
     (["--num_gpus", "few"], "--num_gpus few", "whole number"),
@@ -55,6 +54,17 @@ MISTAKES = [
 def test_a_mistake_is_told_in_a_line_and_leaves_nothing(tmp_path, words, parts) -> None:
     assert_one_line(here(*TINY, "--runs_dir", tmp_path, *words), *parts)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("has_bf16", [False, True])
+def test_bf16_is_for_a_cpu_that_has_it(tmp_path, has_bf16, monkeypatch) -> None:
+    monkeypatch.setattr(autoscale, "_cpu_has_bf16", lambda: has_bf16)
+    done = here(*TINY, "--runs_dir", tmp_path, "--precision", "bf16", "--dry_run")
+    if has_bf16:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "bf16" in done.stdout
+    else:
+        assert_one_line(done, "precision is bf16", "fp32")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
