@@ -302,7 +302,7 @@ def test_a_phone(chrome, address):
     phone = chrome.open(address, width=390, height=844, scale=2, phone=True)
     phone.wait("snakes.shown().turn > 0")
     phone.tap("#play")
-    assert not phone.value("snakes.shown().playing")
+    phone.wait("!snakes.shown().playing")
     phone.tap("#forward")
     phone.swipe("#scrub", (0.25, 0.5), (0.5, 0.5))
     phone.wait("snakes.shown().turn === 100")
@@ -315,7 +315,7 @@ def test_a_phone(chrome, address):
     assert phone.value("document.querySelector('#controls').getBoundingClientRect().bottom") <= 844
     head = phone.value("snakes.state(100).snakes[2][0]")
     phone.tap("#board", 1 - (head[0] + 0.5) / 10, (head[1] + 0.5) / 20)
-    assert phone.value("snakes.shown().follow") == 2
+    phone.wait("snakes.shown().follow === 2")
     phone.tap("#follow")
     for size in ((844, 390), (320, 568), (1920, 1080)):
         phone.resize(*size, scale=1, phone=size[0] < 1000)
