@@ -148,6 +148,7 @@ def _run(words: list[str]) -> int:
         kind = "flag" if name.startswith("-") else "command"
         guess = _guess(name, [*COMMANDS, "--help", "--version"])
         raise UserError(f"unknown {kind} {name!r}{guess}; known commands: {', '.join(COMMANDS)}")
+    machine_errors.check_address_space()
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(module_name)
     if hasattr(module, "run_words"):  # a command that parses its own flags
@@ -167,8 +168,7 @@ def _run(words: list[str]) -> int:
 
 
 def _prepare_libraries() -> None:
-    """What must come before torch, Numba and pygame are imported."""
-    machine_errors.check_address_space()
+    """What must come before torch, Numba and pygame are used."""
     warnings.filterwarnings("ignore", "pkg_resources is deprecated")  # pygame's own, beside an older setuptools
     from marl.compute.thread_variables import set_thread_variables  # loads the arena, which help does without
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from helpers.command import ROOT
+from helpers.triton_kernels import need_triton
 
 from marl.networks.tail_tiles import SMALL_TAIL
 
@@ -22,7 +23,7 @@ def test_candidates_change_one_kernel(kernel) -> None:
 
 
 def test_every_kernel_has_a_step() -> None:
-    pytest.importorskip("triton", reason="Triton is not installed")
+    need_triton()
     on_gpu = torch.cuda.is_available()
     device, dtype = torch.device("cuda" if on_gpu else "cpu"), torch.bfloat16 if on_gpu else torch.float32
     steps = search_tiles.steps_of((48, 20), 40, 2, SMALL_TAIL._replace(programs=2), device, dtype)

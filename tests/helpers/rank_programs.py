@@ -299,11 +299,13 @@ def launch_all(launches: list[tuple[dict, list, str, dict]]) -> int:
     A launch: environment, words, program, settings of marl.ranks.launch.launch.
     """
     from helpers.ports import free_port
+    from marl.compute.thread_variables import NUMBA_THREADS, THREADS, THREADS_ARE_A_LIMIT
     from marl.ranks.launch import launch
     from marl.ranks.nodes import Nodes
 
     for environment, words, program, settings in launches:
-        os.environ.pop("OMP_NUM_THREADS", None)  # of the server that this process was forked from
+        for name in (THREADS, NUMBA_THREADS, THREADS_ARE_A_LIMIT):  # of the server, or of the launch before
+            os.environ.pop(name, None)
         os.environ.update(environment)
         if settings.pop("port", None) == "free":
             settings["nodes"] = Nodes(master_port=free_port())

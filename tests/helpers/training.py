@@ -49,8 +49,15 @@ def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
     out, err = io.StringIO(), io.StringIO()
     # No second process compiles: other workers use the cores.
     without_second = mock.patch.object(jit, "at_first_compile")
-    # Some commands set variables for libraries and processes that they would start; `bench` sets threads.
-    with process_state_restored(), redirect_stdout(out), redirect_stderr(err), short_matches(call), without_second:
+    # Some commands set variables for processes that they would start; `bench` sets threads.
+    with (
+        process_state_restored(),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        short_matches(call),
+        without_second,
+        mock.patch.object(cli, "_prepare_libraries"),  # they are in use
+    ):
         code = cli.main(call)
     return subprocess.CompletedProcess(list(words), code, out.getvalue(), without_compiling(err.getvalue()))
 

@@ -71,7 +71,7 @@ def test_what_a_training_does_without_before_its_first_line(tmp_path) -> None:
     words = [*map(str, TINY), "--device", "cpu", "--log_interval", "1", "--runs_dir", str(tmp_path)]
     loaded = in_fresh_process(TRAIN, *words).rpartition("\n")[2].split()
     assert "marl.training.trainer" in loaded
-    # Numba and torch load some of these themselves where they are installed.
-    of_others = in_fresh_process("import sys, numba, torch; print(*sys.modules)").split()
     found = {name for name in NOT_NEEDED for module in loaded if f"{module}.".startswith(f"{name}.")}
-    assert not found - {name for name in NOT_NEEDED if name in of_others}
+    if in_fresh_process("import sys, numba; print('scipy' in sys.modules)").strip() == "True":
+        found -= {"scipy", "numpy.f2py", "numpy.testing"}  # Numba loads scipy where it is installed
+    assert not found

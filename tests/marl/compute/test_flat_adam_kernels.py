@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from helpers.triton_kernels import need_triton
 
 from marl.compute.adam import Adam, FlatOnGpu, flatten
 
@@ -15,7 +16,7 @@ DEVICE = torch.device("cuda", 0) if HAS_CUDA else torch.device("cpu")
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
-    pytest.importorskip("triton", reason="Triton is not installed")
+    need_triton()
 
 
 def layers(cls: type[torch.optim.Adam]) -> tuple[torch.nn.Module, torch.optim.Adam]:

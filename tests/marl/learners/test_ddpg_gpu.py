@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from helpers.collecting import CPU
+from helpers.triton_kernels import need_triton
 
 from arena.encoders import PACKINGS, encoder_named
 from arena.rules import TEAM
@@ -54,7 +55,7 @@ def kernels(monkeypatch) -> None:
         monkeypatch.setattr(stacked_pass, "BLOCK", 1 << 15)
         monkeypatch.setattr(stacked_step, "BLOCK", 1 << 15)
         monkeypatch.setattr(stacked_step, "PARTS", 2)
-    pytest.importorskip("triton", reason="Triton is not installed")
+    need_triton()
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from helpers.collecting import CPU
 from helpers.ppo_rounds import assert_rounds_are_replayed
+from helpers.triton_kernels import need_triton
 
 from arena.encoders import PACKINGS, encoder_named
 from marl.compute.precision import Precision
@@ -132,7 +133,7 @@ def assert_near(found: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, .
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_passes_of_a_gpu_give_the_gradients_of_autograd_in_an_interpreter(packed, monkeypatch) -> None:
-    pytest.importorskip("triton", reason="Triton is not installed")
+    need_triton()
     if torch.cuda.is_available():
         pytest.skip("the kernels are compiled for a GPU")
     by_autograd = a_learner("planes", False, CPU, (20, 12), 2, fused=False)

@@ -156,7 +156,7 @@ def test_the_update_interval_is_shared_out_to_all_ranks(interval, matches, world
     network = NetworkConfig(encoder="features", body=(8,))
     ppo = PpoConfig(update_interval=interval, batch_size=10**6, epochs=1, lr=2e-3)
     config = TrainConfig(algo="ppo", precision="fp32", matches=matches, network=network, ppo=ppo)
-    group = SimpleNamespace(rank=0, world=world, device=CPU, backend=None, wrap=lambda module: module)
+    group = SimpleNamespace(rank=0, world=world, device=CPU, backend=None, overlaps=False, wrap=lambda module: module)
     learner = make_learner(config, MatchAssignment(matches), group, Precision("fp32", CPU))
     assert learner.turns == learner.buffer.turns == turns
 

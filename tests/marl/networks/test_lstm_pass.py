@@ -5,6 +5,7 @@ On a GPU the compiled kernels in bf16; without one Triton's interpreter in fp32.
 
 import pytest
 import torch
+from helpers.triton_kernels import need_triton
 from torch import nn
 
 from arena.backends.cuda_graphs import side_stream
@@ -38,7 +39,7 @@ def tiles(request) -> LstmTiles | None:
         if triton_problem(DEVICE):
             pytest.skip(triton_problem(DEVICE))
         return STREAMED if streamed else None
-    pytest.importorskip("triton", reason="Triton is not installed")
+    need_triton()
     return FEW if streamed else FEW_RESIDENT
 
 

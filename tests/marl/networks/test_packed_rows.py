@@ -3,6 +3,7 @@
 import pytest
 import torch
 from helpers.in_play import in_play
+from helpers.triton_kernels import need_triton
 
 from arena.encoders import PACKINGS
 from marl.networks.packed_rows import unpack_on_gpu
@@ -14,7 +15,7 @@ MATCHES = 300 if HAS_CUDA else 5
 
 @pytest.mark.parametrize("name", PACKINGS)
 def test_unpacked_rows_are_the_plain_ones(name) -> None:
-    pytest.importorskip("triton", reason="Triton is not installed")
+    need_triton()
     print(f"seed {SEED}")
     arena = in_play(MATCHES, SEED)
     plain, packed = (arena.observe(form).flatten(0, 1) for form in (name, PACKINGS[name].packed.name))

@@ -6,6 +6,7 @@ On a GPU the compiled kernels in bf16; without one Triton's interpreter in fp32.
 import pytest
 import torch
 from helpers.in_play import in_play
+from helpers.triton_kernels import need_triton
 
 from arena.encoders import PACKINGS, encoder_named
 from arena.rules import TEAM
@@ -28,7 +29,7 @@ TAIL = None if HAS_CUDA else TailTiles(TailTile(16, 4, 2), TailTile(16, 4, 2), T
 
 @pytest.fixture(scope="module")
 def kernels() -> None:
-    pytest.importorskip("triton", reason="Triton is not installed")
+    need_triton()
 
 
 def assert_near(found: torch.Tensor, expected: torch.Tensor, what: str) -> None:

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from helpers.triton_kernels import need_triton
 
 from arena.encoders import encoder_named
 from marl.compute.adam import Adam, flatten
@@ -27,7 +28,7 @@ def kernels(monkeypatch) -> None:
         for module in (stacked_pass, stacked_step):
             monkeypatch.setattr(module, "BLOCK", 1 << 12)
         monkeypatch.setattr(stacked_step, "PARTS", 2)
-    pytest.importorskip("triton", reason="Triton is not installed")
+    need_triton()
 
 
 def some_networks() -> list[torch.nn.Module]:
