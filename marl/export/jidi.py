@@ -18,8 +18,8 @@ _MARK = "# --- the trained policy: "
 _RULE = "\n# --- "  # the text of an appended template begins with its first ruled comment
 # The products of planning are small: threads of BLAS would only wait for each other. Set before numpy is imported.
 _IMPORTS = (
-    "import base64\n\nimport numpy as np\n",
-    "import base64\nimport ctypes\nimport os\nimport time\n\n"
+    "import base64\nimport sys\n\nimport numpy as np\n",
+    "import base64\nimport ctypes\nimport os\nimport sys\nimport time\n\n"
     'for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):\n'
     '    os.environ.setdefault(_name, "1")\n\nimport numpy as np\n',
 )

@@ -1,0 +1,55 @@
+"""A program for any Python from 3.6 on, with numpy alone: what submissions answer, and what they plan.
+
+stdin: {"files": [paths], "games": [[observations of one snake, turn by turn]]}. stdout: for each file the moves of its
+policy, and, if it plans, the moves that it plays by plans of ROLLOUTS rollouts, their values and numbers of rollouts.
+"""
+
+import importlib.util
+import json
+import sys
+
+ROLLOUTS = 2
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location("submission", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def play(module, games):
+    moves = []
+    for game in games:
+        module._match = None
+        moves.append([])
+        for observation in game:
+            observation = {int(key) if key.isdigit() else key: value for key, value in observation.items()}
+            moves[-1].append(module.my_controller(observation, None, False)[0].index(1))
+    return moves
+
+
+def answers(path, games):
+    module = load(path)
+    if not hasattr(module, "plan"):
+        return {"moves": play(module, games)}
+    planned = {"values": [], "rollouts": []}
+    plan = module.plan
+
+    def plan_without_clock(match, team, clock):
+        moves, values, rollouts = plan(match, team, None, ROLLOUTS)
+        planned["values"].append(values.tolist())
+        planned["rollouts"].append(rollouts)
+        return moves, values, rollouts
+
+    module.plan = plan_without_clock
+    planned["planned"] = play(module, games)
+    module.choose = module.choose_by_policy
+    planned["moves"] = play(module, games)
+    return planned
+
+
+if __name__ == "__main__":
+    asked = json.load(sys.stdin)
+    found = [answers(path, asked["games"]) for path in asked["files"]]
+    json.dump({"python": sys.version_info[:2], "numpy": sys.modules["numpy"].__version__, "found": found}, sys.stdout)
