@@ -1,7 +1,7 @@
 """A program for any Python from 3.6 on, with numpy alone: what submissions answer, and what they plan.
 
-stdin: {"files": [paths], "games": [[observations of one snake, turn by turn]]}. stdout: for each file the moves of its
-policy, and, if it plans, the moves that it plays by plans of ROLLOUTS rollouts, their values and numbers of rollouts.
+stdin: {"files": [paths], "games": [[observations of one snake, turn by turn]]}. stdout: for each file the logits and
+moves of its policy, and, if it plans, the moves of plans of ROLLOUTS rollouts, and what these plans found.
 """
 
 import importlib.util
@@ -22,31 +22,37 @@ def play(module, games):
     moves = []
     for game in games:
         module._match = None
-        moves.append([])
         for observation in game:
             observation = {int(key) if key.isdigit() else key: value for key, value in observation.items()}
-            moves[-1].append(module.my_controller(observation, None, False)[0].index(1))
+            moves.append(module.my_controller(observation, None, False)[0].index(1))
     return moves
 
 
 def answers(path, games):
     module = load(path)
-    if not hasattr(module, "plan"):
-        return {"moves": play(module, games)}
-    planned = {"values": [], "rollouts": []}
-    plan = module.plan
+    found = {"logits": [], "values": [], "rollouts": []}
+    if hasattr(module, "plan"):
+        plan = module.plan
 
-    def plan_without_clock(match, team, clock):
-        moves, values, rollouts = plan(match, team, None, ROLLOUTS)
-        planned["values"].append(values.tolist())
-        planned["rollouts"].append(rollouts)
-        return moves, values, rollouts
+        def plan_without_clock(match, team, clock):
+            moves, values, rollouts = plan(match, team, None, ROLLOUTS)
+            found["values"].append(values.tolist())
+            found["rollouts"].append(rollouts)
+            return moves, values, rollouts
 
-    module.plan = plan_without_clock
-    planned["planned"] = play(module, games)
-    module.choose = module.choose_by_policy
-    planned["moves"] = play(module, games)
-    return planned
+        module.plan = plan_without_clock
+        found["planned"] = play(module, games)
+        module.choose = module.choose_by_policy
+    logits = module.logits
+
+    def noted_logits(obs):
+        result = logits(obs)
+        found["logits"].append(result.tolist()[:4])
+        return result
+
+    module.logits = noted_logits
+    found["moves"] = play(module, games)
+    return found
 
 
 if __name__ == "__main__":
