@@ -132,9 +132,9 @@ def check(path: Path, policy: Policy | None, uncaged: bool = False) -> Result:
     plan_ms = _plan_ms(values)
     positions = _positions(policy)
     moves, reports = _play(path, positions, plan_ms, uncaged)
-    for report in reports:
-        if report[-1]:
-            raise UserError(f"{path}: {printable(report[-1])}")
+    failed = [report[-1] for report in reports if report[-1]]
+    if failed:
+        raise UserError(f"{path}: {printable(failed[0])}")
     _compare(path, positions, moves, policy)
     median, longest, plans, rollouts, _ = reports[-1]
     return Result(
@@ -152,13 +152,13 @@ def check(path: Path, policy: Policy | None, uncaged: bool = False) -> Result:
     )
 
 
-def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
-    """What the file's last assignments to plain names say."""
+def _assigned(tree: ast.Module) -> dict[str, Any]:
+    """The expressions of the file's last assignments to plain names."""
     pairs = [(node.targets[0], node.value) for node in tree.body if isinstance(node, ast.Assign)]
     return {target.id: value for target, value in pairs if isinstance(target, ast.Name)}
 
 
-def _own_policy(path: Path, values: dict[str, ast.expr]) -> Policy:
+def _own_policy(path: Path, values: dict[str, Any]) -> Policy:
     """The policy of the weights in the file, played by this program; the file is not run for it."""
     try:
         shapes, packed_weights = (ast.literal_eval(each) for each in values["LAYERS"].args)
@@ -182,7 +182,7 @@ def _own_policy(path: Path, values: dict[str, ast.expr]) -> Policy:
     return Policy(layers, encoder_named(name), f"the policy of its weights, as they were exported of {player}")
 
 
-def _plan_ms(values: dict[str, ast.expr]) -> float | None:
+def _plan_ms(values: dict[str, Any]) -> float | None:
     chosen, milliseconds = values.get("choose"), values.get("PLAN_MS")
     if not (isinstance(chosen, ast.Name) and isinstance(milliseconds, ast.Constant)):
         return None
@@ -234,8 +234,8 @@ def _play(
         shutil.copyfile(path, folder / check_harness.FILE)
         harness = folder / "harness.py"
         shutil.copyfile(check_harness.__file__, harness)
-        requests, expected = [{"seed": 0}], [Expected(HELLO, HOST_SECONDS, HOST_SECONDS)]
-        expected.append(Expected(LOADED, LOAD_SECONDS, LOAD_WAIT_SECONDS))
+        requests: list[dict[str, Any]] = [{"seed": 0}]
+        expected = [Expected(HELLO, HOST_SECONDS, HOST_SECONDS), Expected(LOADED, LOAD_SECONDS, LOAD_WAIT_SECONDS)]
         seconds = max(MOVE_SECONDS, 4 * (plan_ms or 0) / 1000)
         for kind, count in zip(kinds, counts, strict=True):
             asked = [*((kind, each) for each in positions[:count]), ("report", positions[0])]

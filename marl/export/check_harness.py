@@ -90,6 +90,7 @@ def my_controller(observation, action_space, is_act_continuous):
         if as_loaded is not None:
             checked.choose = getattr(checked, "choose_by_policy", as_loaded) if asked == "policy" else as_loaded
     began = time.perf_counter()
-    answer = checked.my_controller(observation, action_space, is_act_continuous)
-    notes.seconds.append(time.perf_counter() - began)
-    return answer
+    try:
+        return checked.my_controller(observation, action_space, is_act_continuous)
+    finally:
+        notes.seconds.append(time.perf_counter() - began)

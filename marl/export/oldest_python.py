@@ -161,14 +161,12 @@ def _is_dict(*nodes: ast.AST) -> bool:
 
 
 def _has_parentheses(node: ast.With | ast.AsyncWith, lines: list[str]) -> bool:
-    """Whether parentheses surround several managers, or one with its name."""
-    first = node.items[0]
-    start, end = first.context_expr, first.optional_vars or first.context_expr
-    before = "".join(lines[node.lineno - 1 : start.lineno - 1]).encode()
-    before += lines[start.lineno - 1].encode()[: start.col_offset]
-    after = lines[end.end_lineno - 1].encode()[end.end_col_offset :].strip()
-    wanted = b"," if len(node.items) > 1 else b")" if first.optional_vars else b"-"
-    return before.rstrip().endswith(b"(") and after.startswith(wanted)
+    """Whether parentheses surround the managers with their names, not only the first manager."""
+    first = node.items[0].context_expr
+    before = "".join(lines[node.lineno - 1 : first.lineno - 1]).encode()
+    before += lines[first.lineno - 1].encode()[: first.col_offset]
+    after = lines[first.end_lineno - 1].encode()[first.end_col_offset :]
+    return before.rstrip().endswith(b"(") and not after.lstrip().startswith(b")")
 
 
 def _nested_quotes(text: str) -> Iterator[Need]:

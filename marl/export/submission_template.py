@@ -20,7 +20,7 @@ WAIT_MAX = 8  # turns until a cell is free, capped
 LEAD_MAX = 15  # the largest distance on the torus
 
 _match = None  # the match in progress, as far as it is known; None before the first call
-_told = set()  # what has failed and was told
+_told: set = set()  # what has failed and was told
 
 
 class Match:

@@ -135,7 +135,7 @@ WRONG = {
     "a file beside it": ("import harness\n", ["cannot be loaded", "No module named 'harness'"]),
     "an error": ("raise RuntimeError('at once')\n", ["cannot be loaded", "RuntimeError: at once"]),
     "no controller": ("del my_controller\n", ["cannot be loaded", "my_controller"]),
-    "other moves": ("def choose(match, snake):\n    return match.directions[snake]\n", [" of 100 moves are not those of"]),
+    "other moves": ("def choose(match, snake):\n    return match.directions[snake]\n", ["100 moves are not those of"]),
     "no policy": ("logits = None\n", ["the policy fails", "TypeError"]),
     "an exception": ("def my_controller(*_):\n    raise KeyError('\\x1b[31m red')\n", ["move 1", "KeyError"]),
     "no move": ("def my_controller(*_):\n    return 7\n", ["move 1", "returned 7"]),

