@@ -38,7 +38,7 @@ for line in "${numpys[@]}"; do
     if "$place/bin/python" -I -c 'import numpy' >/dev/null 2>&1; then continue; fi
     rm -rf "$place"
     if ! python=$(find_python "$version"); then continue; fi
-    "$python" -m venv --without-pip "$place" >/dev/null 2>&1 || continue
+    "$python" -m venv "$place" --without-pip >/dev/null 2>&1 || continue
     for numpy in $candidates; do
         if install "$version" "$numpy" "$place/lib/python$version/site-packages"; then break; fi
     done

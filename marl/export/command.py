@@ -65,14 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     writes = args.jidi or args.onnx or args.safetensors or args.html
+    if args.player is None and args.check is None:
+        raise UserError("a PLAYER is missing: a run, checkpoint or snapshot, last, or champion")
     if not writes and args.check is None:
         raise UserError(
             "nothing to write; need --jidi DIR, --onnx FILE, --safetensors FILE or --html FILE (or --check)"
         )
     if writes and args.check is not None:
         raise UserError("--check looks at what is there; write first, then check it in a second command")
-    if writes and args.player is None:
-        raise UserError("a PLAYER is missing: a run, checkpoint or snapshot, last, or champion")
     if args.plan is not None and not args.jidi:
         raise UserError("--plan MS is for the submission; need --jidi DIR")
     if (args.json or args.uncaged) and args.check is None:
