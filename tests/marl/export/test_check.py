@@ -13,8 +13,24 @@ from helpers.training import here
 
 from marl.export.dense_layers import dense_layers
 from marl.export.jidi import submission_source, weights_hash
+from opponents.cage.process import CannotCage, Host
 
 PLAN_MS = 20.0
+# Always has time for one rollout of each stage: whether there was time depends on the machine.
+PATIENT_CLOCK = """
+class Clock:
+    def __init__(self, deadline):
+        self.deadline = float("inf")
+
+    def fitting(self, share):
+        return 1
+
+    def start(self):
+        pass
+
+    def next_fits(self, rollouts):
+        return True
+"""
 
 
 def source(encoder: str = "canonical", plan_ms: float | None = None) -> str:
@@ -48,10 +64,8 @@ def test_what_it_tells_of_a_policy(tmp_path, encoder) -> None:
     assert "plans" not in said
 
 
-def test_what_it_tells_of_plans(tmp_path, monkeypatch) -> None:
-    """A clock that always has time for one rollout: whether there was time depends on the machine."""
-    clock = "Clock.fitting = lambda self, share: 1\nClock.next_fits = lambda self, rollouts: True\n"
-    said = lines(checked(tmp_path, source(plan_ms=PLAN_MS) + clock))
+def test_what_it_tells_of_plans(tmp_path) -> None:
+    said = lines(checked(tmp_path, source(plan_ms=PLAN_MS) + PATIENT_CLOCK))
     assert said["plans"] == "in 100 of 100 moves, 2.0 rollouts each, 20 ms"
     assert said["moves"].startswith("100 of 100 are those of the policy")
 
@@ -64,8 +78,7 @@ def test_long_plans_are_fewer(tmp_path) -> None:
 
 
 def test_as_json(tmp_path) -> None:
-    clock = "Clock.fitting = lambda self, share: 1\nClock.next_fits = lambda self, rollouts: True\n"
-    text = source(plan_ms=PLAN_MS) + clock
+    text = source(plan_ms=PLAN_MS) + PATIENT_CLOCK
     result = checked(tmp_path, text, "--json")
     assert result.returncode == 0, result.stderr
     said = json.loads(result.stdout)
@@ -158,6 +171,18 @@ def test_planning_that_fails_is_told(tmp_path) -> None:
 def test_a_missing_file_is_told(tmp_path) -> None:
     assert_one_line(here("export", "--check", tmp_path), f"{tmp_path / 'submission.py'}: there is no such file")
     assert_one_line(here("export", "--check", tmp_path / "none"), "none/submission.py: there is no such file")
+
+
+def test_where_there_is_no_cage_it_is_run_only_if_that_is_asked_for(tmp_path, monkeypatch) -> None:
+    def refuse(path: Path, caged: bool) -> Host:
+        if caged:
+            raise CannotCage("no namespaces")
+        return Host(path, caged)
+
+    monkeypatch.setattr("marl.export.check.Host", refuse)
+    (tmp_path / "submission.py").write_text(source())
+    assert_one_line(here("export", "--check", tmp_path), "cannot cage it (no namespaces)", "--uncaged")
+    assert lines(here("export", "--check", tmp_path, "--uncaged"))["moves"].startswith("100 of 100 ")
 
 
 def test_nothing_is_left_and_nothing_is_written(tmp_path, monkeypatch) -> None:
