@@ -17,7 +17,7 @@ def with_numpy(minor: int) -> Path | None:
         try:
             # An entry of the PATH may be a launcher of pyenv's that fails, or wait for something.
             done = subprocess.run([path, "-I", "-c", WORKS.format(minor)], capture_output=True, timeout=300)
-        except OSError:
+        except (OSError, subprocess.TimeoutExpired):
             continue
         if done.returncode == 0:
             return path
