@@ -50,6 +50,7 @@ LONGEST = (
     "marl/export/test_play_page.py",
     "marl/export/test_play_page_opponents.py",
     "marl/export/test_planned_submission.py",
+    "marl/export/test_old_pythons.py",
     "marl/training/test_resume_plan.py",
     "marl/learners/test_ppo_ranks.py",
     "marl/learners/test_ppo.py",

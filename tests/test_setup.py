@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ("train_ddp.sh", "test.sh", "scripts/venv.sh", ".ci/run")
+SCRIPTS = ("train_ddp.sh", "test.sh", "scripts/venv.sh", "scripts/old_pythons.sh", ".ci/run")
 
 # Answers what the scripts ask of python and pip, and writes down every install and every start of a module.
 FAKE_PYTHON = """#!/usr/bin/env bash
@@ -78,6 +78,11 @@ class Sandbox:
         path = self.fake / name
         path.write_text(text)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def without_old_pythons(self) -> None:
+        """Pythons that the machine has are there and fail, as pyenv's launchers do."""
+        for minor in range(6, 14):
+            self.put(f"python3.{minor}", "#!/usr/bin/env bash\nexit 127\n")
 
     def only_tools(self, names: str) -> None:
         """Leave only these commands on the PATH."""
@@ -237,6 +242,7 @@ def test_test_sh_with_arguments_runs_just_those(sandbox):
 
 
 def test_ci_installs_what_tests_want_of_the_system_and_runs_them(sandbox):
+    sandbox.without_old_pythons()
     code, out, err = sandbox.start(".ci/run")
     assert code == 0
     assert "-m pytest" in out
@@ -249,12 +255,34 @@ def test_ci_installs_what_tests_want_of_the_system_and_runs_them(sandbox):
 
 
 def test_ci_runs_the_tests_where_nothing_can_be_installed(sandbox):
+    sandbox.without_old_pythons()
     sandbox.start("scripts/venv.sh", "dev")
     (sandbox.fake / "no_network").touch()
     code, out, err = sandbox.start(".ci/run")
     packages = "slurm-wlm munge iproute2 chromium xvfb xdotool"
     assert (code, err) == (0, f"snakes: could not install {packages}; tests that need them are skipped\n")
     assert "-m pytest" in out
+
+
+def test_old_pythons_get_an_old_numpy_once(sandbox):
+    """Of one that the machine has; the first numpy that can be had."""
+    sandbox.without_old_pythons()
+    sandbox.put("python3.7", FAKE_PYTHON)
+    sandbox.start("scripts/venv.sh", "dev")
+    sandbox.calls()
+    (sandbox.fake / "no_network").touch()
+    assert sandbox.start("scripts/old_pythons.sh") == (0, "", "")
+    assert [call.split()[-1] for call in sandbox.calls()] == ["venv", "numpy==1.16.6", "numpy==1.19.5"]
+    (sandbox.fake / "no_network").unlink()
+    shutil.rmtree(sandbox.fake / ".cache")
+    assert sandbox.start("scripts/old_pythons.sh") == (0, "", "")
+    venv, install = sandbox.calls()
+    place = sandbox.fake / ".cache" / "snakes_3v3" / "pythons" / "python3.7"
+    assert venv == "venv"
+    assert install.endswith(f"--target {place}/lib/python3.7/site-packages numpy==1.16.6")
+    assert "--python-version 3.7 " in install
+    assert sandbox.start("scripts/old_pythons.sh") == (0, "", "")
+    assert sandbox.calls() == []
 
 
 def test_gpu_packages_are_added_where_there_is_a_gpu(sandbox):

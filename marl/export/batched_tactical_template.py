@@ -66,9 +66,10 @@ def bits_in(words):
 
 def packed_rows(cells):
     """Sets [..., 10, N] of boards of truth values [..., N, 200]."""
+    # The highest bit first: numpy before 1.17 knows no other order.
     wide = np.zeros((*cells.shape[:-1], ROWS, WORD), bool)
-    wide[..., :COLUMNS] = cells.reshape(*cells.shape[:-1], ROWS, COLUMNS)
-    words = np.packbits(wide, -1, "little").view("<u4")[..., 0]
+    wide[..., -COLUMNS:] = cells.reshape(*cells.shape[:-1], ROWS, COLUMNS)[..., ::-1]
+    words = np.packbits(wide, -1).view(">u4")[..., 0]
     return np.ascontiguousarray(np.swapaxes(words, -1, -2), np.uint32)
 
 
@@ -104,7 +105,7 @@ def batched_action_numbers(sims, orientation):
     found[..., 6] = stays
     cells = {}
     shut_in = shut_in.reshape(SNAKES, -1, n).transpose(2, 0, 1) & is_open
-    for match, snake, lane in zip(*(where.tolist() for where in np.nonzero(shut_in)), strict=True):
+    for match, snake, lane in np.argwhere(shut_in).tolist():
         if match not in cells:
             cells[match] = left[match].tolist()
         head, length = int(sims.head[match, snake]), int(sims.length[match, snake])

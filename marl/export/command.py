@@ -1,4 +1,4 @@
-"""The command `export`: write a policy for a competition, another runtime or a browser.
+"""The command `export`: write a policy for a competition, another runtime or a browser; check a submission.
 
 (arena/render/export.py writes recorded matches.)
 """
@@ -7,10 +7,14 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marl.arguments import new_file, new_file_ending
 from marl.errors import UserError
 from marl.storage.run_names import player_name
+
+if TYPE_CHECKING:
+    from marl.networks.policy import PolicyPlayer
 
 MOST_MILLISECONDS = 60_000  # of a planned move
 
@@ -19,7 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "Without --plan all choose the policy's moves. Networks that are not dense can only be a snapshot."
     parser.add_argument(
-        "player", type=player_name, metavar="PLAYER", help="a run (its best), checkpoint or snapshot, last, or champion"
+        "player",
+        nargs="?",
+        type=player_name,
+        metavar="PLAYER",
+        help="a run (its best), checkpoint or snapshot, last, or champion; --check needs none",
     )
     parser.add_argument(
         "--jidi", type=_folder, metavar="DIR", help="write the competition's submission.py into DIR (needs only numpy)"
@@ -42,23 +50,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", type=new_file, metavar="FILE", help="write a page in which anybody can play with and against it"
     )
+    parser.add_argument(
+        "--check",
+        type=Path,
+        metavar="DIR",
+        help="run DIR/submission.py in a cage, with numpy alone: compare 100 moves with those of PLAYER, or of its own "
+        "weights; plan; tell time, size and the oldest Python",
+    )
+    parser.add_argument("--json", action="store_true", help="with --check: print one JSON document instead of text")
+    parser.add_argument(
+        "--uncaged", action="store_true", help="with --check: run the file with your rights, not in a cage"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    if not (args.jidi or args.onnx or args.safetensors or args.html):
-        raise UserError("nothing to write; need --jidi DIR, --onnx FILE, --safetensors FILE or --html FILE")
+    writes = args.jidi or args.onnx or args.safetensors or args.html
+    if args.player is None and args.check is None:
+        raise UserError("a PLAYER is missing: a run, checkpoint or snapshot, last, or champion")
+    if not writes and args.check is None:
+        raise UserError(
+            "nothing to write; need --jidi DIR, --onnx FILE, --safetensors FILE or --html FILE (or --check)"
+        )
+    if writes and args.check is not None:
+        raise UserError("--check looks at what is there; write first, then check it in a second command")
     if args.plan is not None and not args.jidi:
         raise UserError("--plan MS is for the submission; need --jidi DIR")
+    if (args.json or args.uncaged) and args.check is None:
+        raise UserError(f"{'--json' if args.json else '--uncaged'} is for --check DIR")
     if args.onnx:
         _check_onnx()
-    from opponents.players import is_scripted
-
-    if is_scripted(args.player):
-        raise UserError(f"{args.player} is scripted; only what was trained can be exported: a run or a checkpoint")
+    if args.check is not None:
+        return _check(args)
     from marl.export.dense_layers import dense_layers
-    from marl.storage.saved_player import load_player
 
-    player = load_player(args.player)
+    player = _load(args.player)
     encoder, name = player.encoder, Path(player.name).name
     _check_encoder(args, encoder.name)
     layers = dense_layers(player) if args.jidi or args.onnx or args.html else []
@@ -80,6 +105,36 @@ def run(args: argparse.Namespace) -> int:
         from marl.export.play_page import play_page
 
         _write(args.html, play_page(layers, encoder, name).encode())
+    return 0
+
+
+def _load(name: str) -> "PolicyPlayer":
+    from opponents.players import is_scripted
+
+    if is_scripted(name):
+        raise UserError(f"{name} is scripted; only what was trained can be exported: a run or a checkpoint")
+    from marl.storage.saved_player import load_player
+
+    return load_player(name)
+
+
+def _check(args: argparse.Namespace) -> int:
+    import json
+
+    from marl.export.check import Policy, check
+    from marl.export.dense_layers import dense_layers
+
+    path = args.check if args.check.suffix == ".py" else args.check / "submission.py"
+    policy = None
+    if args.player is not None:
+        player = _load(args.player)
+        policy = Policy(dense_layers(player), player.encoder, Path(player.name).name)
+    found = check(path, policy, args.uncaged)
+    if args.json:
+        print(json.dumps(found.as_json(), indent=2))
+        return 0
+    for title, text in found.as_text():
+        print(f"{title:12} {text}")
     return 0
 
 

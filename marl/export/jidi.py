@@ -1,5 +1,7 @@
 """A policy as the competition's submission.py: one file with the weights inside, which needs only numpy."""
 
+import base64
+import hashlib
 import json
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,8 +20,8 @@ _MARK = "# --- the trained policy: "
 _RULE = "\n# --- "  # the text of an appended template begins with its first ruled comment
 # The products of planning are small: threads of BLAS would only wait for each other. Set before numpy is imported.
 _IMPORTS = (
-    "import base64\n\nimport numpy as np\n",
-    "import base64\nimport ctypes\nimport os\nimport time\n\n"
+    "import base64\nimport sys\n\nimport numpy as np\n",
+    "import base64\nimport ctypes\nimport os\nimport sys\nimport time\n\n"
     'for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):\n'
     '    os.environ.setdefault(_name, "1")\n\nimport numpy as np\n',
 )
@@ -44,6 +46,7 @@ def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str,
             code,
             mark + rest.partition("\n")[0] + "\n",
             f"PLAYER = {_literal(name)}  # rules {RULES_VERSION}, encoder version {encoder.version}\n",
+            f'WEIGHTS_SHA256 = "{weights_hash(text)}"\n',
             f"ENCODE = ENCODERS[{_literal(encoder.name)}]\n",
             "LAYERS = unpacked(\n",
             f"    {list(pairwise(sizes))},\n",
@@ -53,6 +56,11 @@ def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str,
             *([] if plan_ms is None else [f"PLAN_MS = {plan_ms:g}  # of a call\nchoose = choose_planned\nwarm_up()\n"]),
         ]
     )
+
+
+def weights_hash(packed_weights: str) -> str:
+    """What the file tells of its weights, so that a check knows whether they are still those of the player."""
+    return hashlib.sha256(base64.b64decode(packed_weights)).hexdigest()
 
 
 def _literal(text: str) -> str:

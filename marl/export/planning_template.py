@@ -31,6 +31,7 @@ from marl.export.submission_template import (
     TURNS,
     Match,
     choose,
+    tell,
 )  # fmt: skip
 from marl.export.tactical_template import is_dead_end
 
@@ -45,6 +46,7 @@ MOST_ROLLOUTS = 64  # of a stage
 MARGIN, LEAST_MARGIN = 0.25, 0.002  # of the time of a call, and in seconds: left unused
 FADING = 0.5  # of a slow turn, with every turn after it
 PLAN_SEED = 0x706C616E << 31
+PLANNING_FAILS = "planning fails; the policy plays alone"
 
 choose_by_policy = choose
 
@@ -63,8 +65,8 @@ def choose_planned(match, snake):
             seconds = PLAN_MS / 1000
             deadline = began + seconds - max(LEAST_MARGIN, MARGIN * seconds)
             plans[team] = plan(match, team, Clock(deadline))[0]
-        except Exception:  # the policy's move is there
-            pass
+        except Exception as error:  # the policy's move is there
+            tell(PLANNING_FAILS, error)
     return move if plans[team] is None else plans[team][snake % TEAM]
 
 
@@ -255,5 +257,5 @@ def warm_up():
         match = Match(0, bodies, [RIGHT] * SNAKES, [1, 2, 3, 41, 42])
         for _ in range(3):
             plan(match, 0, Clock(time.perf_counter() + 0.05))
-    except Exception:  # then the policy plays alone
-        pass
+    except Exception as error:
+        tell(PLANNING_FAILS, error)

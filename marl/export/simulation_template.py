@@ -122,7 +122,7 @@ class Simulation:
     def play_turn(self, moves):
         """Play one turn with moves [N, 6]; returns the growth [N, 6]. A match that is over stays as it is."""
         over = self.over.copy()
-        kept = [getattr(self, part)[over] for part in PARTS] if over.any() else []
+        kept = {part: getattr(self, part)[over] for part in PARTS} if over.any() else {}
         rows = self.rows
         self.turn = self.turn + 1
         self.stream = stream_of(self.keys, self.turn)
@@ -135,13 +135,13 @@ class Simulation:
             dead[:, 1:BEAN] = died
             self.board[dead[rows, self.board]] = FREE
             self.length[died] = 0
-            for n, snake in zip(*(where.tolist() for where in np.nonzero(died)), strict=True):
+            for n, snake in np.argwhere(died).tolist():
                 self.respawn(n, snake)
         self.drop_beans()
         total = self.length.sum(1)
         self.over = (self.length == 0).any(1) | (total > CELLS - BEANS) | (self.turn >= TURNS)
         if kept:
-            for part, values in zip(PARTS, kept, strict=True):
+            for part, values in kept.items():
                 getattr(self, part)[over] = values
             growth[over], ate[over], died[over] = 0, False, False
         self.ate, self.died = ate, died
@@ -363,8 +363,8 @@ _rows, _columns = (_row[:, None] + _steps[..., 0]) % ROWS, (_column[:, None] + _
 WINDOW_CELLS = (_rows * COLUMNS + _columns).astype(np.int16)
 # SHOWN_AT[snake, byte of the board]: where its plane begins in the window; likewise for heads. What has no plane is 0.
 SHOWN_AT = np.array([[0 if o == s else 1 if o // TEAM == s // TEAM else 2 for o in SNAKE] for s in SNAKE])
-HEADS_AT = SIDE**2 * np.pad(SHOWN_AT + 2, ((0, 0), (1, 1)))
-SHOWN_AT = SIDE**2 * np.pad(SHOWN_AT, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 5)))
+HEADS_AT = SIDE**2 * np.pad(SHOWN_AT + 2, ((0, 0), (1, 1)), "constant")
+SHOWN_AT = SIDE**2 * np.pad(SHOWN_AT, ((0, 0), (1, 1)), "constant", constant_values=((0, 0), (0, 5)))
 
 
 def batched_egocentric(sims, more=0):

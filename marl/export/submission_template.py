@@ -6,6 +6,7 @@ number, and the stored direction of each snake (shown one turn late; that of a r
 """
 
 import base64
+import sys
 
 import numpy as np
 
@@ -19,6 +20,7 @@ WAIT_MAX = 8  # turns until a cell is free, capped
 LEAD_MAX = 15  # the largest distance on the torus
 
 _match = None  # the match in progress, as far as it is known; None before the first call
+_told: set = set()  # what has failed and was told
 
 
 class Match:
@@ -40,9 +42,21 @@ def my_controller(observation, action_space, is_act_continuous=False):
         starts = observation.get("last_direction", ()) is None
         update_match(bodies, beans, stale_directions(observation), starts)
         move = _match.own_moves[snake] = choose(_match, snake)
-    except Exception:  # for every kind of observation a move, even a poor one, is better than a forfeit
-        pass
+    except Exception as error:  # for every kind of observation a move, even a poor one, is better than a forfeit
+        tell("the policy fails; a snake goes straight on or aside", error)
     return [[int(move == each) for each in range(4)]]
+
+
+def tell(what, error):
+    """One line on stderr, the first time that this fails."""
+    if what not in _told:
+        _told.add(what)
+        try:
+            why = " ".join(str(error).split())
+            sys.stderr.write(f"submission: {what}: {type(error).__name__}: {why}\n")
+            sys.stderr.flush()
+        except Exception:  # closed, or none
+            pass
 
 
 # --- reading the dictionary -------------------------------------------------------------------------------------------
@@ -292,7 +306,7 @@ def egocentric(match, snake):
             show(plane + 2, body[0], 1)
     for bean in match.beans:
         show(5, bean, 1)
-    return np.concatenate((window.reshape(-1), [0, 0], obs), dtype=np.float32), orientation
+    return np.concatenate((window.reshape(-1), np.zeros(2, np.float32), obs)), orientation
 
 
 # `turned` is the earlier name of `canonical`.

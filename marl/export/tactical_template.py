@@ -31,17 +31,21 @@ count = getattr(int, "bit_count", lambda cells: bin(cells).count("1"))  # Python
 
 def tactical(match, snake):
     """`canonical`, and eight numbers for each action."""
-    obs, orientation = canonical(match, snake)
-    return np.concatenate((obs, action_numbers(match, snake, orientation)), dtype=np.float32), orientation
+    return with_action_numbers(match, snake, *canonical(match, snake))
 
 
 def tactical_board(match, snake):
     """`egocentric`, and eight numbers for each action."""
-    obs, orientation = egocentric(match, snake)
-    return np.concatenate((obs, action_numbers(match, snake, orientation)), dtype=np.float32), orientation
+    return with_action_numbers(match, snake, *egocentric(match, snake))
 
 
 ENCODERS.update(tactical=tactical, tactical_board=tactical_board)
+
+
+def with_action_numbers(match, snake, obs, orientation):
+    """The observation with eight numbers for each action behind it, and its orientation."""
+    numbers = np.array(action_numbers(match, snake, orientation), np.float32)
+    return np.concatenate((obs, numbers)), orientation
 
 
 class Surroundings:

@@ -304,6 +304,21 @@ def test_odd_input_gets_a_move_and_does_no_harm(exported, odd) -> None:
     move(module.my_controller(second.observation(4), None, False))
 
 
+def test_a_policy_that_fails_is_told_once_and_the_snake_evades(exported, monkeypatch, capsys) -> None:
+    _, _, path = exported
+    module = loaded(path)
+
+    def fail(_) -> None:
+        raise RuntimeError("no logits")
+
+    monkeypatch.setattr(module, "logits", fail)
+    for position in games()[0][:3]:
+        answer = move(module.my_controller(position.observation(4), None, False))
+        assert answer == module.evade([module.cells(position.observation(4), key) for key in range(2, 8)], 4)
+    told = "submission: the policy fails; a snake goes straight on or aside: RuntimeError: no logits\n"
+    assert capsys.readouterr() == ("", told)
+
+
 @pytest.mark.parametrize("kind", ["tuples", "arrays", "text keys", "no last_direction"])
 def test_other_forms_of_the_same_observation_are_understood(exported, kind) -> None:
     encoder, _, path = exported

@@ -221,16 +221,49 @@ def test_without_time_it_plays_the_policys_moves(submission, monkeypatch) -> Non
 
 
 @pytest.mark.parametrize("broken", ["play_out", "forward", "Simulation", "plan", "Clock"])
-def test_an_error_in_planning_leaves_the_policys_moves(submission, monkeypatch, broken) -> None:
+def test_an_error_in_planning_leaves_the_policys_moves_and_is_told_once(
+    submission, monkeypatch, capsys, broken
+) -> None:
     _, module = submission
 
     def fail(*_, **__) -> None:
-        raise RuntimeError(broken)
+        raise RuntimeError(f"{broken} in\ntwo lines")
 
     monkeypatch.setattr(module, broken, fail)
+    monkeypatch.setattr(module, "_told", set())
     for game in games()[:4]:
         module._match = None
         assert [ask(module, game[0], snake) for snake in range(3, 6)] == policy_moves(module, game[0], 1)
+    told = f"submission: planning fails; the policy plays alone: RuntimeError: {broken} in two lines\n"
+    assert capsys.readouterr() == ("", told)
+
+
+def test_planning_that_fails_while_the_file_is_loaded_is_told(module, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(module, "_told", set())
+    monkeypatch.setattr(module, "PARTS", ("no such part",))
+    module.warm_up()
+    assert capsys.readouterr().err.startswith("submission: planning fails; the policy plays alone: AttributeError: ")
+    module._match = None
+    assert ask(module, games()[0][0], 0) in range(4)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_without_a_stream_for_errors_it_plays_on(module, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(module, "_told", set())
+    monkeypatch.setattr(module, "PARTS", ("no such part",))
+    monkeypatch.setattr("sys.stderr", None)
+    module._match = None
+    assert ask(module, games()[0][0], 0) == policy_moves(module, games()[0][0], 0)[0]
+    assert capsys.readouterr().out == ""
+
+
+def test_planning_that_goes_well_or_has_no_time_tells_nothing(module, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(module, "_told", set())
+    for milliseconds in (1, 50):
+        monkeypatch.setattr(module, "PLAN_MS", milliseconds)
+        module._match = None
+        ask(module, games()[0][0], 0)
+    assert capsys.readouterr() == ("", "")
 
 
 ODD = {
