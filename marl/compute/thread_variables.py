@@ -6,6 +6,9 @@ does not know the latter. Here the number that the user, a scheduler or a contai
 
 import os
 
+from numba.core import config
+from numba.np.ufunc import parallel
+
 from marl.compute.machine import cpu_quota, usable_cores
 
 THREADS, NUMBA_THREADS, IDLE = "OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_WAIT_POLICY"
@@ -18,7 +21,7 @@ FEW_CORES = 2  # with more nothing was gained
 
 
 def set_thread_variables() -> None:
-    """Before torch and Numba are imported. A user's own choice stays."""
+    """Before torch is imported, and before Numba starts its threads. A user's own choice stays."""
     if usable_cores() <= FEW_CORES:
         os.environ.setdefault(IDLE, "passive")
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -27,6 +30,13 @@ def set_thread_variables() -> None:
     first = os.environ.get(THREADS, "").partition(",")[0]  # a list is for nested loops
     if first.isdecimal() and int(first) > 0:
         os.environ.setdefault(NUMBA_THREADS, str(min(int(first), cpus)))
+        _read_by_numba()
+
+
+def _read_by_numba() -> None:
+    """Numba is loaded, but has started no thread: it reads its variables again only when it compiles something."""
+    config.reload_config()
+    parallel.NUM_THREADS = config.NUMBA_NUM_THREADS
 
 
 def limit_threads_of_children(number: int) -> None:

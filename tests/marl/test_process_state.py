@@ -94,36 +94,50 @@ def test_a_seed_means_one_result(algo, tmp_path) -> None:
     assert weights[1] == weights[0]
 
 
-WORK = {"ppo": ("--update_interval", "2560", "--epochs", "1"), "ddpg": ("--updates", "2"), "qmix": ("--updates", "1")}
-
-
-@pytest.mark.parametrize(
-    ("algo", "given"), [("ppo", ("--threads", "1")), ("ddpg", ()), ("qmix", ("--threads", "1"))], ids=str
-)
-def test_one_thread_means_one(algo, given, tmp_path) -> None:
-    """The CPU time of training, evaluation and all else is at most the time that has passed.
-
-    Matrices are large enough for torch to split them. A busy machine makes the bound wider, never narrower.
-    """
-    words = ["train", "--config", SMOKE, "--device", "cpu", "--algo", algo, *given, "--no-eval_gif", "--matches", "256"]
-    words += ["--max_episodes", "256", "--body", "128,128", "--encoder", "features", "--eval_matches", "32"]
-    words += [*WORK[algo], "--batch_size", "1920", "--runs_dir", str(tmp_path)]
-    variables = {} if given else {"OMP_NUM_THREADS": "1"}
-    program = "import resource, sys, time\nfrom marl.cli import main\n" + "\n".join(
-        f"import os; os.environ[{name!r}] = {value!r}" for name, value in variables.items()
-    )
-    program += """
-from marl.training import trainer
-run = trainer.Trainer.run
-def measured(self):
+# Runs the command line and prints the CPU time and the time that a function took. Which function, and the threads that
+# the environment gives ("" for none), come first.
+MEASURED = """
+import importlib, os, sys, time
+module, name, threads, *words = sys.argv[1:]
+if threads:
+    os.environ["OMP_NUM_THREADS"] = threads
+from marl.cli import main
+owner = importlib.import_module(module)
+*path, name = name.split(".")
+for each in path:
+    owner = getattr(owner, each)
+called = getattr(owner, name)
+def measured(*arguments, **options):
     clock, cpu = time.monotonic(), time.process_time()
-    ended = run(self)
+    result = called(*arguments, **options)
     print("BUSY", time.process_time() - cpu, time.monotonic() - clock)
-    return ended
-trainer.Trainer.run = measured
-assert main(sys.argv[1:]) == 0
+    return result
+setattr(owner, name, measured)
+assert main(words) == 0
 """
-    out = in_fresh_process(program, *words)
+# Matrices are large enough for torch to split them.
+TRAIN = ["--config", SMOKE, "--device", "cpu", "--matches", "256", "--max_episodes", "256", "--body", "128,128"]
+TRAIN += ["--encoder", "features", "--eval_matches", "32", "--no-eval_gif", "--batch_size", "1920"]
+FLAG = ["--threads", "1"]
+ONE_THREAD = {
+    "ppo": ("marl.training.trainer", "Trainer.run", "", ["train", "--algo", "ppo", *FLAG, "--update_interval", "2560"]),
+    "ddpg": ("marl.training.trainer", "Trainer.run", "1", ["train", "--algo", "ddpg", "--updates", "2"]),
+    "qmix": ("marl.training.trainer", "Trainer.run", "", ["train", "--algo", "qmix", *FLAG, "--updates", "1"]),
+    "eval": ("opponents.match", "play_some", "1", ["eval", "--home", "champion", "--away", "territory"]),
+    "plan": ("opponents.match", "play_some", "1", ["eval", "--home", "plan=4x4:champion_small", "--away", "level2"]),
+}
+
+
+@pytest.mark.parametrize("case", ONE_THREAD)
+def test_one_thread_means_one(case, tmp_path) -> None:
+    """CPU time is at most the time that has passed. A busy machine makes the bound wider, never narrower."""
+    module, name, threads, words = ONE_THREAD[case]
+    words = [*words, *(TRAIN if words[0] == "train" else ["--device", "cpu", "--matches", "64"])]
+    if case == "plan":
+        words += ["--matches", "4"]
+    if words[0] == "train":
+        words += ["--runs_dir", str(tmp_path)]
+    out = in_fresh_process(MEASURED, module, name, threads, *words)
     cpu, clock = map(float, next(line for line in out.splitlines() if line.startswith("BUSY")).split()[1:])
-    assert "1 thread (" in out
     assert cpu <= 1.1 * clock, f"{cpu / clock:.2f} threads were busy"
+    assert words[0] != "train" or "1 thread (" in out, "the banner says how many"

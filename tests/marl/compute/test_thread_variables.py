@@ -27,6 +27,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(thread_variables, "cpu_quota", lambda: quota)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
         monkeypatch.setattr(os, "environ", dict(given))
+        monkeypatch.setattr(thread_variables, "_read_by_numba", lambda: None)  # here its threads may run
         return os.environ
 
     return make
