@@ -127,7 +127,7 @@ class TrainConfig:
     graphs: bool = True
     """On a GPU, run turns and updates as CUDA graphs."""
     threads: int | None = None
-    """Threads of torch and Numba per rank on a CPU (auto: OMP_NUM_THREADS if set, else the fastest number in a
+    """Busy threads of a rank on a CPU, at most (auto: OMP_NUM_THREADS if set, else the fastest number in a
     measurement of about a second, which is kept per machine and configuration in ~/.cache/snakes_3v3)."""
     onednn: bool | None = None
     """Matrix products by oneDNN on a CPU; it rounds differently (auto: on; on ARM only if clearly faster in a
