@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -90,6 +91,7 @@ LONGEST = (
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_cuda: runs only where torch sees a CUDA device")
+    config.addinivalue_line("markers", "in_order: tests of a file that follow each other, also with --shuffle")
     if config.getoption("numprocesses", None) and _runs_all(config) and "PYTEST_XDIST_WORKER" not in os.environ:
         from helpers.forking import start_shared_server
 
@@ -135,8 +137,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             import_module(file.stem)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    help_text = "tests of a file, and files, in an order that this number gives: none may depend on another one"
+    parser.addoption("--shuffle", type=int, metavar="SEED", help=help_text)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     order = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    seed = config.getoption("shuffle")
+    if seed is not None:  # whole files: fixtures of a file are made once
+        drawn = random.Random(seed)
+        drawn.shuffle(free := [item for item in items if item.get_closest_marker("in_order") is None])
+        items[:] = [*free, *(item for item in items if item.get_closest_marker("in_order"))]
+        files = list(dict.fromkeys(item.path for item in items))
+        drawn.shuffle(files)
+        order = {file: place for place, file in enumerate(files)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
 
 

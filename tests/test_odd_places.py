@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers.command import ROOT, assert_one_line
-from helpers.training import TINY, files_of, here, without_compiling
+from helpers.command import ROOT, assert_one_line, without_compiling
+from helpers.training import TINY, files_of, here
 
 from marl.commands.runs_summary import read_summary
 from marl.storage import checkpoint_finder, run_folder

@@ -20,6 +20,7 @@ from marl import cli, completion
 from marl.config.options import Schema
 from marl.config.train_config import ALIASES, TrainConfig, read_config
 
+pytestmark = pytest.mark.in_order  # as a reader types them: some read what others have written
 # All pages of docs/ but cluster.md, which has flags of torchrun and sbatch.
 PAGES = sorted(file.stem for file in (ROOT / "docs").glob("*.md") if file.stem != "cluster")
 # Of no command, of TensorBoard, of torchrun, of the miner of positions, of the comparison scripts; in a rule.

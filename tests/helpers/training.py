@@ -19,7 +19,7 @@ import torch
 
 from arena import jit
 from helpers import train_as_ranks
-from helpers.command import ROOT
+from helpers.command import ROOT, without_compiling
 from helpers.forking import Forked, snakes
 from helpers.ports import free_port
 from helpers.short_matches import short_matches
@@ -60,12 +60,6 @@ def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
     ):
         code = cli.main(call)
     return subprocess.CompletedProcess(list(words), code, out.getvalue(), without_compiling(err.getvalue()))
-
-
-def without_compiling(err: str) -> str:
-    """What a command said, without the lines on what it compiled: in a fresh checkout that is the first test's."""
-    lines = err.splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("snakes: compiling "))
 
 
 @contextmanager
