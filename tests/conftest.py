@@ -7,6 +7,7 @@ import random
 import shutil
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -133,7 +134,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     for file in files[first:] + files[:first]:
         if str(file.parent) not in sys.path:
             sys.path.insert(0, str(file.parent))
-        with suppress(Exception, pytest.skip.Exception):  # collection tells it
+        with suppress(Exception, pytest.skip.Exception), warnings.catch_warnings():  # collection tells it
+            warnings.simplefilter("ignore")
             import_module(file.stem)
 
 
