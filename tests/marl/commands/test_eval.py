@@ -81,7 +81,7 @@ def test_text_tells_the_result_and_the_files(tmp_path):
     percent = r"\d+\.\d%"
     colours = ", ".join(f"{percent} \\({percent} to {percent}\\) as {colour}" for colour in ("red", "blue"))
     assert re.search(f"^won by colour  {colours}$", result.stdout, re.MULTILINE)
-    said = [line.split()[-1] for line in result.stdout.splitlines()[-4:]]
+    said = [line.partition(" match ")[2].strip() for line in result.stdout.splitlines()[-4:]]
     assert said == [str(tmp_path / name) for name in ("match", "match.closest", "match.worst", "match.best")]
     assert all(os.path.isfile(path) for path in said)
 

@@ -131,7 +131,7 @@ def test_a_human_against_a_team_in_training(tmp_path):
     assert process.returncode == 0, errors
     assert [line for line in errors.splitlines() if "compiling" not in line] == []
     second = file.with_name("match.2.jsonl")
-    assert out.split() == [str(file), str(second)]
+    assert out.splitlines() == [str(file), str(second)]
 
     match = read(file)
     assert (match.seed, match.match, len(match.turns)) == (SEED, 0, 3)

@@ -208,7 +208,7 @@ def test_a_run_stopped_and_resumed_equals_one_that_was_never_stopped(stopped, na
     folder, printed = stopped
     whole, resumed = the_run(folder / name / "whole"), the_run(folder / name / "stopped")
     world = STOPS[name][0]
-    from_episode = re.search(r"resumed from +\S+ \(episode (\d+)\), bit-exactly", printed[f"{name}, resumed"])
+    from_episode = re.search(r"resumed from +.+ \(episode (\d+)\), bit-exactly", printed[f"{name}, resumed"])
     assert 8 <= int(from_episode[1]) < 16
     mine, other = saved(resumed, 16), saved(whole, 16)
     assert mine.keys() == {"state", "weights", *(f"rank{rank}" for rank in range(world))}

@@ -34,7 +34,7 @@ WORDS = [
     "--opponent_difficulty_strategy", "adaptive", "--window", "3", "--up", "0.01", "--down", "0",
     "--eval_interval", "12", "--eval_matches", "1", "--eval_opponents", "level0",
 ]  # fmt: skip
-GOING_ON = re.compile(r"resumed from +\S+ \(episode ([\d,]+)\), (.*)\n")
+GOING_ON = re.compile(r"resumed from +.+ \(episode ([\d,]+)\), (.*)\n")
 LEFT_OUT = re.compile(r"no checkpoint at episode (\d+): ")
 EPISODE = re.compile(r"episode (\d+)/")
 

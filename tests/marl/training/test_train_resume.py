@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import signal
 
@@ -162,10 +163,10 @@ def test_term_saves_and_says_how_to_go_on(tmp_path) -> None:
     assert done.stderr == ""
     run = the_run(tmp_path)
     last = done.stdout.splitlines()[-1]
-    found = re.fullmatch(r"stopped by a signal at episode ([\d,]+); resume with: .* -m marl (train --resume \S+)", last)
+    found = re.fullmatch(r"stopped by a signal at episode ([\d,]+); resume with: .* -m marl (train --resume .+)", last)
     episode = int(found[1].replace(",", ""))
     assert (run / "checkpoints" / "last").read_text() == f"episode_{episode}\n"
-    again = here(*found[2].split(), "--max_episodes", str(episode + 8))
+    again = here(*shlex.split(found[2]), "--max_episodes", str(episode + 8))
     assert again.returncode == 0, again.stderr
     assert_goes_on(run, logged(run)[-1]["step"])
     assert logged(run)[-1]["step"] >= episode + 8
@@ -177,8 +178,8 @@ def test_term_while_the_buffer_is_filled_ends_at_once(tmp_path) -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
     run = the_run(tmp_path)
     assert not list(run.glob("checkpoints/*"))
-    words = re.search(r"resume with: .* -m marl (train --resume \S+)", done.stdout)[1].split()
-    again = here(*words)
+    words = re.search(r"resume with: .* -m marl (train --resume .+)", done.stdout)[1]
+    again = here(*shlex.split(words))
     assert (again.returncode, again.stderr) == (0, "")
     assert_goes_on(run, 16)
 
