@@ -35,6 +35,7 @@ from arena.printable import printable
 from arena.rng import SLOT_SUBMISSION, draw_below
 from arena.rules import DIRECTION, OVER, SNAKES, TURN
 from opponents.cage.controller import HELLO, LOADED, MOVES, NO_CONTROLLER
+from opponents.cage.environment import holds_home
 from opponents.cage.process import HOST_SECONDS, Broken, CannotCage, Host, MatchProcess, why_not_caged
 from opponents.cage.side_by_side import WAIT_FACTOR, Expected, Job, available_cores, run_jobs
 
@@ -104,7 +105,7 @@ class Submission:
                 f"submission {str(path)!r}: this system cannot cage it ({reason}); to run it all the same, with your "
                 "rights, give --uncaged"
             )
-        if not options.uncaged and _holds_home(self.path.parent):
+        if not options.uncaged and holds_home(self.path.parent):
             raise ArenaError(
                 f"submission {str(path)!r}: the cage shows it its folder, and this one holds your home folder; "
                 "move it into a folder of its own"
@@ -318,13 +319,6 @@ class Submission:
         # One line, and nothing in it that a terminal would obey.
         line = printable(" ".join(text.split()))
         self._problems[line if line in self._problems or len(self._problems) < KINDS_KEPT else "other problems"] += 1
-
-
-def _holds_home(folder: Path) -> bool:
-    try:
-        return Path.home().resolve().is_relative_to(folder)
-    except (RuntimeError, OSError):  # nobody knows where it is
-        return False
 
 
 def _end(match: _Match) -> None:
