@@ -44,7 +44,7 @@ def main(root: str, control: str) -> tuple[int, str]:
     Returns in the process of each match, with its channel and the submission's path: `controller.answer_requests` is
     for the caller, so that no frame and no name of this program is in the submission's reach.
     """
-    sys.argv = sys.orig_argv = [""]
+    sys.argv, sys.orig_argv = [""], [""]
     arena = socket.socket(fileno=int(control))
     (size,) = SETTINGS_SIZE.unpack(arena.recv(SETTINGS_SIZE.size, socket.MSG_WAITALL))
     settings = json.loads(arena.recv(size, socket.MSG_WAITALL))
