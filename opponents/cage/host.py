@@ -19,10 +19,12 @@ import socket
 import stat
 import struct
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from opponents.cage import limits, namespaces, syscall_filter
+from opponents.cage.unknown_calls import UnknownCalls
 
 READY = b"ready"
 STATE_BYTES = 256  # the host's first packet: READY, or why it cannot cage
@@ -58,10 +60,10 @@ def main(root: str, control: str) -> tuple[int, str]:
             raise OSError(0, "it needs Linux on x86_64 or aarch64")
         if caged:
             namespaces.enter()
-        _leave_to_a_child(arena, settings["arena"], caged)
+        watcher = _leave_to_a_child(arena, settings["arena"], settings["stderr"], caged)
         memory = _open_memory_description()
         if caged:
-            _lock_in(os.path.dirname(path))
+            _lock_in(os.path.dirname(path), watcher)
             path = os.path.join(namespaces.SUBMISSION_FOLDER, os.path.basename(path))
     except (OSError, KeyError, StopIteration) as error:
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
@@ -76,29 +78,49 @@ def main(root: str, control: str) -> tuple[int, str]:
     return channel, path
 
 
-def _leave_to_a_child(arena: socket.socket, arena_id: int, caged: bool) -> None:
-    """Return in a child; this process waits until the child or the arena is gone, and ends the child."""
-    alive, held = os.pipe()  # the child's end closes with it
+def _leave_to_a_child(arena: socket.socket, arena_id: int, stderr: int, caged: bool) -> int:
+    """Return in a child: the number of a socket to this process, which waits until the child or the arena is gone."""
+    ours, theirs = socket.socketpair()
     child = os.fork()
     if not child:
-        os.close(alive)
+        ours.close()
+        os.close(stderr)
         _end_with_parent()
-        return
-    os.close(held)
+        return theirs.detach()  # open as long as the child is there
+    theirs.close()
     if caged:
         namespaces.keep_capabilities()
-    poll = select.poll()
-    poll.register(alive, select.POLLIN)
-    poll.register(arena, 0)  # told when the arena hangs up
-    while not poll.poll(LOOK_SECONDS * 1000):
-        if os.getppid() != arena_id:
-            break
-    poll.unregister(arena)
-    poll.poll(END_SECONDS * 1000)
+    _watch(arena, arena_id, ours, stderr)
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     os._exit(os.waitstatus_to_exitcode(status) & 255)
+
+
+def _watch(arena: socket.socket, arena_id: int, child: socket.socket, stderr: int) -> None:
+    """Wait until the child has ended, or the arena is gone and the child has had time to end."""
+    poll = select.poll()
+    poll.register(child, select.POLLIN)
+    poll.register(arena, 0)  # told when the arena hangs up
+    calls: UnknownCalls | None = None
+    listener = -1
+    while os.getppid() == arena_id:
+        events = dict(poll.poll(LOOK_SECONDS * 1000))
+        if arena.fileno() in events:
+            break
+        if child.fileno() in events:
+            packet, files, _, _ = socket.recv_fds(child, 1, 1)
+            if not packet:
+                return
+            listener = files[0]
+            calls = UnknownCalls(listener, stderr)
+            poll.register(listener, select.POLLIN)
+        if listener in events and (events[listener] & ~select.POLLIN or not calls.refuse_next()):
+            poll.unregister(listener)
+    deadline = time.monotonic() + END_SECONDS
+    while time.monotonic() < deadline:
+        if child.fileno() in dict(poll.poll(LOOK_SECONDS * 1000)):
+            return
 
 
 def _end_with_parent() -> None:
@@ -106,7 +128,7 @@ def _end_with_parent() -> None:
         namespaces.prctl(namespaces.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _lock_in(folder: str) -> None:
+def _lock_in(folder: str, watcher: int) -> None:
     """Everything that holds the host, in force before it imports packages."""
     itself = namespaces.describe_itself()
     namespaces.change_root(folder)
@@ -116,7 +138,13 @@ def _lock_in(folder: str) -> None:
     limits.limit_threads()
     namespaces.keep_capabilities(namespaces.CAP_SYS_ADMIN)  # for scratch folders, over mounts that are locked
     _end_with_parent()  # a change of users has taken it back
-    syscall_filter.install_in_host()
+    listener = syscall_filter.install_in_host()
+    if listener is not None:
+        # With its kind: otherwise Python would ask the kernel for it, which the filter refuses.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, watcher) as to_watcher:
+            socket.send_fds(to_watcher, [b"!"], [listener])
+            to_watcher.detach()
+        os.close(listener)
 
 
 def _open_memory_description() -> int | None:
@@ -218,10 +246,10 @@ def _settle_in(channel: int, caged: bool, memory_used: int) -> None:
     if caged:
         namespaces.keep_capabilities()
     if caged:
-        syscall_filter.install()
+        syscall_filter.install(has_host_filter=True)
     elif syscall_filter.is_known_here():
         with suppress(OSError):  # a kernel without filters
-            syscall_filter.install()
+            syscall_filter.install(has_host_filter=False)
 
 
 def _stop(process: int) -> int:

@@ -52,6 +52,14 @@ def _readable(channel: "socket.socket | MatchProcess", seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
+def _duplicate_of_stderr() -> int:
+    """For what the watching process has to tell; what the cage prints goes nowhere."""
+    try:
+        return os.dup(sys.__stderr__.fileno())
+    except (AttributeError, OSError, ValueError):  # there is none
+        return os.open(os.devnull, os.O_WRONLY)
+
+
 class Broken(Exception):
     """The process or the host cannot be used any more; the text says why."""
 
@@ -68,13 +76,14 @@ class Host:
         folder = path.parent.resolve()
         # In the cage there is no home folder whose packages could be imported.
         flags = ("-B", "-s") if caged else ("-B",)
+        stderr = _duplicate_of_stderr()
         try:
             child = subprocess.Popen(
                 [sys.executable, *flags, "-c", BOOT, str(ROOT), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), stderr],
                 cwd="/",
                 env=host_environment(folder, caged),
                 start_new_session=True,
@@ -84,9 +93,10 @@ class Host:
             raise Broken(f"no process could be started: {error}") from None
         finally:
             theirs.close()
+            os.close(stderr)
         self.end = weakref.finalize(self, _end_host, child, self._control, os.getpid())
         self._started = 0
-        settings = {"path": str(folder / path.name), "caged": caged, "arena": os.getpid()}
+        settings = {"path": str(folder / path.name), "caged": caged, "arena": os.getpid(), "stderr": stderr}
         text = json.dumps(settings | {"module_folders": module_folders(folder)}).encode()
         with suppress(OSError):  # it has ended, which the next lines find
             self._control.sendall(SETTINGS_SIZE.pack(len(text)) + text)

@@ -3,7 +3,10 @@
 A submission computes, reads its files, writes to its scratch folder and starts threads. What Python, numpy and torch
 call for that is in ALLOWED and RULES (syscall_table.py); they were found by running them. "Operation not permitted" is
 the answer to what is known and refused (REFUSED); "function not implemented" to a call that is in no table, such as one
-of a newer kernel, since that is what libraries expect of an older one. The filter cannot be taken off.
+of a newer kernel, since that is what libraries expect of an older one. A filter cannot be taken off.
+
+A process of a match has two of them, and the stricter answer counts: its own one, and that of the host. The latter has
+a listener, who is told the calls that are in no table (unknown_calls.py); so the former lets them pass.
 """
 
 import ctypes
@@ -21,7 +24,8 @@ ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as the kernel na
 X32 = 0x40000000  # calls of x86_64's 32-bit pointers have this bit
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 LOAD, EQUAL, GREATER_OR_EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
+ALLOW, REFUSE, KILL, TELL = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
+SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER = 1, 8
 NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT = 0, 4, 16  # bytes in the kernel's description of a call
 ARGUMENT_BYTES, HALF_BYTES = 8, 4  # both machines have the lower half first
 LONGEST = 4096  # instructions that Linux takes
@@ -46,47 +50,57 @@ class _Step:
 
 
 _ALLOW, _REFUSE = _Step(RETURN, ALLOW), _Step(RETURN, REFUSE | errno.EPERM)
-_UNKNOWN = _Step(RETURN, REFUSE | errno.ENOSYS)
+_UNKNOWN, _TELL = _Step(RETURN, REFUSE | errno.ENOSYS), _Step(RETURN, TELL)
 
 
-def install() -> None:
+def install(has_host_filter: bool) -> None:
     """Filter the calls of a match's process and of its threads, for good."""
-    _install(program(_machine(), os.getpid()))
+    _install(program(_machine(), os.getpid(), has_host_filter))
 
 
-def install_in_host() -> None:
-    """Filter the calls of the host, for good, and of all its children, as far as that goes: they get the above, too."""
-    _install(host_program(_machine()))
+def install_in_host() -> int | None:
+    """Filter the calls of the host and of all its children, for good; an open listener, or None before Linux 5.0."""
+    try:
+        return _install(host_program(_machine(), tells=True), with_listener=True)
+    except OSError:
+        _install(host_program(_machine(), tells=False))
+        return None
 
 
 def _machine() -> int:
     return MACHINES.index(os.uname().machine)
 
 
-def _install(steps: list[_Step]) -> None:
+def _install(steps: list[_Step], with_listener: bool = False) -> int:
     text = b"".join(step.packed() for step in steps)
     kept = ctypes.create_string_buffer(text, len(text))
     described = struct.pack("@HP", len(steps), ctypes.addressof(kept))
     prctl(PR_SET_NO_NEW_PRIVS, 1)
-    call("prctl", PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), described, ctypes.c_ulong(0), ctypes.c_ulong(0))
+    zero = ctypes.c_ulong(0)
+    if not with_listener:
+        return call("prctl", PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), described, zero, zero)
+    number, flag = HOST_ONLY["seccomp"][_machine()], ctypes.c_ulong(SECCOMP_FILTER_FLAG_NEW_LISTENER)
+    return call("syscall", ctypes.c_long(number), ctypes.c_ulong(SECCOMP_SET_MODE_FILTER), flag, described)
 
 
-def program(machine: int, pid: int) -> list[_Step]:
+def program(machine: int, pid: int, has_host_filter: bool) -> list[_Step]:
     """The filter of the match's process with this id."""
     rules = {numbers[machine]: _checks(rule, pid) for numbers, rule in RULES.values()}
-    return _program(machine, ALLOWED.values(), rules)
+    return _program(machine, ALLOWED.values(), rules, _ALLOW if has_host_filter else _UNKNOWN)
 
 
-def host_program(machine: int) -> list[_Step]:
+def host_program(machine: int, tells: bool) -> list[_Step]:
     """The filter of the host: it also starts and ends processes, and gives them their scratch folders and filters."""
     # Its own children, with ids of their own, are under this filter, too: their own one has the rules.
     allowed = [*ALLOWED.values(), *(numbers for numbers, _ in RULES.values()), *HOST_ONLY.values()]
     only_mounts = _checks(Rule(argument=0, values=(CLONE_NEWNS,)), 0)
     unshare = REFUSED["unshare"][machine]
-    return _program(machine, allowed, {unshare: only_mounts})
+    return _program(machine, allowed, {unshare: only_mounts}, _TELL if tells else _UNKNOWN)
 
 
-def _program(machine: int, allowed: Iterable[Numbers], rules: dict[int | None, list[_Step]]) -> list[_Step]:
+def _program(
+    machine: int, allowed: Iterable[Numbers], rules: dict[int | None, list[_Step]], others: _Step
+) -> list[_Step]:
     steps = [
         _Step(LOAD, ARCHITECTURE_AT),
         _Step(EQUAL, ARCHITECTURE[MACHINES[machine]], if_true=1),
@@ -102,7 +116,7 @@ def _program(machine: int, allowed: Iterable[Numbers], rules: dict[int | None, l
     verdicts.pop(None, None)
     for number, checks in verdicts.items():
         steps += [_Step(EQUAL, number, if_false=len(checks)), *checks]
-    steps.append(_UNKNOWN)
+    steps.append(others)
     assert len(steps) <= LONGEST
     return steps
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(why_not_caged() is not None, reason=f"this syste
 SECONDS = 120  # for processes to end on a busy machine
 BAD_LIBRARY = b"no library\n"
 REMOUNTS = """
-import ctypes, json, os, sys
+import ctypes, json, os, socket, sys
 sys.path[0] = {root!r}
 from opponents.cage import host, namespaces
 namespaces.enter()
@@ -32,7 +32,8 @@ child = os.fork()
 if child:
     os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
 out = os.dup(1)
-host._lock_in({folder!r})
+watcher, watched = socket.socketpair()
+host._lock_in({folder!r}, watched.fileno())
 tried = dict()
 def attempt(name, function, *arguments):
     try:
@@ -198,3 +199,18 @@ def test_a_stopped_host_does_not_outlive_the_evaluation(tmp_path) -> None:
     os.kill(process, signal.SIGSTOP)
     host.end()
     wait_for_the_end(process)
+
+
+def test_a_call_that_is_in_no_table_is_refused_and_told_once(tmp_path, capfd) -> None:
+    ask = "for number in (999, 999, 1000): assert libc.syscall(number) == -1 and ctypes.get_errno() == errno.ENOSYS"
+    before = "import ctypes, errno\nlibc = ctypes.CDLL(None, use_errno=True)"
+    game = Game(1)
+    with Submission(written(tmp_path, controller(f"{ask}\nreturn [[0, 1, 0, 0]]", before))) as submission:
+        submission.begin(game.arena, game.seats)
+        assert game.turn(submission).tolist() == [[1] * 3]
+    assert submission.problems == []
+    lines = capfd.readouterr().err.splitlines()
+    if not lines:
+        pytest.skip("this kernel does not tell (before Linux 5.0)")
+    start = "snakes: a submission asked for system call"
+    assert lines == [f"{start} {number} of {os.uname().machine}: unknown, so refused" for number in (999, 1000)]

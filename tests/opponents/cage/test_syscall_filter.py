@@ -21,6 +21,7 @@ from opponents.cage.syscall_filter import (
     LOAD,
     REFUSE,
     RETURN,
+    TELL,
     X32,
     host_program,
     program,
@@ -62,7 +63,7 @@ def verdict(machine: int, number: int, *arguments: int, architecture: int | None
         at = ARGUMENTS_AT + place * ARGUMENT_BYTES
         fields |= {at: value & 0xFFFFFFFF, at + HALF_BYTES: value >> 32 & 0xFFFFFFFF}
     comparisons = {EQUAL: int.__eq__, GREATER_OR_EQUAL: int.__ge__, ANY_BIT: lambda a, b: a & b != 0}
-    steps, at, loaded = host_program(machine) if host else program(machine, OWN), 0, 0
+    steps, at, loaded = host_program(machine, True) if host else program(machine, OWN, has_host_filter=False), 0, 0
     while steps[at].code != RETURN:
         step = steps[at]
         at += 1
@@ -120,6 +121,10 @@ def test_what_the_filter_of_the_host_says(machine) -> None:
     flags = (CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWUSER | CLONE_NEWNS)
     said = [verdict(machine, REFUSED["unshare"][machine], flag, host=True) for flag in flags]
     assert said == [ALLOW, REFUSAL, REFUSAL]
+    assert verdict(machine, 999, host=True) == TELL
+    assert host_program(machine, tells=False)[-1].operand == UNKNOWN
+    # The filter of the match leaves it to that of the host.
+    assert program(machine, OWN, has_host_filter=True)[-1].operand == ALLOW
 
 
 @pytest.mark.parametrize("machine", range(len(MACHINES)), ids=MACHINES)
