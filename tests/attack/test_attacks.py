@@ -4,13 +4,30 @@ The attacks are in attacks.py. Those that are refused run in processes of one ho
 """
 
 import os
+import re
 import select
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attacks import CALLS, CPU_SECONDS, ERRORS, REFUSED, STOPPED, UNLOADABLE, WAIT_SECONDS, WAITED, numbers
+from attacks import (
+    CALLS,
+    CPU_SECONDS,
+    ERRORS,
+    FILES,
+    MEMORY,
+    NETWORK,
+    PROCESSES,
+    REFUSED,
+    RIGHTS,
+    STOPPED,
+    UNLOADABLE,
+    WAIT_SECONDS,
+    WAITED,
+    numbers,
+)
+from helpers.command import ROOT
 from helpers.submissions import Game, children, controller, written
 
 from opponents.cage.controller import HELLO, LOADED
@@ -236,3 +253,10 @@ def test_what_is_stopped_at_import(home, name) -> None:
     (problem,) = submission.problems
     assert f"forfeits all matches: cannot be loaded: {line}" in problem
     assert submission.forfeited == {0, 1}
+
+
+def test_the_documentation_tells_how_many_are_tried() -> None:
+    told = re.findall(r"^\| .* \| ([\d,]+) \| ([\d,]+) \|$", (ROOT / "SECURITY.md").read_text(), re.MULTILINE)
+    tables = (FILES, PROCESSES, NETWORK, RIGHTS, MEMORY, STOPPED, UNLOADABLE, CALLS)
+    assert [tried for tried, _ in told[: len(tables)]] == [str(len(table)) for table in tables]
+    assert all(tried == held for tried, held in told)
