@@ -40,8 +40,8 @@ SOURCE_BYTES = 4 << 20
 SOURCES = 20
 
 
-def main(root: str, control: str) -> tuple[int, str]:
-    """Serve the arena. root: the folder of our packages; control: number of the socket.
+def main(control: str) -> tuple[int, str]:
+    """Serve the arena. control: number of the socket.
 
     Returns in the process of each match, with its channel and the submission's path: `controller.answer_requests` is
     for the caller, so that no frame and no name of this program is in the submission's reach.
@@ -50,7 +50,6 @@ def main(root: str, control: str) -> tuple[int, str]:
     arena = socket.socket(fileno=int(control))
     (size,) = SETTINGS_SIZE.unpack(arena.recv(SETTINGS_SIZE.size, socket.MSG_WAITALL))
     settings = json.loads(arena.recv(size, socket.MSG_WAITALL))
-    sys.path = [folder for folder in sys.path if folder not in ("", root)]
     sys.path[:0] = settings["module_folders"]
     caged, path = settings["caged"], settings["path"]
     with suppress(OSError):

@@ -30,15 +30,23 @@ STOP_SECONDS = 60.0
 DISTURBED = "closed or disturbed its pipe to the arena"
 CREDENTIALS = struct.Struct("3i")  # process, user, group
 ROOT = Path(__file__).resolve().parents[2]
-# The first entry of the path would be the working folder; a module there would run outside the cage.
+# Only this package is imported from our folder, and nothing from the working folder, the path's first entry: a folder
+# of a stranger that lies there may have the name of a package of Python's, which would run outside the cage.
 BOOT = """
 import os, sys
-sys.path[0] = sys.argv[1]
+root, control = sys.argv[1:]
+sys.path = [folder for folder in sys.path if folder not in ("", root)]
+import importlib.util
+package = os.path.join(root, "opponents")
+places = {"submodule_search_locations": [package]}
+spec = importlib.util.spec_from_file_location("opponents", os.path.join(package, "__init__.py"), **places)
+sys.modules["opponents"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["opponents"])
 from opponents.cage import controller, host
 try:
-    match = host.main(*sys.argv[1:])
+    match = host.main(control)
     answer_requests = controller.answer_requests
-    del controller, host
+    del controller, host, root, package, places, spec
     answer_requests(*match)
 finally:
     os._exit(0)  # not sys.exit: that would wait for threads of the submission

@@ -101,7 +101,6 @@ ALLOWED: Table = {
     # pipes and pairs of sockets between its own threads, as asyncio has them
     "pipe": (22, None),
     "pipe2": (293, 59),
-    "socketpair": (53, 199),
     "recvfrom": (45, 207),
     "shutdown": (48, 210),
     "getsockname": (51, 204),
@@ -186,6 +185,7 @@ class Rule:
 
 MAP_SHARED, MAP_ANONYMOUS = 0x1, 0x20
 CLONE_THREAD = 0x10000
+AF_UNIX = 1
 # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC. Not: locks and leases, which would hold up programs
 # outside that use the same files; notices; the size of a pipe, which is memory that no limit counts.
 FILE_COMMANDS = (0, 1, 2, 3, 4, 1030)
@@ -201,6 +201,7 @@ RULES: dict[str, tuple[Numbers, Rule]] = {
     "ioctl": ((16, 29), Rule(argument=1, values=DEVICE_COMMANDS)),
     "prctl": ((157, 167), Rule(argument=0, values=PROCESS_OPTIONS)),
     "clone": ((56, 220), Rule(argument=0, needed_bits=(CLONE_THREAD,))),
+    "socketpair": ((53, 199), Rule(argument=0, values=(AF_UNIX,))),  # others would load modules of the kernel
     "sendto": ((44, 206), Rule(argument=4, is_pointer=True)),  # no address
     "kill": ((62, 129), Rule(argument=0, or_own_process=True)),
     "tgkill": ((234, 131), Rule(argument=0, or_own_process=True)),

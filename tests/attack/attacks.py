@@ -169,6 +169,7 @@ NETWORK = {
     "ciphers of the kernel": "socket.socket(38, socket.SOCK_SEQPACKET)",
     "the machine around it": "socket.socket(40, socket.SOCK_STREAM)",
     "interfaces": "socket.if_nameindex()",
+    "a module of the kernel by a pair": "raw('socketpair', 30, 1, 0, bytes(8))",
     "a name among matches": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].bind('\\0meet')",
     "a pair made loose": "raw('connect', socket.socketpair(1, socket.SOCK_DGRAM)[0].fileno(), bytes(2), 2)",
     "a letter with an address": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b'x', '\\0meet')",

@@ -6,7 +6,10 @@ The attacks are in attacks.py. Those that are refused run in processes of one ho
 import os
 import re
 import select
+import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -222,6 +225,27 @@ def test_modules_beside_it_do_not_run_in_the_host(home, uncaged) -> None:
     for name in ("json", "ctypes", "struct", "socket", "opponents", "sitecustomize", "encodings", "usercustomize"):
         (home / "rival" / f"{name}.py").write_text(f"open({str(home / 'owned')!r}, 'w').close()\n")
     play_turn(home, one_attack("raise OSError"), uncaged=uncaged)
+
+
+def test_a_folder_beside_our_packages_does_not_run_in_the_host(tmp_path) -> None:
+    """A stranger's folder may have the name of a module of Python's, and lie in the folder of the program."""
+    program = tmp_path / "program"
+    shutil.copytree(ROOT / "opponents" / "cage", program / "opponents" / "cage")
+    (program / "opponents" / "__init__.py").write_text("")
+    rival = program / "json"
+    rival.mkdir()
+    (rival / "__init__.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w').close()\n")
+    path = written(rival, controller("return [[0, 0, 0, 1]]"))
+    before = {"PYTHONPATH": str(program), "PYTHONSAFEPATH": "1"}
+    start = (
+        "import sys; sys.path.remove(sys.argv[1]); import json; sys.path.append(sys.argv[1])\n"
+        "from pathlib import Path; from opponents.cage.process import ROOT, Host\n"
+        "assert str(ROOT) == sys.argv[1]; Host(Path(sys.argv[2]), caged=True).end()"
+    )
+    words = [sys.executable, "-S", "-c", start, str(program), str(path)]
+    done = subprocess.run(words, env=os.environ | before, cwd="/", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "owned").exists()
 
 
 def test_without_the_cage_the_key_is_read(home) -> None:

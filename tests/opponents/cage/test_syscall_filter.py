@@ -106,6 +106,7 @@ def test_what_the_filter_says(machine) -> None:
     assert [asked(machine, "mmap", 0, 9, 3, flags) for flags in (0x22, 0x1, 0x21, 0x23)] == [ALLOW, ALLOW] + [
         REFUSAL
     ] * 2
+    assert [asked(machine, "socketpair", family) for family in (1, 2, 30)] == [ALLOW, REFUSAL, REFUSAL]
     assert [asked(machine, "sendto", 3, 9, 9, 0, at) for at in (0, 9, 9 << 32)] == [ALLOW, REFUSAL, REFUSAL]
     assert verdict(machine, READ[machine], architecture=ARCHITECTURE[MACHINES[1 - machine]]) == KILL
 
