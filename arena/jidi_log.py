@@ -50,6 +50,10 @@ def read_log(path: str | os.PathLike) -> JidiLog:
         raise ArenaError(f"{path}: {text[: replay.MESSAGE_MAX]}") from None
     except RecursionError:
         raise ArenaError(f"{path}: nested too deeply; need a competition log, one JSON document") from None
+    except Exception as error:  # of any kind that a file of a stranger brings about
+        raise ArenaError(
+            f"{path}: damaged ({type(error).__name__}); need a competition log, one JSON document"
+        ) from None
 
 
 def write_log(path: str | os.PathLike, match: Replay) -> None:

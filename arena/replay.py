@@ -146,8 +146,12 @@ def read(path: str | os.PathLike) -> Replay:
     lines = _Lines(path)
     try:
         return _verified(lines)
+    except ArenaError:
+        raise
     except RecursionError:
         raise lines.error("nested too deeply; a replay file is JSON lines") from None
+    except Exception as error:  # of any kind that a file of a stranger brings about
+        raise lines.error(f"damaged ({type(error).__name__}); a replay file is JSON lines") from None
 
 
 def _verified(lines: "_Lines") -> Replay:

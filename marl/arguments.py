@@ -1,6 +1,7 @@
 """Value types and flags of the command line that several commands share."""
 
 import argparse
+import secrets
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from marl.errors import UserError
 
 if TYPE_CHECKING:
     from opponents.submission import SubmissionOptions
+
+SEEDS = 2**53  # too many to be tried; every program that reads JSON can read them
 
 
 def new_file(text: str) -> Path:
@@ -82,6 +85,25 @@ def add_submission_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=count, metavar="N", help="matches of a submission that compute at a time (default: cores)"
     )
+
+
+def add_seed_flag(parser: argparse.ArgumentParser) -> None:
+    """Which matches are played."""
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="which matches (default: 0; with a submission.py a random one, which is printed)",
+    )
+
+
+def choose_seed(given: int | None, players: Iterable[str]) -> int:
+    """The seed of the matches: what is given, or 0; a random one if a stranger could have computed all matches of 0."""
+    from opponents.players import is_submission
+
+    if given is not None:
+        return given
+    return secrets.randbelow(SEEDS) if any(map(is_submission, players)) else 0
 
 
 def submission_options(args: argparse.Namespace) -> "SubmissionOptions":

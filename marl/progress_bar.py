@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from marl.wording import duration
+from marl.wording import duration, in_one_line
 
 REFRESH = 0.1  # least seconds between two drawings
 DELAY = 0.5  # seconds of work before the bar appears: short work shows none
@@ -44,7 +44,9 @@ class ProgressBar:
         left = (1 - share) * (now - self._begun) / gained if gained > 0 else math.nan
         if self._bar is None:
             self._open()
-        self._bar.update(self._task, completed=share, description=self.title, left=f"{duration(left)} left")
+        self._bar.update(
+            self._task, completed=share, description=in_one_line(self.title), left=f"{duration(left)} left"
+        )
         self._bar.refresh()
 
     def close(self) -> None:
@@ -72,5 +74,5 @@ class ProgressBar:
             redirect_stdout=sys.stdout.isatty(),  # else `> file` would not get its lines
             redirect_stderr=self._stream is sys.stderr,
         )
-        self._task = self._bar.add_task(self.title, total=1.0, left="")
+        self._task = self._bar.add_task(in_one_line(self.title), total=1.0, left="")
         self._bar.start()

@@ -185,7 +185,7 @@ def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions
         return load(name)
     if not os.path.exists(name):
         raise _unknown(name)
-    if name.endswith(".py") or os.path.isfile(os.path.join(name, SUBMISSION)):
+    if is_submission(name):
         path = name if name.endswith(".py") else os.path.join(name, SUBMISSION)
         return Submission(path, options=submissions)
     load = loader or _registered_loader()
@@ -215,6 +215,11 @@ def is_scripted(name: str) -> bool:
     """Whether a name, with or without noise, is that of a scripted player."""
     plain = name.partition(":")[0]
     return plain in SCRIPTED or plain in ODD
+
+
+def is_submission(name: str) -> bool:
+    """Whether a name that is no shipped team's is the path of a submission.py, or of its folder."""
+    return name.endswith(".py") or os.path.isfile(os.path.join(name, SUBMISSION))
 
 
 def odd_listing() -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ keep batches to some dozens of matches.
 """
 
 import hashlib
+import json
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from arena.printable import printable
 from arena.rng import SLOT_SUBMISSION, draw_below
 from arena.rules import DIRECTION, OVER, SNAKES, TURN
 from opponents.cage.controller import HELLO, LOADED, MOVES, NO_CONTROLLER
+from opponents.cage.environment import holds_home
 from opponents.cage.process import HOST_SECONDS, Broken, CannotCage, Host, MatchProcess, why_not_caged
 from opponents.cage.side_by_side import WAIT_FACTOR, Expected, Job, available_cores, run_jobs
 
@@ -42,6 +44,7 @@ LIMIT = 10  # problems in a match, then the match is forfeited
 HOPELESS = 20  # stopped processes in a row without an answer, then all matches are forfeited
 LOAD_SECONDS = 30.0  # CPU time to load the file
 LOAD_WAIT_SECONDS = 120.0  # wall time for the same
+MATCH_SECONDS = 3600.0  # that a match may wait for all its moves together
 KINDS_KEPT = 20  # different problem texts; a submission could produce new ones without end
 
 
@@ -54,6 +57,7 @@ class _Match:
     directions: list[int] | None = None  # on this turn
     last_directions: list[int] | None = None  # one turn earlier
     problems: int = 0
+    waited: float = 0.0  # seconds, for all answers
     process: MatchProcess | None = None  # which has loaded its module
 
 
@@ -63,7 +67,6 @@ class _Task:
 
     slot: int
     match: _Match
-    seed: int
     waiting: list[int]  # snakes that have no move yet
     observation: dict[Any, Any]
     moves: dict[int, int] = field(default_factory=dict)
@@ -104,16 +107,14 @@ class Submission:
                 f"submission {str(path)!r}: this system cannot cage it ({reason}); to run it all the same, with your "
                 "rights, give --uncaged"
             )
-        if not options.uncaged and _holds_home(self.path.parent):
+        if not options.uncaged and holds_home(self.path.parent):
             raise ArenaError(
                 f"submission {str(path)!r}: the cage shows it its folder, and this one holds your home folder; "
                 "move it into a folder of its own"
             )
-        self.name = f"{self.path.parent.name}/{self.path.name}"
+        self.name = printable(f"{self.path.parent.name}/{self.path.name}")
         if options.uncaged and options.tell is not None:
-            options.tell(
-                f"{printable(self.name)} runs uncaged: it can read and change what you can; time and memory are limited"
-            )
+            options.tell(f"{self.name} runs uncaged: it can read and change what you can; time and memory are limited")
         self.seconds_per_move = float(seconds_per_move)
         self.forfeited: set[int] = set()
         self._problems: Counter[str] = Counter()
@@ -147,8 +148,9 @@ class Submission:
         for slot in slots:
             self._replace(slot)
         if slots and not self._was_loaded and not self._given_up:
-            key = int(arena.keys[slots[0]])
-            self._ask_once([_Task(slots[0], self._matches[slots[0]], _seed(key), [], {})])
+            row = arena.state[slots[0]].cpu().numpy()
+            observation = jidi_observation(to_dict(row), 0, None)
+            self._ask_once([_Task(slots[0], self._matches[slots[0]], [], observation)])
         if self._given_up == NO_CONTROLLER:
             raise ArenaError(f"submission {str(self.path)!r}: {NO_CONTROLLER}")
 
@@ -164,7 +166,7 @@ class Submission:
             match = self._follow(slot, row, key)
             if not row[OVER] and slot not in self.forfeited:
                 observation = jidi_observation(to_dict(row), snakes[0], match.last_directions)
-                tasks.append(_Task(slot, match, _seed(key), list(snakes), observation))
+                tasks.append(_Task(slot, match, list(snakes), observation))
         self._ask(tasks)
         given = {task.slot: task.moves for task in tasks}
         chosen = []
@@ -225,7 +227,7 @@ class Submission:
         process = task.match.process
         if process is None:
             process = host.start()
-            process.post({"seed": task.seed})
+            process.post({"seed": _seed(task.observation)})
         elif trouble := process.trouble():
             raise Broken(trouble)
         if task.waiting:
@@ -244,6 +246,7 @@ class Submission:
     def _count(self, task: _Task, job: Job) -> None:
         """Take over the answers to a task, its problems, and its process as long as it is in order."""
         answers = list(job.answers)
+        task.match.waited += job.waited
         if task.match.process is None:
             loaded, answers = answers[:2], answers[2:]
             failure = job.failure if len(loaded) < 2 else loaded[1]
@@ -268,6 +271,9 @@ class Submission:
             self._stopped_in_a_row += 1
             if self._stopped_in_a_row == HOPELESS:
                 self._give_up(f"stopped {HOPELESS} times in a row without an answer")
+        if task.match.waited >= MATCH_SECONDS and task.slot not in self.forfeited:
+            self._note(f"forfeits a match after {MATCH_SECONDS:g} s of waiting for its moves")
+            self.forfeited.add(task.slot)
 
     def _replace(self, slot: int) -> _Match:
         """Forget the match in this slot; the record of the new one."""
@@ -320,22 +326,19 @@ class Submission:
         self._problems[line if line in self._problems or len(self._problems) < KINDS_KEPT else "other problems"] += 1
 
 
-def _holds_home(folder: Path) -> bool:
-    try:
-        return Path.home().resolve().is_relative_to(folder)
-    except (RuntimeError, OSError):  # nobody knows where it is
-        return False
-
-
 def _end(match: _Match) -> None:
     if match.process is not None:
         match.process.end()
         match.process = None
 
 
-def _seed(key: int) -> int:
-    """What the submission's own generators are seeded with. It does not tell the match's key, and so the beans."""
-    return int.from_bytes(hashlib.sha256(f"submission {key}".encode()).digest()[:4], "big")
+def _seed(observation: dict[Any, Any]) -> int:
+    """What the submission's own generators are seeded with: nothing but what it sees, so that it learns nothing.
+
+    A number that follows from the match's key would tell the key, and so all beans to come, to whoever tries keys.
+    """
+    seen = {name: value for name, value in observation.items() if name != "controlled_snake_index"}
+    return int.from_bytes(hashlib.sha256(json.dumps(seen).encode()).digest()[:4], "big")
 
 
 def random_move(row: np.ndarray, key: int, snake: int) -> int:

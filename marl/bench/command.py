@@ -16,6 +16,7 @@ SUBJECTS = {
     "arena": ("marl.bench.arena", "ArenaBench"),
     "opponents": ("marl.bench.opponents", "OpponentsBench"),
     "planning": ("marl.bench.planning", "PlanningBench"),
+    "submission": ("marl.bench.submission", "SubmissionBench"),
 }
 POSITIONS = "positions"  # the subject that measures play, not speed
 # Subjects that are no table of rows, and that take the flags of training. For each the flags that stay the bench's own
@@ -41,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "opponents: all six seats played by one scripted opponent, its decisions and the step; on the CPU also the\n"
         "  step alone in the same matches (the same moves, written down), and how many times slower a turn gets.\n"
         "planning: decisions of plan:champion for one team in every match; match-turns are the simulated ones.\n"
+        "submission: a submission.py that answers at once, in the cage and without it; --threads are the matches that\n"
+        "  compute at a time.\n"
         "positions: how many of the mined positions each player solves, in which one move alone avoids a proven death\n"
         "  (docs/planning.md): bench positions --players champion,plan:champion.\n"
         "train: cycles of training as a run goes through them, turns and updates, with a full buffer; then the same\n"
@@ -63,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="arena",
         type=_subject,
-        help="arena (default), opponents, planning, positions, train, scaling or start",
+        help="arena (default), opponents, planning, submission, positions, train, scaling or start",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")
@@ -91,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="scaling: numbers of ranks (default: 1,2,4,8, with GPUs up to their number); 1 is always measured",
     )
     parser.add_argument(
-        "--save", type=new_file, metavar="FILE", help="arena, opponents, planning, train: keep the speeds"
+        "--save", type=new_file, metavar="FILE", help="arena, opponents, planning, submission, train: keep the speeds"
     )
     parser.add_argument(
         "--compare",

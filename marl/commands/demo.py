@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 
-from marl.arguments import count
+from marl.arguments import add_seed_flag, choose_seed, count
 from marl.storage.run_names import player_name
 
 
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--blue", type=player_name, default="level2", metavar="PLAYER", help="who plays blue (default: level2)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which match (default: 0)")
+    add_seed_flag(parser)
     parser.add_argument("--every", type=count, default=50, metavar="N", help="turns between two boards (default: 50)")
 
 
@@ -25,7 +25,8 @@ def run(args: argparse.Namespace) -> int:
     from marl.planning.planned_player import load_player
     from opponents.match import play
 
-    results = play(args.red, args.blue, 1, seed=args.seed, record=True, loader=load_player)
+    seed = choose_seed(args.seed, (args.red, args.blue))
+    results = play(args.red, args.blue, 1, seed=seed, record=True, loader=load_player)
     replay = results.replays["first"]
     states = replay.states()
     shown = terminal(sys.stdout.isatty(), os.environ, shutil.get_terminal_size())
@@ -33,4 +34,6 @@ def run(args: argparse.Namespace) -> int:
         print(ansi(state, shown), end="\n\n")
     winner, score = replay.result["winner"], f"{replay.result['red_score']} : {replay.result['blue_score']}"
     print(f"{'draw' if winner == 'draw' else winner + ' wins'} {score}: {args.red} (red) against {args.blue} (blue)")
+    if args.seed is None and seed:
+        print(f"seed {seed}")
     return 0

@@ -8,7 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import add_device_flag, add_submission_flags, new_file, submission_options
+from marl.arguments import (
+    add_device_flag,
+    add_seed_flag,
+    add_submission_flags,
+    choose_seed,
+    new_file,
+    submission_options,
+)
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
@@ -31,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--home", type=player_name, metavar="PLAYER", help="the player to measure")
     parser.add_argument("--away", type=player_name, metavar="PLAYER", help="its opponent")
     parser.add_argument("--matches", type=int, default=1000, metavar="N", help="how many (default: 1000)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
+    add_seed_flag(parser)
     add_device_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     parser.add_argument(
@@ -69,14 +76,15 @@ def run(args: argparse.Namespace) -> int:
         home, away = (open_player(name, opened, load_player, submissions) for name in names)
         if args.record_policy and not (is_policy(home) or is_policy(away)):
             raise UserError(f"--record_policy: neither {args.home} nor {args.away} is a policy with probabilities")
+        seed = choose_seed(args.seed, names)
         record, device = args.record is not None, choose_device(args.device, (home, away))
         with ProgressBar(f"{args.home} - {args.away}") as bar:
-            results = play(home, away, args.matches, device, args.seed, record, progress=bar.show)
+            results = play(home, away, args.matches, device, seed, record, progress=bar.show)
         files = _write_replays(results, args.record, (home, away) if args.record_policy else None)
     if args.json:
-        print(json.dumps(results.as_dict() | ({"replays": files} if files else {}), indent=2))
+        print(json.dumps(results.as_dict() | {"seed": seed} | ({"replays": files} if files else {}), indent=2))
     else:
-        _print_results(results, args.seed, device)
+        _print_results(results, seed, device)
         for which, path in files.items():
             print(f"{which + ' match':14} {path}")
     for line in results.problems:

@@ -6,7 +6,15 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from marl.arguments import add_device_flag, add_submission_flags, new_file, new_file_ending, submission_options
+from marl.arguments import (
+    add_device_flag,
+    add_seed_flag,
+    add_submission_flags,
+    choose_seed,
+    new_file,
+    new_file_ending,
+    submission_options,
+)
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
 from marl.storage.run_names import player_name
@@ -29,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="who takes part; odd: all odd teams (default: the ladder and the shipped teams)",
     )
     parser.add_argument("--matches", type=int, default=1000, metavar="N", help="per pair (default: 1000)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
+    add_seed_flag(parser)
     add_device_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument(
@@ -58,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
             _print_pair(results)
 
     record = args.html is not None
+    seed = choose_seed(args.seed, players)
     submissions = submission_options(args)
     with ProgressBar("league") as bar:
 
@@ -65,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
             bar.title = f"{home} - {away}"
             bar.show(share)
 
-        settings = (args.matches, args.device, args.seed, progress, load_player, record)
+        settings = (args.matches, args.device, seed, progress, load_player, record)
         table = league(players, *settings, turn_progress, submissions)
     if args.png:
         from marl.pictures.canvas import save_png
@@ -78,9 +87,9 @@ def run(args: argparse.Namespace) -> int:
 
         write_user_file(args.html, league_page(table, pairs))
     if args.json:
-        print(json.dumps(_document(table, args.seed), indent=2))
+        print(json.dumps(_document(table, seed), indent=2))
     else:
-        print_table(table, args.seed)
+        print_table(table, seed)
         for what, path in (("picture", args.png), ("page", args.html)):
             if path:
                 print(f"\n{what}: {path}")

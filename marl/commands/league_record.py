@@ -135,5 +135,5 @@ def read_record(folder: Path) -> LeagueRecord | None:
             [Pair(**{name: pair[name] for name in Pair.__dataclass_fields__}) for pair in about["pairs"]],
             about["rounds"],
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except Exception as error:  # of any kind that a file of a stranger brings about
         raise UserError(f"{file} is no record of a league ({error!r}); take another --run_name") from None

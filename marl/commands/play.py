@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from arena.snake_names import AGENTS, snake_number
-from marl.arguments import add_submission_flags, count, new_file, submission_options
+from marl.arguments import add_seed_flag, add_submission_flags, choose_seed, count, new_file, submission_options
 from marl.errors import UserError
 from marl.storage.run_names import find_named, player_name
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N[,N]",
         help="snakes that you steer: 0 to 2 are red, 3 to 5 blue; arrow keys or WASD, the second of two snakes by WASD",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which matches (default: 0)")
+    add_seed_flag(parser)
     parser.add_argument("--speed", type=_speed, default=1.0, metavar="X", help="0.25 to 64; 1 is 4 turns a second")
     parser.add_argument("--fps", type=count, default=60, metavar="N", help="pictures a second (default: 60)")
     parser.add_argument(
@@ -77,7 +77,10 @@ def run(args: argparse.Namespace) -> int:
         else:
             player = open_player(args.red or "champion", opened, load_player, submissions)
             red, players = _always(player), [player, blue]
-        playlist = LiveMatches(red, _always(blue), args.human, args.seed, args.record, args.record_policy)
+        seed = choose_seed(args.seed, (args.red or "champion", args.blue))
+        if args.seed is None and seed:
+            print(f"seed {seed}")
+        playlist = LiveMatches(red, _always(blue), args.human, seed, args.record, args.record_policy)
         playlist.endless = args.watch is not None
         playlist.warm_up()
         try:

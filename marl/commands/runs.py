@@ -153,7 +153,7 @@ def _best(args: argparse.Namespace, names: list[str]) -> int:
     if args.json:
         print(json.dumps(document(best), indent=2))
         return 0
-    print(best.folder)
+    print(in_one_line(str(best.folder)))
     left = len(runs) - len(compared)
     others = f"; {counted(left, 'run')} with other opponents not compared (see --against)" if left else ""
     among = counted(len(compared), "run")
@@ -167,7 +167,7 @@ def _last(args: argparse.Namespace, names: list[str]) -> int:
     folder = find_named(str(Path(args.runs_dir) / LAST_RUN), args.runs_dir)
     if not folder.is_dir():
         raise UserError(f"there is no run in {args.runs_dir} yet")
-    print(json.dumps(str(folder)) if args.json else folder)
+    print(json.dumps(str(folder)) if args.json else in_one_line(str(folder)))
     return 0
 
 

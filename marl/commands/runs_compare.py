@@ -9,6 +9,7 @@ from marl.commands.runs_summary import RunSummary
 from marl.commands.runs_text import amount, document, duration, print_rows, size_text
 from marl.config.values import as_written
 from marl.errors import UserError
+from marl.wording import in_one_line
 
 # Settings that say where a run is or how it was begun, not what was trained.
 NOT_COMPARED = (
@@ -27,7 +28,7 @@ def compare(runs: list[RunSummary], png: Path | None, by: str, as_json: bool) ->
         return 0
     labels = _labels(len(runs))
     for label, run in zip(labels, runs, strict=True):
-        print(f"{label}  {run.folder} ({run.state})")
+        print(f"{label}  {in_one_line(str(run.folder))} ({run.state})")
     print("\nsettings that differ")
     if differing:
         rows = [("", *labels), *((path, *map(_cell, values)) for path, values in differing.items())]

@@ -17,13 +17,16 @@ TRASH = ".deleted-"  # prefix of a run folder whose deletion has begun; such fol
 
 
 def delete_runs(runs: list[RunSummary], yes: bool, as_json: bool) -> int:
-    """Delete whole runs; returns the exit code."""
+    """Delete whole runs; of one that is a link, the link alone. Returns the exit code."""
     _check_none_is_running(runs)
     if not _confirm("delete", [(str(run.folder), size_text(run.size), run.state) for run in runs], yes, as_json):
         return 1 if runs else 0
-    freed = sum(run.size for run in runs)
+    freed = sum(run.size for run in runs if not run.folder.is_symlink())
     for run in runs:
         _check_none_is_running([read_summary(run.folder)])  # it may have been resumed while the user was asked
+        if run.folder.is_symlink():  # what it leads to may not be ours
+            run.folder.unlink()
+            continue
         with RunOwner() as owner:  # no start between the check and the end
             owner.take(run.folder)
             _delete_folder(run.folder)
@@ -38,7 +41,7 @@ def prune_checkpoints(runs: list[RunSummary], keep: int, yes: bool, as_json: boo
     _check_none_is_running(runs)
     old: dict[Path, list[Path]] = {}
     for run in runs:
-        folders = checkpoint_writer.list_prunable(run.folder, keep)
+        folders = checkpoint_writer.list_trash(run.folder) + checkpoint_writer.list_prunable(run.folder, keep)
         if folders:
             old[run.folder] = folders
     folders = [folder for each in old.values() for folder in each]
@@ -85,12 +88,13 @@ def _confirm(what: str, rows: Sequence[tuple[str, ...]], yes: bool, as_json: boo
 
 
 def _delete_folder(folder: Path) -> None:
-    # Renamed first: a kill in the middle must not leave half a run under its name. `resolve`: a link would be renamed.
+    # Renamed first: a kill in the middle must not leave half a run under its name.
     folder = folder.resolve()
     trash = folder.with_name(TRASH + folder.name)
     try:
-        if trash.exists():
-            shutil.rmtree(trash)
+        for left in folder.parent.glob(f"{TRASH}*"):  # by a deletion that was killed
+            if not left.is_symlink():
+                shutil.rmtree(left)
         os.replace(folder, trash)
         shutil.rmtree(trash)
     except OSError as error:

@@ -12,10 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from marl.config.options import section_of
-from marl.config.yaml_file import check_depth
+from marl.config.yaml_file import parse_yaml
 from marl.errors import UserError
 from marl.process_identity import is_running
 from marl.registry import LEARNERS
@@ -169,9 +167,8 @@ def read_summary(folder: Path) -> RunSummary:
     """The run in a folder. Missing and damaged files count as empty: such runs must be listed and deleted, too."""
     try:
         text = read_regular(folder / CONFIG).decode("utf-8-sig")
-        check_depth(text)
-        config = _mapping(yaml.safe_load(text))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        config = _mapping(parse_yaml(text))
+    except Exception:  # of any kind that a file of a stranger brings about
         config = {}
     return RunSummary(folder, dict(config), read_run(folder), read_lines(folder))
 

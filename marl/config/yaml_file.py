@@ -10,6 +10,8 @@ from marl.config.values import shorten
 from marl.errors import UserError
 
 DEPTH_MAX = 100
+LETTERS_MAX = 1 << 18
+VALUES_MAX = 10_000  # with those that an alias (`*name`) stands for: a few lines can stand for billions
 _BRACKET = re.compile(r"[\[\]{}]")
 
 
@@ -27,11 +29,7 @@ def read_yaml(path: str | Path) -> Layer:
 
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        check_depth(text)
-        loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        _check_keys(node)
-        values = {} if node is None else loader.construct_document(node)
+        values = parse_yaml(text)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except yaml.MarkedYAMLError as error:
@@ -39,9 +37,25 @@ def read_yaml(path: str | Path) -> Layer:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UserError(f"{path}, line {line}: bad YAML: {error.reason}") from None
-    except (ValueError, LookupError, AttributeError, RecursionError) as error:  # not UTF-8, a 13th month, !!bool x
+    except Exception as error:  # not UTF-8, a 13th month, !!bool x: PyYAML raises many kinds
         raise UserError(f"{path}: bad YAML: {error}") from None
     return Layer(str(path), as_mapping(values, f"{path}: the file"))
+
+
+def parse_yaml(text: str) -> Any:
+    """What a YAML text holds; an empty one nothing. Any exception: it is no YAML, or larger than any configuration."""
+    import yaml
+
+    if len(text) > LETTERS_MAX:
+        raise ValueError(f"more than {LETTERS_MAX:,} letters; no configuration is as long as that")
+    check_depth(text)
+    loader = yaml.SafeLoader(text)
+    node = loader.get_single_node()
+    if node is None:
+        return {}
+    _check_keys(node)
+    _count_values(node, {})
+    return loader.construct_document(node)
 
 
 def check_depth(text: str) -> None:
@@ -60,6 +74,24 @@ def as_mapping(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
+def _count_values(node: Any, known: dict[int, int | None]) -> int:
+    """The values in a YAML node, each alias counted like what it stands for; ValueError for more than VALUES_MAX."""
+    if id(node) not in known:
+        known[id(node)] = None  # as long as its content is counted
+        inside = node.value if isinstance(node.value, list) else ()
+        pairs = [each for pair in inside for each in (pair if isinstance(pair, tuple) else (pair,))]
+        count = 1
+        for each in pairs:
+            count += _count_values(each, known)
+            if count > VALUES_MAX:
+                raise ValueError(f"more than {VALUES_MAX:,} values; no configuration has as many")
+        known[id(node)] = count
+    count = known[id(node)]
+    if count is None:
+        raise ValueError("an anchor holds itself")
+    return count
+
+
 def _check_keys(root: Any) -> None:
     """No key twice in any mapping of YAML nodes: PyYAML would drop the first one."""
     import yaml
@@ -70,8 +102,10 @@ def _check_keys(root: Any) -> None:
             nodes += node.value
         elif isinstance(node, yaml.MappingNode) and id(node) not in seen:
             nodes += [value for _, value in node.value]
-            names = [str(key.value) for key, _ in node.value]
-            for i, (key, _) in enumerate(node.value):
-                if names[i] in names[:i]:
-                    raise yaml.MarkedYAMLError(problem=f"{shorten(names[i])} is set twice", problem_mark=key.start_mark)
+            names: set[str] = set()
+            for key, _ in node.value:
+                name = str(key.value)
+                if name in names:
+                    raise yaml.MarkedYAMLError(problem=f"{shorten(name)} is set twice", problem_mark=key.start_mark)
+                names.add(name)
         seen.add(id(node))  # an anchor may contain itself

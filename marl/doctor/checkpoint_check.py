@@ -78,14 +78,14 @@ def _examine(folder: Path) -> tuple[dict[str, Any], list[Check]]:
 def _manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(read_regular(folder / MANIFEST))
-    except (OSError, ValueError, RecursionError):
+    except Exception:  # of any kind that a damaged file brings about
         return {}
     return manifest if isinstance(manifest, dict) else {}
 
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:
     if (folder / WEIGHTS).is_file():
-        with suppress(safetensors.SafetensorError, OSError):
+        with suppress(Exception):
             return safetensors.torch.load_file(folder / WEIGHTS)
     return {}
 
@@ -117,7 +117,7 @@ def _names(name: str, weights: dict[str, torch.Tensor], found: Checkpoint | None
                 fix = "take `module.`, which DistributedDataParallel adds, out of the names and save it again"
                 detail = f"{len(wrapped)} in {where} with `module.`, the first is {wrapped[0]}"
                 return Check(f"names of {name}", False, detail, fix)
-    except UserError as error:
+    except (UserError, RecursionError) as error:  # the latter: nested without end
         return Check.failed(f"names of {name}", error, OTHER)
     read = "weights and parts" if found else "the weights; parts were not read"
     return Check(f"names of {name}", True, f"none with `module.` in {read}")

@@ -11,6 +11,7 @@ import torch
 from arena import BatchArena
 from arena.encoders import Encoder, encoder_named
 from arena.encoders.orientation import LOCAL_ACTIONS
+from arena.printable import printable
 from arena.rules import ACTIONS, CELLS, SNAKES, TURN
 from marl.compute import blas
 from marl.errors import UserError
@@ -46,7 +47,7 @@ class PolicyPlayer:
     """An actor that plays for a team; see opponents.players.Player."""
 
     def __init__(self, actor: AnyActor, encoder: Encoder, name: str) -> None:
-        self.name, self.actor, self.encoder = name, actor, encoder
+        self.name, self.actor, self.encoder = printable(name), actor, encoder  # a name may be that of a file
         self._hidden: torch.Tensor | None = None
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
@@ -137,6 +138,6 @@ def build_actor(description: dict[str, Any], weights: dict[str, torch.Tensor], w
         with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and replaced: the caller's draws stay
             actor = make_actor(encoder, spec)
         actor.load_state_dict(weights)
-    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+    except Exception:  # of any kind that a description by a stranger brings about
         raise UserError(f"{where}: its weights are not those of the network that it names") from None
     return actor.requires_grad_(False), encoder

@@ -12,6 +12,7 @@ import time
 import torch
 
 from arena import BatchArena
+from arena.printable import printable
 from arena.rules import TEAM
 from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer
@@ -32,7 +33,7 @@ class PlannedPlayer:
         if policy.actor.spec.lstm_size:
             raise UserError(f"{policy.name} has an LSTM; planning needs a policy without hidden state")
         self.policy, self.budget = policy, budget
-        self.name = name or f"plan={budget.rollouts}x{budget.turns}:{policy.name}"
+        self.name = printable(name) if name else f"plan={budget.rollouts}x{budget.turns}:{policy.name}"
         self._planner: Planner | None = None
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:

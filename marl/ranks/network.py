@@ -4,6 +4,7 @@ Plain sockets come before torch: where a port is taken or nobody listens, torch 
 """
 
 import contextlib
+import ipaddress
 import os
 import socket
 import struct
@@ -45,6 +46,29 @@ def wait_for_server(address: str, port: int, seconds: float, retry_unknown_host:
             if (unknown_host and not retry_unknown_host) or time.monotonic() > deadline:
                 raise
             time.sleep(PAUSE)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address or name means this machine alone."""
+    try:
+        found = socket.getaddrinfo(address, None)
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(str(place[0]).partition("%")[0]).is_loopback for *_, place in found)
+
+
+def listen_at(address: str, port: int) -> socket.socket:
+    """A socket that listens at this address alone; torch's own listen at every address of the machine. Port 0: any."""
+    family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+    return socket.create_server((address, port), family=family)
+
+
+def stay_on_this_machine() -> None:
+    """Bind gloo and NCCL to loopback unless the user has chosen; they would take what the host's name resolves to."""
+    loopback = interface_of("127.0.0.1") or ("lo0" if sys.platform == "darwin" else None)
+    if loopback is not None:
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(name, loopback)
 
 
 def own_address(other: str) -> str | None:

@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from marl.errors import UserError
 from marl.ranks.environment import read_rank_environment
+from marl.ranks.network import stay_on_this_machine
 from marl.ranks.placement import place
 from marl.ranks.process_group import Ranks, Solo
 from marl.ranks.store import RendezvousStore
@@ -28,5 +29,7 @@ def start(backend: str | None, timeout: float, device: str = "auto") -> Solo | R
         raise UserError("this torch has no NCCL; use --backend gloo")
     if sys.platform == "darwin" and found.rank == 0:
         print("snakes: warning: on one Mac several ranks share one device and are not faster", file=sys.stderr)
+    if found.local_world == found.world:
+        stay_on_this_machine()
     rendezvous = RendezvousStore(found.master_addr, found.master_port, found.rank, found.world, timeout)
     return Ranks(found.rank, found.world, backend, chosen, rendezvous, share_memory)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from marl.errors import UserError
 from marl.ranks.environment import agent_hosts_store
 from marl.ranks.exits import LostRank
-from marl.ranks.network import bind_error, check_server, wait_for_server
+from marl.ranks.network import bind_error, check_server, is_loopback, listen_at, wait_for_server
 from marl.wording import named_ranks
 
 _listening: list[int] = []  # see host_at; empty: rank 0 opens the socket
@@ -19,6 +19,13 @@ _listening: list[int] = []  # see host_at; empty: rank 0 opens the socket
 def host_at(listening_socket: int) -> None:
     """For rank 0: host the store at this socket (a file descriptor), which the launcher has opened."""
     _listening[:] = [listening_socket]
+
+
+def serve_on_loopback(address: str, port: int) -> dist.TCPStore:
+    """A store of this process that only this machine can reach. Port 0: any."""
+    server = listen_at(address, port)
+    port = server.getsockname()[1]
+    return dist.TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach())
 
 
 class RendezvousStore:
@@ -36,6 +43,8 @@ class RendezvousStore:
         deadline = time.monotonic() + self.timeout
         if is_host and not _listening:
             self._check_free()
+            if is_loopback(self.address):
+                host_at(listen_at(self.address, self.port).detach())
         elif not is_host:
             self._wait_for_server()
         store = self._connect(is_host)

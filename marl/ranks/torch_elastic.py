@@ -1,7 +1,7 @@
 """Changes to torch's elastic launcher. All use of its private or replaced names is in this file.
 
 Tried with torch 2.11 and 2.13; pyproject.toml allows no torch outside this range. Where a torch no longer has one of
-the names, tests/marl/ranks/test_torch_elastic.py fails and says which. Three things differ from torch:
+the names, tests/marl/ranks/test_torch_elastic.py fails and says which. Four things differ from torch:
 
 - The agent restarts ranks after a failure as torch's does, but not after a failure that would only come again.
 - The rendezvous of several nodes has a time limit for calls to its store. torch waits without limit for the answer of a
@@ -9,11 +9,13 @@ the names, tests/marl/ranks/test_torch_elastic.py fails and says which. Three th
 - The launcher of rank 0 hosts the store of the process group, a new one for every start. torch keeps one store for all
   starts: after a restart over gloo, ranks find addresses of the earlier ranks in it. The other way of torch is a free
   port that the launcher chooses and rank 0 opens, seconds later: another process may have taken it.
+- On one machine all stores listen on loopback alone.
 """
 
 import logging
 from datetime import timedelta
 
+import torch.distributed as dist
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup
 from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
@@ -27,7 +29,8 @@ from torch.distributed.launcher import api
 
 from marl.ranks.bounded_store import BoundedStore
 from marl.ranks.exits import EXIT_MISTAKE, EXIT_TOGETHER
-from marl.ranks.network import wait_for_server
+from marl.ranks.network import is_loopback, wait_for_server
+from marl.ranks.store import serve_on_loopback
 
 RENDEZVOUS = "snakes"  # name of our rendezvous among torch's backends
 LAST_CALL = 10.0  # seconds an elastic run waits for more nodes once it has enough; a later node restarts the ranks
@@ -55,6 +58,11 @@ class Handler(DynamicRendezvousHandler):
     def next_rendezvous(self) -> RendezvousInfo:
         self._bootstrap_store_info, self._shared_tcp_store_server = None, None  # torch then opens a new store
         return super().next_rendezvous()
+
+    def _create_tcp_store_server(self, master_addr: str, master_port: int) -> dist.TCPStore:
+        if is_loopback(master_addr):
+            return serve_on_loopback(master_addr, master_port)
+        return super()._create_tcp_store_server(master_addr, master_port)
 
     def num_nodes_waiting(self) -> int:
         try:
@@ -84,7 +92,11 @@ def _create_handler(params: RendezvousParameters) -> Handler:
     seconds = params.get_as_int("read_timeout")
     if not params.get_as_bool("is_host"):
         _wait_for_host(params.endpoint, seconds)
-    _, store = create_backend(params)
+    address, _, port = params.endpoint.rpartition(":")
+    if params.get_as_bool("is_host") and is_loopback(address):
+        store: dist.Store = serve_on_loopback(address, int(port))
+    else:
+        _, store = create_backend(params)
     return Handler.from_backend(
         params.run_id,
         store,

@@ -15,7 +15,6 @@ Torch is loaded where tensors are read: commands look for checkpoints, and tell 
 import hashlib
 import json
 import os
-import pickle
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +79,9 @@ def read(folder: Path, verify: bool = True) -> Checkpoint:
             if _sha256(folder / name) != stamp["sha256"]:
                 raise CheckpointError(f"{folder / name} is damaged: it is not what was saved (sha256); {_ADVICE}")
         weights = safetensors.torch.load_file(folder / WEIGHTS)
-    except (safetensors.SafetensorError, OSError) as error:
+    except CheckpointError:
+        raise
+    except Exception as error:  # a parser of a damaged file may raise anything
         raise CheckpointError(f"a file of {folder} cannot be read ({error}); {_ADVICE}") from None
     return Checkpoint(folder, manifest, weights)
 
@@ -91,8 +92,11 @@ def read_part(folder: Path, name: str, mmap: bool = False) -> dict[str, Any]:
 
     file = folder / f"{name}.pt"
     try:
-        return torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError):
+        part = torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
+        if not isinstance(part, dict):
+            raise ValueError
+        return part
+    except Exception:  # torch's parser raises many kinds: AttributeError, KeyError, MemoryError ...
         reason = "holds more than tensors and plain values, or is no such file at all"
         raise CheckpointError(f"{file} {reason}: it is not read; {_ADVICE}") from None
 
@@ -111,7 +115,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         int(manifest["episode"])
     except FileNotFoundError:
         raise CheckpointError(f"checkpoint {folder} is incomplete, {MANIFEST} is missing; {_ADVICE}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except Exception:  # of any kind that a file of a stranger brings about
         raise CheckpointError(f"{file} is damaged: it cannot be read; {_ADVICE}") from None
     its_own = "use the version of this program that wrote it (the run's run.json names the commit)"
     if form != FORMAT:

@@ -23,6 +23,7 @@ from marl.storage.checkpoint import (
 )
 from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import listing
+from marl.wording import in_one_line
 
 
 def resolve(path: str | os.PathLike, prefer: str = LAST) -> Path:
@@ -87,7 +88,7 @@ def load_newest(run: Path) -> Checkpoint:
             first_error = first_error or error
             continue
         if first_error:
-            print(f"snakes: {first_error}; resuming from {folder.name}", file=sys.stderr, flush=True)
+            print(f"snakes: {in_one_line(str(first_error))}; resuming from {folder.name}", file=sys.stderr, flush=True)
         return found
     if first_error:
         raise first_error

@@ -123,15 +123,32 @@ def mark_best(run: Path, checkpoint: Path) -> None:
 
 
 def list_prunable(run: Path, keep_last: int) -> list[Path]:
-    """All complete checkpoints but the newest keep_last (0: none), the targets of `last` and `best`, and milestones."""
+    """All complete checkpoints but the newest keep_last (0: none), the targets of `last` and `best`, and milestones.
+
+    None that lies behind a link: it may belong to something else than this run.
+    """
     checkpoints = Path(run) / FOLDER
+    if checkpoints.is_symlink():
+        return []
     kept = {read_pointer(checkpoints / LAST), read_pointer(checkpoints / BEST)}
     old = [folder for folder in list_complete(run)[keep_last:] if folder not in kept] if keep_last else []
+    old = [folder for folder in old if not folder.is_symlink()]
     return [folder for folder in old if not read_manifest(folder).get(MILESTONE, True)]  # early versions did not say it
 
 
+def list_trash(run: Path) -> list[Path]:
+    """Folders that a killed prune has left."""
+    checkpoints = Path(run) / FOLDER
+    try:
+        return [path for path in checkpoints.iterdir() if path.name.startswith(_TRASH) and not checkpoints.is_symlink()]
+    except OSError:
+        return []
+
+
 def prune(run: Path, keep_last: int) -> list[Path]:
-    """Remove the checkpoints that list_prunable finds, and return them."""
+    """Remove the checkpoints that list_prunable finds, and what a killed prune has left; return the former."""
+    for path in list_trash(run):
+        _remove(path)
     old = list_prunable(run, keep_last)
     for folder in old:
         try:
@@ -225,7 +242,8 @@ def _read_stamp(path: Path) -> dict[str, Any] | None:
 def _clear_up(run: Path) -> None:
     checkpoints = Path(run) / FOLDER
     checkpoints.mkdir(exist_ok=True)
-    _remove_leftovers(checkpoints)
+    if not checkpoints.is_symlink():
+        _remove_leftovers(checkpoints)
 
 
 @contextmanager
@@ -273,14 +291,22 @@ def _remove_folder(folder: Path) -> None:
     # Renamed first: a kill in the middle must not leave half a checkpoint under its name.
     trash = folder.with_name(_TRASH + folder.name)
     os.replace(folder, trash)
-    shutil.rmtree(trash, ignore_errors=True)
+    _remove(trash)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, or a link to one: never what it leads to."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _remove_leftovers(checkpoints: Path) -> None:
     """Remove what a killed save or prune has left."""
     for path in list(checkpoints.iterdir()):
         if path.name.startswith((_SAVING, _TRASH)):
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
         elif path.name.startswith(REPLACED):
             final = path.with_name(path.name.removeprefix(REPLACED))
             if final.exists():

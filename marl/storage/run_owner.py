@@ -245,7 +245,7 @@ def _read(file: Path) -> _Holder:
         fields = json.loads(content)
         process, namespace, since = (str(fields[name]) for name in ("process", "pid_namespace", "since"))
         return _Holder(content, process, namespace, tuple(map(str, fields["launchers"])), since)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except Exception:  # of any kind that a file of a stranger brings about
         return _Holder(content)
 
 
@@ -256,7 +256,7 @@ def _files(run: Path) -> list[Path]:
 
 def _remove_drafts(run: Path) -> None:
     """Remove files that a killed owner has not finished, in the run's folder and in the folders in it."""
-    for folder in (run, *(run / name for name in _names(run))):
+    for folder in (run, *(run / name for name in _names(run) if not (run / name).is_symlink())):
         for name in _names(folder):
             if _DRAFT.fullmatch(name):
                 with contextlib.suppress(OSError):

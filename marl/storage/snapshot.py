@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 
 from arena.errors import ArenaError
@@ -34,7 +34,7 @@ def read(path: Path, name: str | None = None) -> PolicyPlayer:
             weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dictionary)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except Exception as error:  # a parser of a damaged file may raise anything, a RecursionError for one
         raise UserError(f"{path} is not a snapshot, or is damaged: {error}") from None
     if not isinstance(about, dict):
         made_by = command("export", "PLAYER", "--safetensors", "FILE")

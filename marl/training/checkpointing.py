@@ -17,7 +17,7 @@ from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer, describe_actor
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo, on_main
-from marl.storage.checkpoint import MILESTONE, Checkpoint
+from marl.storage.checkpoint import MILESTONE, Checkpoint, CheckpointError
 from marl.storage.saver import on_host
 from marl.training.past_selves import read_pool
 from marl.training.progress import Progress
@@ -66,6 +66,16 @@ def build_state(config: TrainConfig, group: Solo | Ranks, checkpoint: Checkpoint
         if config.init_from is not None:
             _start_from_player(state, config.init_from)
         return state
+    try:
+        return _restored(config, group, checkpoint)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{checkpoint.path} is damaged: state.pt holds something else than a run's state "
+            f"({type(error).__name__}: {error}); use another checkpoint of this run"
+        ) from error
+
+
+def _restored(config: TrainConfig, group: Solo | Ranks, checkpoint: Checkpoint) -> TrainingState:
     saved = checkpoint.part("state")
     progress = Progress(**saved["progress"])
     if config.load_model:
@@ -112,7 +122,7 @@ def _restore_team(state: TrainingState, checkpoint: Checkpoint, saved: dict[str,
     try:
         state.learner.load_weights(checkpoint.weights)
         state.learner.load_state_dict(saved["learner"])
-    except (RuntimeError, ValueError, KeyError):  # torch's own message names every tensor
+    except Exception:  # torch's own message names every tensor; a damaged file may raise anything
         raise UserError(
             f"{checkpoint.path} holds other networks than these flags ask for; leave out --algo, --critic, "
             "--critic_form, --twin and all flags of the network to resume with its own, or start a new run"

@@ -11,7 +11,7 @@ from arena.control_groups import free_memory
 from marl.compute.machine import usable_cores
 from marl.config.evaluation_plan import describe_plan
 from marl.invocation import command, interpreter
-from marl.ranks.environment import ranks_on_this_node
+from marl.ranks.environment import ranks_on_this_node, read_rank_environment
 from marl.wording import count, duration
 from opponents.shares import ROUNDING
 
@@ -55,7 +55,7 @@ def banner(
     lines = [
         ("run", str(trainer.outputs.folder)),
         ("device", f"{device}, {config.precision}" + (f", {cpu}" if cpu else "")),
-        *([("ranks", f"{group.world} over {group.transport}")] if group.backend else []),
+        *([("ranks", f"{group.world} over {group.transport}{_meeting_point(group.world)}")] if group.backend else []),
         ("learner", config.algo),
         ("network", f"{config.network.encoder} -> {body}, {weights:,} weights in the actor"),
         ("matches", f"{config.matches:,}{all_matches}"),
@@ -76,6 +76,14 @@ def banner(
     if buffer.storage.type == "cpu":
         notes += memory_notes(buffer.bytes, free_memory(), ranks_on_this_node())
     return lines + [("note", note) for note in notes]
+
+
+def _meeting_point(world: int) -> str:
+    """Where ranks of several machines meet: whoever reaches that address and the ports of gloo or NCCL can join in."""
+    found = read_rank_environment()
+    if found is None or found.local_world == world:
+        return ""
+    return f"; they meet at {found.master_addr}:{found.master_port}, without any password (see SECURITY.md)"
 
 
 def device_notes(config: "TrainConfig", device: str) -> list[str]:

@@ -48,7 +48,7 @@ def read_move(answer: Any) -> int | str:
 
 def answer_requests(channel: int, path: str) -> None:
     """Answer until the arena closes the channel."""
-    sys.argv = [path]
+    sys.argv, sys.orig_argv = [path], [path]
     _send(channel, HELLO, 0)
     controller: Callable[..., Any] | None = None
     with open(channel, "rb", closefd=False) as stream:

@@ -1,12 +1,12 @@
 """Linux namespaces through libc: an own view of users, files, processes, network, for the calling process.
 
 `enter` makes the process 1 of new namespaces; `change_root` gives it a root folder with a few read-only folders of the
-machine; `mount_scratch` gives one process a private scratch folder; `drop_capabilities` makes all of that final.
+machine; `lock_mounts` makes that root final, by a second user namespace that does not own the mounts it sees;
+`mount_scratch` gives one process a private scratch folder; `keep_capabilities` gives up the rights over all of that.
 """
 
 import ctypes
 import os
-import signal
 import sys
 import sysconfig
 from collections.abc import Iterable
@@ -18,6 +18,9 @@ SCRATCH = "/scratch"
 SCRATCH_BYTES = 64 << 20
 SCRATCH_FILES = 1024
 USER = 1000  # the user id inside; outside it is the id of whoever started the program
+# Linux limits no thread of its user 0. If root started the program, the real user of the cage is another one, which
+# owns nothing; files are still opened as USER.
+COUNTED_USER, COUNTED_USER_OUTSIDE = 1001, 65533
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -28,9 +31,11 @@ PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 CAPABILITIES = 64  # Linux has 41; the loop ends at the first unknown one
 CAPABILITY_VERSION = 0x20080522
+CAP_SYS_ADMIN = 21
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}  # libc has no function for it
 
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# No /dev/zero: a shared mapping of it is memory that no limit counts.
+DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 FACTS = ("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")  # packages read them to choose code and threads
 LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
 ALTERNATIVES = "/etc/alternatives"  # Debian's links to the chosen BLAS
@@ -64,23 +69,72 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, data: s
 
 
 def enter() -> None:
-    """Return in a child that is process 1 of new namespaces; the caller waits for it and ends as it ended.
+    """Move to new namespaces; the next child of this process is process 1 there."""
+    users = [(USER, os.geteuid()), (COUNTED_USER, COUNTED_USER_OUTSIDE)]
+    flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
+    description = describe_itself()
+    _new_user_namespace(flags, users if os.geteuid() == 0 else users[:1], os.getegid(), description)
+    os.close(description)
 
-    The child and all processes in its namespaces end together with the caller.
+
+def describe_itself() -> int:
+    """This process's folder of /proc, open, for `lock_mounts`; inside the cage there is no /proc."""
+    return os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def lock_mounts(description: int) -> None:
+    """Move to a second user namespace with a copy of all mounts, none of which can be changed or taken away there."""
+    users = [(USER, USER)]
+    with suppress(OSError):  # there is none if root did not start the program
+        os.setresuid(COUNTED_USER, USER, USER)
+        users.append((COUNTED_USER, COUNTED_USER))
+    _new_user_namespace(CLONE_NEWUSER | CLONE_NEWNS, users, USER, description)
+
+
+def _new_user_namespace(flags: int, users: list[tuple[int, int]], group: int, description: int) -> None:
+    """unshare, with pairs of user ids inside and outside; only the first if there is no right to the others.
+
+    A child that stays outside writes the tables of ids: the right to more than one id is lost inside.
     """
-    user, group = os.geteuid(), os.getegid()
+    waiting, go = os.pipe()
+    outside = os.fork()
+    if not outside:
+        os.close(go)
+        os._exit(_write_ids(users, group, description) if os.read(waiting, 1) else 0)
+    os.close(waiting)
     try:
-        call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+        call("unshare", flags)
+        os.write(go, b"!")
     except OSError as error:
         raise OSError(error.errno, f"user namespaces are not allowed: {error.strerror}") from None
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{USER} {user} 1"), ("gid_map", f"{USER} {group} 1")):
-        Path("/proc/self", name).write_text(text)
-    child = os.fork()
-    if child:
-        os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # the arena sees the end of the child at once
-        _, status = os.waitpid(child, 0)
-        os._exit(os.waitstatus_to_exitcode(status) & 255)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    finally:
+        os.close(go)
+        number = os.waitstatus_to_exitcode(os.waitpid(outside, 0)[1])
+    if number:
+        raise OSError(number, f"user namespaces are not allowed: ids: {os.strerror(number)}")
+
+
+def _write_ids(users: list[tuple[int, int]], group: int, description: int) -> int:
+    """Write the tables of ids of the described process; 0, or the number of an error."""
+    tables = ["".join(f"{inside} {outside} 1\n" for inside, outside in users[:count]) for count in (len(users), 1)]
+    try:
+        _write_in(description, "setgroups", "deny")
+        try:
+            _write_in(description, "uid_map", tables[0])
+        except OSError:
+            _write_in(description, "uid_map", tables[1])
+        _write_in(description, "gid_map", f"{USER} {group} 1\n")
+    except OSError as error:
+        return error.errno
+    return 0
+
+
+def _write_in(folder: int, name: str, text: str) -> None:
+    file = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
 
 
 def change_root(submission_folder: str) -> None:
@@ -173,14 +227,17 @@ def mount_scratch() -> None:
     mount("tmpfs", SCRATCH, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, limits)
 
 
-def drop_capabilities() -> None:
-    """Give up every right of the namespaces' owner, and the way to get one back."""
+def keep_capabilities(*kept: int) -> None:
+    """Give up every right of the namespaces' owner but these, and the way to get one back."""
     for capability in range(CAPABILITIES):
         try:
             prctl(PR_CAPBSET_DROP, capability)
-        except OSError:
+        except OSError:  # there are no more of them, or the right to drop them is gone with them
             break
     with suppress(OSError):
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    mask = sum(1 << capability for capability in kept)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
-    call("capset", header, (ctypes.c_uint32 * 6)())
+    low = mask & 0xFFFFFFFF
+    call("capset", header, (ctypes.c_uint32 * 6)(low, low, 0, mask >> 32, mask >> 32, 0))

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from opponents.cage.controller import HEADER, HELLO, MOVES, TEXT_LENGTH
-from opponents.cage.host import CODE, COMMAND, READY, START, STATE_BYTES, STOP
+from opponents.cage.environment import host_environment, module_folders
+from opponents.cage.host import CODE, COMMAND, READY, SETTINGS_SIZE, START, STATE_BYTES, STOP
 
 ANSWER_BYTES = 4096
 READ_BYTES = 1 << 16
@@ -29,14 +30,27 @@ STOP_SECONDS = 60.0
 DISTURBED = "closed or disturbed its pipe to the arena"
 CREDENTIALS = struct.Struct("3i")  # process, user, group
 ROOT = Path(__file__).resolve().parents[2]
-# The first entry of the path would be the working folder; a module there would run outside the cage.
-BOOT = "import sys; sys.path[0] = sys.argv[1]; from opponents.cage.host import main; main(*sys.argv[1:])"
-# Variables that Python and its packages may need. No GPU: the competition has none, and training uses ours.
-ENVIRONMENT_KEPT = ("LANG", "PYTHONPATH", "LD_LIBRARY_PATH")
-ENVIRONMENT_KEPT_UNCAGED = ("PATH", "HOME", "TMPDIR")
-ENVIRONMENT_CAGED = {"PATH": "/usr/bin", "HOME": "/scratch", "TMPDIR": "/scratch", "USER": "submission"}
-ENVIRONMENT_SET = {"CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}
-ENVIRONMENT_SET |= {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
+# Only this package is imported from our folder, and nothing from the working folder, the path's first entry: a folder
+# of a stranger that lies there may have the name of a package of Python's, which would run outside the cage.
+BOOT = """
+import os, sys
+root, control = sys.argv[1:]
+sys.path = [folder for folder in sys.path if folder not in ("", root)]
+import importlib.util
+package = os.path.join(root, "opponents")
+places = {"submodule_search_locations": [package]}
+spec = importlib.util.spec_from_file_location("opponents", os.path.join(package, "__init__.py"), **places)
+sys.modules["opponents"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["opponents"])
+from opponents.cage import controller, host
+try:
+    match = host.main(control)
+    answer_requests = controller.answer_requests
+    del controller, host, root, package, places, spec
+    answer_requests(*match)
+finally:
+    os._exit(0)  # not sys.exit: that would wait for threads of the submission
+"""
 
 
 def _readable(channel: "socket.socket | MatchProcess", seconds: float) -> bool:
@@ -44,6 +58,14 @@ def _readable(channel: "socket.socket | MatchProcess", seconds: float) -> bool:
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
+
+
+def _duplicate_of_stderr() -> int:
+    """For what the watching process has to tell; what the cage prints goes nowhere."""
+    try:
+        return os.dup(sys.__stderr__.fileno())
+    except (AttributeError, OSError, ValueError):  # there is none
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 class Broken(Exception):
@@ -59,18 +81,19 @@ class Host:
 
     def __init__(self, path: Path, caged: bool) -> None:
         self._control, theirs = socket.socketpair()
-        kept = ENVIRONMENT_KEPT if caged else ENVIRONMENT_KEPT + ENVIRONMENT_KEPT_UNCAGED
-        environment = {name: os.environ[name] for name in kept if name in os.environ}
-        words = (BOOT, str(ROOT), str(theirs.fileno()), str(path), "caged" if caged else "uncaged")
+        folder = path.parent.resolve()
+        # In the cage there is no home folder whose packages could be imported.
+        flags = ("-B", "-s") if caged else ("-B",)
+        stderr = _duplicate_of_stderr()
         try:
             child = subprocess.Popen(
-                [sys.executable, "-B", "-c", *words],
+                [sys.executable, *flags, "-c", BOOT, str(ROOT), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), stderr],
                 cwd="/",
-                env=environment | ENVIRONMENT_SET | (ENVIRONMENT_CAGED if caged else {}),
+                env=host_environment(folder, caged),
                 start_new_session=True,
             )
         except OSError as error:
@@ -78,8 +101,13 @@ class Host:
             raise Broken(f"no process could be started: {error}") from None
         finally:
             theirs.close()
+            os.close(stderr)
         self.end = weakref.finalize(self, _end_host, child, self._control, os.getpid())
         self._started = 0
+        settings = {"path": str(folder / path.name), "caged": caged, "arena": os.getpid(), "stderr": stderr}
+        text = json.dumps(settings | {"module_folders": module_folders(folder)}).encode()
+        with suppress(OSError):  # it has ended, which the next lines find
+            self._control.sendall(SETTINGS_SIZE.pack(len(text)) + text)
         state = self._read(STATE_BYTES, HOST_SECONDS).rstrip(b"\0")
         if state != READY:
             self.end()

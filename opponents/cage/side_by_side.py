@@ -35,6 +35,8 @@ class Job:
     answers: list[int | str] = field(default_factory=list)
     failure: str | None = None  # why the process was ended; the first entry of `expected` is then the missing answer
     process: MatchProcess | None = None
+    waited: float = 0.0  # seconds until the last answer, or until the failure
+    _began: float = 0.0
     _since: float = 0.0
     _cpu_since: float = 0.0
     _check_at: float = 0.0
@@ -42,6 +44,7 @@ class Job:
     def begin(self) -> None:
         """Post the requests."""
         self.process = self.start()
+        self._began = time.monotonic()
         self._count_from_here()
 
     def read(self) -> None:
@@ -70,8 +73,15 @@ class Job:
         self._check_at = now + max(CHECK_SECONDS, left)
         return self._check_at
 
+    def fail(self, reason: str) -> None:
+        """End the process; the first entry of `expected` is the missing answer."""
+        self.failure = reason
+        self.waited = time.monotonic() - self._began
+        self.process.end()
+
     def _count_from_here(self) -> None:
         self._since = self._check_at = time.monotonic()
+        self.waited = self._since - self._began
         self._cpu_since = self.process.cpu_at_answer
 
 
@@ -115,8 +125,7 @@ def _attempt(job: Job, step: Callable[..., object], *arguments: float) -> None:
     try:
         step(*arguments)
     except Broken as error:
-        job.failure = str(error)
-        job.process.end()
+        job.fail(str(error))
 
 
 def _wanted(job: Job) -> int:

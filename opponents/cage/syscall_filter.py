@@ -1,7 +1,12 @@
-"""A filter of system calls (Linux's seccomp): what a match's process may not ask of the kernel.
+"""A filter of system calls (Linux's seccomp): what a process of the cage may ask of the kernel. All else is refused.
 
-A submission computes, reads its files and starts threads. It gets "Operation not permitted" for everything that reaches
-other processes, the network, mounts, namespaces, or memory that no limit counts. The filter cannot be taken off.
+A submission computes, reads its files, writes to its scratch folder and starts threads. What Python, numpy and torch
+call for that is in ALLOWED and RULES (syscall_table.py); they were found by running them. "Operation not permitted" is
+the answer to what is known and refused (REFUSED); "function not implemented" to a call that is in no table, such as one
+of a newer kernel, since that is what libraries expect of an older one. A filter cannot be taken off.
+
+A process of a match has two of them, and the stricter answer counts: its own one, and that of the host. The latter has
+a listener, who is told the calls that are in no table (unknown_calls.py); so the former lets them pass.
 """
 
 import ctypes
@@ -9,92 +14,21 @@ import errno
 import os
 import struct
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opponents.cage.namespaces import PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, call, prctl
+from opponents.cage.namespaces import CLONE_NEWNS, PR_SET_NO_NEW_PRIVS, call, prctl
+from opponents.cage.syscall_table import ALLOWED, HOST_ONLY, MACHINES, REFUSED, RULES, UNKNOWN_TO_LIBC, Numbers, Rule
 
-# name: (x86_64, aarch64); None: the processor has no such call
-REFUSED: dict[str, tuple[int | None, int]] = {
-    "socket": (41, 198),
-    "fork": (57, None),
-    "vfork": (58, None),
-    "execve": (59, 221),
-    "execveat": (322, 281),
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "process_madvise": (440, 440),
-    "kcmp": (312, 272),
-    "move_pages": (279, 239),
-    "migrate_pages": (256, 238),
-    "tkill": (200, 130),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-    "pidfd_send_signal": (424, 424),
-    "pidfd_open": (434, 434),
-    "pidfd_getfd": (438, 438),
-    "setsid": (112, 157),
-    "setpgid": (109, 154),
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    "name_to_handle_at": (303, 264),
-    "open_by_handle_at": (304, 265),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "fanotify_init": (300, 262),
-    "setpriority": (141, 140),
-    "ioprio_set": (251, 30),
-    "personality": (135, 92),
-    "memfd_create": (319, 279),
-    "memfd_secret": (447, 447),
-    "shmget": (29, 194),
-    "msgget": (68, 186),
-    "semget": (64, 190),
-    "mq_open": (240, 180),
-}
-CLONE, CLONE3, PRCTL = (56, 220), (435, 435), (157, 167)
-OF_OWN_PROCESS = {"kill": (62, 129), "tgkill": (234, 131)}
-OF_OWN_PROCESS_OR_ZERO = {  # zero: the caller
-    "prlimit64": (302, 261),
-    "sched_setparam": (142, 118),
-    "sched_setscheduler": (144, 119),
-    "sched_setaffinity": (203, 122),
-    "sched_setattr": (314, 274),
-}
-# By their second argument: whom the kernel signals about a file, and which signal; input for a terminal.
-REFUSED_COMMANDS = {"fcntl": ((72, 25), (8, 10, 15)), "ioctl": ((16, 29), (0x8901, 0x8902, 0x5412))}
-
-MACHINES = ("x86_64", "aarch64")
 ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as the kernel names them to a filter
 X32 = 0x40000000  # calls of x86_64's 32-bit pointers have this bit
-CLONE_THREAD = 0x10000
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 LOAD, EQUAL, GREATER_OR_EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
-NUMBER_AT, ARCHITECTURE_AT, FIRST_ARGUMENT_AT, SECOND_ARGUMENT_AT = (
-    0,
-    4,
-    16,
-    24,
-)  # bytes in the kernel's description of a call
+ALLOW, REFUSE, KILL, TELL = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
+SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER = 1, 8
+NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT = 0, 4, 16  # bytes in the kernel's description of a call
+ARGUMENT_BYTES, HALF_BYTES = 8, 4  # both machines have the lower half first
+LONGEST = 4096  # instructions that Linux takes
 
 
 def is_known_here() -> bool:
@@ -115,19 +49,58 @@ class _Step:
         return struct.pack("=HBBI", self.code, self.if_true, self.if_false, self.operand)
 
 
-def install() -> None:
-    """Filter the calls of this process and of its threads, for good."""
-    text = b"".join(step.packed() for step in _program(MACHINES.index(os.uname().machine), os.getpid()))
+_ALLOW, _REFUSE = _Step(RETURN, ALLOW), _Step(RETURN, REFUSE | errno.EPERM)
+_UNKNOWN, _TELL = _Step(RETURN, REFUSE | errno.ENOSYS), _Step(RETURN, TELL)
+
+
+def install(has_host_filter: bool) -> None:
+    """Filter the calls of a match's process and of its threads, for good."""
+    _install(program(_machine(), os.getpid(), has_host_filter))
+
+
+def install_in_host() -> int | None:
+    """Filter the calls of the host and of all its children, for good; an open listener, or None before Linux 5.0."""
+    try:
+        return _install(host_program(_machine(), tells=True), with_listener=True)
+    except OSError:
+        _install(host_program(_machine(), tells=False))
+        return None
+
+
+def _machine() -> int:
+    return MACHINES.index(os.uname().machine)
+
+
+def _install(steps: list[_Step], with_listener: bool = False) -> int:
+    text = b"".join(step.packed() for step in steps)
     kept = ctypes.create_string_buffer(text, len(text))
-    program = struct.pack("@HP", len(text) // 8, ctypes.addressof(kept))
+    described = struct.pack("@HP", len(steps), ctypes.addressof(kept))
     prctl(PR_SET_NO_NEW_PRIVS, 1)
-    call("prctl", PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), program, ctypes.c_ulong(0), ctypes.c_ulong(0))
+    zero = ctypes.c_ulong(0)
+    if not with_listener:
+        return call("prctl", PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), described, zero, zero)
+    number, flag = HOST_ONLY["seccomp"][_machine()], ctypes.c_ulong(SECCOMP_FILTER_FLAG_NEW_LISTENER)
+    return call("syscall", ctypes.c_long(number), ctypes.c_ulong(SECCOMP_SET_MODE_FILTER), flag, described)
 
 
-def _program(machine: int, pid: int) -> list[_Step]:
-    refuse, allow = _Step(RETURN, REFUSE | errno.EPERM), _Step(RETURN, ALLOW)
-    unknown = _Step(RETURN, REFUSE | errno.ENOSYS)
-    argument = _Step(LOAD, FIRST_ARGUMENT_AT)
+def program(machine: int, pid: int, has_host_filter: bool) -> list[_Step]:
+    """The filter of the match's process with this id."""
+    rules = {numbers[machine]: _checks(rule, pid) for numbers, rule in RULES.values()}
+    return _program(machine, ALLOWED.values(), rules, _ALLOW if has_host_filter else _UNKNOWN)
+
+
+def host_program(machine: int, tells: bool) -> list[_Step]:
+    """The filter of the host: it also starts and ends processes, and gives them their scratch folders and filters."""
+    # Its own children, with ids of their own, are under this filter, too: their own one has the rules.
+    allowed = [*ALLOWED.values(), *(numbers for numbers, _ in RULES.values()), *HOST_ONLY.values()]
+    only_mounts = _checks(Rule(argument=0, values=(CLONE_NEWNS,)), 0)
+    unshare = REFUSED["unshare"][machine]
+    return _program(machine, allowed, {unshare: only_mounts}, _TELL if tells else _UNKNOWN)
+
+
+def _program(
+    machine: int, allowed: Iterable[Numbers], rules: dict[int | None, list[_Step]], others: _Step
+) -> list[_Step]:
     steps = [
         _Step(LOAD, ARCHITECTURE_AT),
         _Step(EQUAL, ARCHITECTURE[MACHINES[machine]], if_true=1),
@@ -135,22 +108,38 @@ def _program(machine: int, pid: int) -> list[_Step]:
         _Step(LOAD, NUMBER_AT),
     ]
     if MACHINES[machine] == "x86_64":
-        steps += [_Step(GREATER_OR_EQUAL, X32, if_false=1), unknown]
-    for numbers in REFUSED.values():
-        if numbers[machine] is not None:
-            steps += [_Step(EQUAL, numbers[machine], if_false=1), refuse]
-    steps += [_Step(EQUAL, CLONE3[machine], if_false=1), unknown]  # libc then uses clone, whose flags can be read
-    steps += [_Step(EQUAL, CLONE[machine], if_false=4), argument, _Step(ANY_BIT, CLONE_THREAD, if_false=1)]
-    steps += [allow, refuse]
-    for numbers in OF_OWN_PROCESS.values():
-        steps += [_Step(EQUAL, numbers[machine], if_false=4), argument, _Step(EQUAL, pid, if_false=1), allow, refuse]
-    for numbers in OF_OWN_PROCESS_OR_ZERO.values():
-        steps += [_Step(EQUAL, numbers[machine], if_false=5), argument, _Step(EQUAL, 0, if_true=1)]
-        steps += [_Step(EQUAL, pid, if_false=1), allow, refuse]
-    for numbers, commands in REFUSED_COMMANDS.values():
-        steps += [_Step(EQUAL, numbers[machine], if_false=2 + len(commands) + 1), _Step(LOAD, SECOND_ARGUMENT_AT)]
-        steps += [_Step(EQUAL, command, if_true=len(commands) - place) for place, command in enumerate(commands)]
-        steps += [allow, refuse]
-    steps += [_Step(EQUAL, PRCTL[machine], if_false=4), argument, _Step(EQUAL, PR_SET_PDEATHSIG, if_false=1)]
-    steps += [refuse, allow]
-    return [*steps, allow]
+        steps += [_Step(GREATER_OR_EQUAL, X32, if_false=1), _UNKNOWN]
+    verdicts = {numbers[machine]: [_ALLOW] for numbers in allowed} | rules
+    for table, verdict in ((UNKNOWN_TO_LIBC, _UNKNOWN), (REFUSED, _REFUSE)):
+        for numbers in table.values():
+            verdicts.setdefault(numbers[machine], [verdict])
+    verdicts.pop(None, None)
+    for number, checks in verdicts.items():
+        steps += [_Step(EQUAL, number, if_false=len(checks)), *checks]
+    steps.append(others)
+    assert len(steps) <= LONGEST
+    return steps
+
+
+def _checks(rule: Rule, pid: int) -> list[_Step]:
+    """Instructions that end with a verdict on a call whose arguments must be as the rule says."""
+    values = (*rule.values, pid) if rule.or_own_process else rule.values
+    at = ARGUMENTS_AT + rule.argument * ARGUMENT_BYTES
+    if rule.needed_bits:  # all of them: one comparison for each
+        steps = [_Step(LOAD, at)]
+        for place, bit in enumerate(rule.needed_bits):
+            steps.append(_Step(ANY_BIT, bit, if_false=len(rule.needed_bits) - place))
+        steps += [_ALLOW, _REFUSE]
+    elif rule.refused_bits:  # all of them together
+        steps = [_Step(LOAD, at)]
+        for place, bit in enumerate(rule.refused_bits):
+            steps.append(_Step(ANY_BIT, bit, if_false=len(rule.refused_bits) - place))
+        steps += [_REFUSE, _ALLOW]
+    elif rule.is_pointer:
+        steps = [_Step(LOAD, at), _Step(EQUAL, 0, if_false=3), _Step(LOAD, at + HALF_BYTES)]
+        steps += [_Step(EQUAL, 0, if_false=1), _ALLOW, _REFUSE]
+    else:
+        steps = [_Step(LOAD, at)]
+        steps += [_Step(EQUAL, value, if_true=len(values) - place) for place, value in enumerate(values)]
+        steps += [_REFUSE, _ALLOW]
+    return steps

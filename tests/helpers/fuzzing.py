@@ -65,7 +65,7 @@ class Fuzz:
         kind = list(self.kinds)[number % len(self.kinds)]
         words = self.kinds[kind](rng)
         try:
-            with _limited_time(), _without_long_work(self.folder):
+            with limited_time(), _without_long_work(self.folder):
                 done = here(*words)
             _check(done.returncode, done.stdout, done.stderr)
             code = done.returncode
@@ -132,28 +132,28 @@ class Fuzz:
 
         data = rng.choice(self._configs)
         if rng.random() < 0.5:
-            values = _changed(rng, yaml.safe_load(data))
+            values = changed(rng, yaml.safe_load(data))
             data = yaml.safe_dump(values, allow_unicode=True).encode("utf-8", "surrogatepass")
         if rng.random() < 0.6:
-            data = _damaged(rng, data)
+            data = damaged(rng, data)
         return ["train", "--config", str(self._written("config.yaml", data)), "--print-config"]
 
     def _replay(self, rng: random.Random) -> list[str]:
         lines = self._match.splitlines(keepends=True)
         if rng.random() < 0.6:
             i = rng.randrange(len(lines))
-            lines[i] = json.dumps(_changed(rng, json.loads(lines[i]))).encode() + b"\n"
+            lines[i] = json.dumps(changed(rng, json.loads(lines[i]))).encode() + b"\n"
         if rng.random() < 0.3:
             i, j = (rng.randrange(len(lines)) for _ in range(2))
             lines[i], lines[j] = lines[j], lines[i]
         data = b"".join(lines)
-        return self._shown(rng, "match.jsonl", _damaged(rng, data) if rng.random() < 0.5 else data)
+        return self._shown(rng, "match.jsonl", damaged(rng, data) if rng.random() < 0.5 else data)
 
     def _log(self, rng: random.Random) -> list[str]:
         data = self._logged
         if rng.random() < 0.6:
-            data = json.dumps(_changed(rng, json.loads(data))).encode()
-        return self._shown(rng, "log.json", _damaged(rng, data) if rng.random() < 0.5 else data)
+            data = json.dumps(changed(rng, json.loads(data))).encode()
+        return self._shown(rng, "log.json", damaged(rng, data) if rng.random() < 0.5 else data)
 
     def _shown(self, rng: random.Random, name: str, data: bytes) -> list[str]:
         file = str(self._written(name, data))
@@ -173,13 +173,13 @@ class Fuzz:
         name = rng.choice((names[0], *names))
         file = self._run / name
         if name.endswith(".json") and rng.random() < 0.7:
-            values = _changed(rng, json.loads(file.read_bytes()))
+            values = changed(rng, json.loads(file.read_bytes()))
             if isinstance(values, dict) and "files" in values and rng.random() < 0.8:
                 values.pop("sha256", None)
                 values["sha256"] = manifest_sha256(values)
             file.write_text(json.dumps(values))
         else:
-            file.write_bytes(_damaged(rng, file.read_bytes()))
+            file.write_bytes(damaged(rng, file.read_bytes()))
         run = str(self._run)
         return rng.choice(
             (
@@ -194,7 +194,7 @@ class Fuzz:
         )
 
     def _snapshot(self, rng: random.Random) -> list[str]:
-        about = _changed(rng, self._about) if rng.random() < 0.7 else self._about
+        about = changed(rng, self._about) if rng.random() < 0.7 else self._about
         weights = dict(self._weights)
         if rng.random() < 0.3:
             name = rng.choice(list(weights))
@@ -206,7 +206,7 @@ class Fuzz:
         )
         if rng.random() < 0.4:
             head = min(len(data), 4000)
-            data = _damaged(rng, data[:head]) + data[head:]
+            data = damaged(rng, data[:head]) + data[head:]
         file = str(self._written("team.safetensors", data))
         return ["export", file, "--safetensors", "x.safetensors"]
 
@@ -229,7 +229,7 @@ def _check(code: int, out: str, err: str) -> None:
 # --- damage
 
 
-def _damaged(rng: random.Random, data: bytes) -> bytes:
+def damaged(rng: random.Random, data: bytes) -> bytes:
     """The bytes with one to three kinds of damage."""
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(data) + 1)
@@ -256,7 +256,7 @@ def _damaged(rng: random.Random, data: bytes) -> bytes:
     return data
 
 
-def _changed(rng: random.Random, value: Any) -> Any:
+def changed(rng: random.Random, value: Any) -> Any:
     """The JSON value with one part of it replaced, removed or added."""
     if not isinstance(value, dict | list) or not value or rng.random() < 0.05:
         return rng.choice(ODD_VALUES)
@@ -274,7 +274,7 @@ def _changed(rng: random.Random, value: Any) -> Any:
     elif what < 0.4:
         value[key] = value[rng.choice(keys)]
     else:
-        value[key] = _changed(rng, value[key])
+        value[key] = changed(rng, value[key])
     return value
 
 
@@ -287,7 +287,7 @@ def _garbled(rng: random.Random, word: str) -> str:
 
 
 @contextmanager
-def _limited_time() -> Iterator[None]:
+def limited_time() -> Iterator[None]:
     def stop(*_: object) -> None:
         raise TimeoutError(f"more than {HANG} s of CPU time, or waits for more than {WAIT} s")
 

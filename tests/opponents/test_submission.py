@@ -482,3 +482,67 @@ def test_the_process_ends_when_the_arena_is_killed(tmp_path) -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=root, check=False)
     assert done.returncode == -9
     assert ends(int((tmp_path / "pids.txt").read_text()))
+
+
+def seed_text(tmp_path, seed: int, board: dict | None) -> str:
+    """What a submission's generator gives first, in match 0 of this seed, on this board."""
+    game = Game(1, seed=seed)
+    if board is not None:
+        game.arena.set_match(0, board)
+    path = written(tmp_path, controller("raise ValueError(DRAWN)", "import random\nDRAWN = random.getrandbits(60)"))
+    with Submission(path, options=CAGED) as submission:
+        submission.begin(game.arena, game.seats)
+        game.turn(submission)
+        (problem,) = submission.problems
+    return problem
+
+
+def test_what_a_submission_draws_follows_from_what_it_sees_and_not_from_the_key(tmp_path) -> None:
+    """Whatever followed from the key would tell the beans to come to one that tries keys."""
+    board = Game(1, seed=7).arena.get_match(0)
+    assert seed_text(tmp_path, 1, board) == seed_text(tmp_path, 2, board) == seed_text(tmp_path, 7, None)
+    assert seed_text(tmp_path, 7, None) != seed_text(tmp_path, 8, None)
+
+
+FRAMES = """
+frame, names = sys._getframe(), []
+while frame:
+    names.append(frame.f_code.co_name)
+    frame = frame.f_back
+raise ValueError(" ".join([*names, *sys.argv, *sys.orig_argv]))
+"""
+
+
+def test_nothing_of_the_hosts_frames_and_words_is_in_reach(tmp_path) -> None:
+    game = Game(1)
+    with Submission(written(tmp_path, controller(FRAMES, "import sys")), options=CAGED) as submission:
+        submission.begin(game.arena, game.seats)
+        game.turn(submission)
+    (problem,) = submission.problems
+    seen = "/submission/submission.py" if not CAGED.uncaged else str(tmp_path / "submission.py")
+    words = f"my_controller _move answer_requests <module> {seen} {seen}"
+    assert problem == f"{submission.name}: raised ValueError: {words} (3 x)"
+
+
+def test_a_match_does_not_wait_for_ever_for_moves_that_each_come_in_time(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("opponents.submission.MATCH_SECONDS", 0.3)
+    game = Game(1)
+    path = written(tmp_path, controller("time.sleep(0.04)\nreturn [[0, 1, 0, 0]]", "import time"))
+    with Submission(path, options=CAGED) as submission:
+        submission.begin(game.arena, game.seats)
+        while not submission.forfeited:
+            assert game.arena.get_match(0)["turn"] < 10
+            game.turn(submission)
+    (problem,) = submission.problems
+    assert problem.endswith("forfeits a match after 0.3 s of waiting for its moves (1 x)")
+
+
+def test_a_name_is_shown_without_control_characters(tmp_path) -> None:
+    folder = tmp_path / "a\x1b[31m\nb"
+    folder.mkdir()
+    game = Game(1)
+    with Submission(written(folder, controller("raise ValueError")), options=CAGED) as submission:
+        submission.begin(game.arena, game.seats)
+        game.turn(submission)
+    assert submission.name == "a?[31m?b/submission.py"
+    assert all(problem.isprintable() for problem in submission.problems)

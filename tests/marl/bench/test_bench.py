@@ -8,6 +8,7 @@ from helpers.command import assert_one_line
 from helpers.training import alone
 
 from marl.bench import command, timing
+from opponents.cage.process import why_not_caged
 
 
 def test_json_has_every_row():
@@ -44,6 +45,14 @@ def test_table_names_the_machine():
     assert "torch " in result.stdout
     assert "match-turns/s" in result.stdout
     assert re.search(r"\nstate bytes per match: \d+\nfirst call seconds:\n  cpu +\d+\.\d\d\n$", result.stdout)
+
+
+@pytest.mark.skipif(why_not_caged() is not None, reason=f"this system cannot cage: {why_not_caged()}")
+def test_a_submission_in_its_cage_and_without():
+    report = json.loads(alone("bench", "submission", "--json", "--matches", "2", "--seconds", "0.02").stdout)
+    assert [row["what"] for row in report["rows"]] == ["caged submission + step", "uncaged submission + step"]
+    assert all(value > 0 for value in report["microseconds_per_move"].values())
+    assert_one_line(alone("bench", "submission", "--device", "cuda"), "leave --device out")
 
 
 def test_facts_are_tables(capsys):

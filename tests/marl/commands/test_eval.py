@@ -6,6 +6,7 @@ import re
 
 import pytest
 from helpers.command import assert_one_line, snakes
+from helpers.submissions import UNCAGED_FLAG, controller, written
 from helpers.training import here
 
 from arena.errors import ArenaError
@@ -19,7 +20,7 @@ KEYS = {
 }  # fmt: skip
 EXTRA_KEYS = {
     "points", "home_deaths", "away_deaths", "home_length", "away_length", "home_forfeits", "away_forfeits", "problems",
-    "turns", "by_colour",
+    "turns", "by_colour", "seed",
 }  # fmt: skip
 PAIR = ("eval", "--home", "level2", "--away", "level1:0.1", "--matches", "40", "--seed", "3")
 
@@ -127,7 +128,7 @@ def my_controller(observation, action_space, is_act_continuous):
     move = random.randrange(4)
     return [[int(i == move) for i in range(4)]]
 """
-AGAINST_RIVAL = ("eval", "--home", "level2", "--matches", "4", "--json", "--away")
+AGAINST_RIVAL = ("eval", "--home", "level2", "--matches", "4", "--seed", "0", "--json", "--away")
 
 
 @pytest.fixture
@@ -189,3 +190,26 @@ def test_a_gpu_plays_if_there_is_one_and_the_players_can(tmp_path, monkeypatch, 
     for command in (["eval", "--home", home, "--away", away], ["league", "--players", f"{home},{away}"]):
         assert "stopped by the test" in here(*command, *flags).stderr
     assert chosen == [expected, expected]
+
+
+def test_with_a_submission_the_default_seed_cannot_be_known_and_is_told(tmp_path):
+    """Beans follow from the seed: whoever knows it has computed them all."""
+    path = written(tmp_path, controller("return [[0, 0, 0, 1]]"))
+    words = ("eval", "--home", str(path), "--away", "level2", "--matches", "2", *UNCAGED_FLAG)
+    first, second = (json.loads(here(*words, "--json").stdout) for _ in range(2))
+    assert first["seed"] != second["seed"]
+    assert min(first["seed"], second["seed"]) > 2**32  # one in a million may be less
+    again = json.loads(here(*words, "--json", "--seed", str(first["seed"])).stdout)
+    assert {**again, "turns_per_second": 0} == {**first, "turns_per_second": 0}
+    told = re.search(r"2 matches, seed (\d+)\n", here(*words).stdout)
+    assert int(told[1]) not in (0, first["seed"], second["seed"])
+    assert (
+        json.loads(here("eval", "--home", "level0", "--away", "level0", "--matches", "1", "--json").stdout)["seed"] == 0
+    )
+
+
+def test_a_league_with_a_submission_tells_a_random_seed(tmp_path):
+    path = written(tmp_path, controller("return [[0, 0, 0, 1]]"))
+    words = ("league", "--players", f"{path},level0", "--matches", "1", "--json", *UNCAGED_FLAG)
+    assert json.loads(here(*words).stdout)["seed"] != json.loads(here(*words).stdout)["seed"]
+    assert json.loads(here(*words, "--seed", "5").stdout)["seed"] == 5

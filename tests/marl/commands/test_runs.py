@@ -210,3 +210,54 @@ def test_the_user_is_asked(runs, monkeypatch):
 )
 def test_mistakes(runs, words, parts):
     assert_one_line(here("runs", *words), *parts)
+
+
+def saved_run(runs, name: str) -> Path:
+    run = runs / name
+    for episode in (100, 200, 300):
+        checkpoint_writer.save(run, episode, {"actor.w": torch.zeros(1)}, {"state": {}}, {})
+    return run
+
+
+def test_an_alias_bomb_in_a_configuration_stops_no_command(runs):
+    lines = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
+    (runs / "weak" / "config.yaml").write_text("\n".join(["a0: &a0 x", *lines]))
+    assert here("runs").returncode == 0
+    done = here("runs", "compare", "weak", "run1")
+    assert (done.returncode, len(done.stdout) < 10_000) == (0, True)
+    for words in (["--resume", "weak"], ["--config", str(runs / "weak" / "config.yaml")]):
+        assert_one_line(here("train", *words, "--dry_run"), "config.yaml", "more than 10,000 values")
+
+
+def test_prune_never_follows_a_link_out_of_a_run(runs, tmp_path):
+    """Neither a linked folder of all checkpoints nor a linked checkpoint."""
+    elsewhere = saved_run(runs, "weak")
+    (elsewhere / "checkpoints").rename(tmp_path / "mine")
+    (elsewhere / "checkpoints").symlink_to(tmp_path / "mine")
+    other = saved_run(runs, "run1_20260101_120000") / "checkpoints"
+    (other / "episode_100").rename(tmp_path / "episode_100")
+    (other / "episode_100").symlink_to(tmp_path / "episode_100")
+    before = sorted(path for path in tmp_path.rglob("*") if "runs" not in path.parts)
+    done = here("runs", "prune", "--keep", "1", "--yes")
+    assert done.stdout.startswith("deleted 1 checkpoint, "), done
+    assert sorted(path for path in tmp_path.rglob("*") if "runs" not in path.parts) == before
+    assert sorted(path.name for path in other.iterdir()) == ["episode_100", "episode_300", "last"]
+
+
+def test_prune_clears_what_a_killed_one_left(runs, tmp_path):
+    checkpoints = saved_run(runs, "weak") / "checkpoints"
+    (checkpoints / ".trash-episode_7").mkdir()
+    (tmp_path / "mine").mkdir()
+    (checkpoints / ".trash-episode_8").symlink_to(tmp_path / "mine")
+    assert here("runs", "prune", "--keep", "9", "--yes").returncode == 0
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["episode_100", "episode_200", "episode_300", "last"]
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_of_a_linked_run_only_the_link_is_deleted(runs, tmp_path):
+    (runs / "weak").rename(tmp_path / "far")
+    (runs / "weak").symlink_to(tmp_path / "far")
+    (runs / ".deleted-old").mkdir()
+    assert here("runs", "delete", "weak", "run1", "--yes").returncode == 0
+    assert (tmp_path / "far" / "config.yaml").is_file()
+    assert [path.name for path in runs.iterdir()] == ["busy"], "no link that leads nowhere, and no leftover"

@@ -101,8 +101,6 @@ def test_files(file, text, path, value):
         ("body: [1, 2.5]", ["body is [1, 2.5]"]),
         ("body: [1, true]", ["body is [1, True]"]),
         ("body: {a: 1}", ["body is"]),
-        ("body: &x [*x]", ["body is"]),
-        ("tags: &x [*x]", ["tags is"]),
     ],
 )
 def test_mistakes_in_values_of_files(file, text, parts):
@@ -149,6 +147,25 @@ def test_bad_yaml_without_a_line(file, text):
         read_yaml(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+def bomb(levels: int) -> str:
+    """A few lines that stand for 10 ** levels values."""
+    lines = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, levels + 1)]
+    return "\n".join(["a0: &a0 x", *lines, "seed: 5"])
+
+
+def test_an_alias_may_stand_for_a_few_values(file):
+    assert read_yaml(file("a: &a [1, 2]\nb: *a")).values == {"a": [1, 2], "b": [1, 2]}
+    assert read_yaml(file(bomb(2))).values["seed"] == 5
+
+
+@pytest.mark.parametrize(
+    "text", [bomb(9), "body: &x [*x]", "tags: &x [*x]", "&a {*a : 1}", "x: " + "y" * 300_000, "- 1\n" * 20_000]
+)
+def test_what_is_too_large_for_a_configuration_is_refused_at_once(file, text):
+    with pytest.raises(UserError, match=r"run\.yaml: bad YAML: (more than|an anchor|unhashable)"):
+        read_yaml(file(text))
 
 
 @pytest.mark.parametrize("text", ["- seed", "seed", "5", "null"])

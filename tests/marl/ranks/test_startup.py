@@ -1,12 +1,41 @@
 """Start of a rank: variables, addresses and ports that cannot be right."""
 
+import os
 import socket
+import subprocess
+import sys
 
 import pytest
+from helpers.command import ROOT
+from helpers.ports import free_port
 from helpers.rank_programs import GROUP_VARIABLES
+from helpers.training import LIMIT
 
 from marl.errors import UserError
+from marl.ranks.network import is_loopback, own_address
 from marl.ranks.startup import start
+
+# A rank whose host has another machine's view of its name: it resolves to an address that others can reach.
+LISTENING = """
+import ctypes, ipaddress, os, sys
+from pathlib import Path
+libc, name, new_user_and_name = ctypes.CDLL(None), sys.argv[1].encode(), 0x10000000 | 0x4000000
+if libc.unshare(new_user_and_name) or libc.sethostname(name, len(name)):
+    print("skip")
+    sys.exit()
+from marl.ranks.startup import start
+group = start("gloo", 120, "cpu")
+group.barrier("start")
+own = {os.readlink(link.path) for link in os.scandir("/proc/self/fd") if os.path.islink(link.path)}
+for family in ("tcp", "tcp6"):
+    for line in Path("/proc/self/net", family).read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+            words = bytes.fromhex(fields[1].partition(":")[0])
+            swapped = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+            print(ipaddress.ip_address(swapped))
+group.barrier("end")
+"""
 
 
 @pytest.mark.parametrize(
@@ -43,3 +72,40 @@ def test_a_port_in_use_or_out_of_reach_is_a_users_mistake(alone, rank) -> None:
             start(None, 0.3, "cpu")
     assert "127.0.0.1" in str(caught.value)
     assert ("already in use" if rank == 0 else "cannot reach") in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of hosts by namespaces are Linux's")
+def test_ranks_of_one_machine_listen_on_loopback_whatever_the_host_is_called(alone) -> None:
+    outside = own_address("10.255.255.255")
+    if outside is None or is_loopback(outside):
+        pytest.skip("this machine has no address that others could reach")
+    place = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    place |= {"PYTHONPATH": str(ROOT), "RES_OPTIONS": "timeout:1 attempts:1"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", LISTENING, outside],
+            env=os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        told = [rank.communicate(timeout=LIMIT)[0].split() for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    if ["skip"] in told:
+        pytest.skip("this system does not allow namespaces")
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert all(told), "gloo listens in every rank"
+    assert {*told[0], *told[1]} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("address", "is_one"),
+    [("127.0.0.1", True), ("127.0.1.1", True), ("::1", True), ("192.0.2.1", False), ("no.such.invalid", False)],
+)
+def test_which_addresses_are_loopback(address, is_one) -> None:
+    assert is_loopback(address) == is_one

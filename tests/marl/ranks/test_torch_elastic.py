@@ -44,6 +44,7 @@ def find(module: str, path: str) -> object:
         (f"{RENDEZVOUS}.c10d_rendezvous_backend", "C10dRendezvousBackend.name"),
         (f"{RENDEZVOUS}.c10d_rendezvous_backend", "create_backend"),
         (f"{RENDEZVOUS}.dynamic_rendezvous", "DynamicRendezvousHandler.num_nodes_waiting"),
+        (f"{RENDEZVOUS}.dynamic_rendezvous", "DynamicRendezvousHandler._create_tcp_store_server"),
         (f"{RENDEZVOUS}.dynamic_rendezvous", "DynamicRendezvousHandler.from_backend"),
         (f"{RENDEZVOUS}.dynamic_rendezvous", "RendezvousTimeout"),
     ],

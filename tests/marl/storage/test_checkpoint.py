@@ -22,7 +22,7 @@ from helpers.training import LIMIT
 
 from arena.rules import RULES_VERSION
 from marl.errors import UserError
-from marl.storage.checkpoint import Checkpoint, CheckpointError, manifest_sha256
+from marl.storage.checkpoint import Checkpoint, CheckpointError, manifest_sha256, read_part
 from marl.storage.checkpoint_finder import find_episode, list_complete, load, load_newest, resolve
 from marl.storage.checkpoint_writer import _HashingFile, mark_best, prune, save
 
@@ -619,3 +619,34 @@ def test_damaged_ones_do_not_count_as_kept(tmp_path):
     (tmp_path / "checkpoints" / "episode_3" / "state.pt").unlink()
     assert [folder.name for folder in prune(tmp_path, keep_last=1)] == ["episode_1"]
     assert load_newest(tmp_path).episode == 2
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_whatever_is_damaged_in_a_part_is_told_in_one_line(tmp_path):
+    """Every byte of the pickle is changed, in a file that is whole otherwise: torch's parser raises all kinds."""
+    folder = put(tmp_path, 1)
+    with zipfile.ZipFile(folder / "state.pt") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    (pickled,) = (name for name in members if name.endswith("data.pkl"))
+    refused: list[str] = []
+    for at in range(len(members[pickled])):
+        for change in (1, 32, 255):
+            data = bytearray(members[pickled])
+            data[at] ^= change
+            with zipfile.ZipFile(folder / "state.pt", "w", zipfile.ZIP_STORED) as archive:
+                for name, content in members.items():
+                    archive.writestr(name, bytes(data) if name == pickled else content)
+            try:
+                assert isinstance(read_part(folder, "state"), dict)
+            except CheckpointError as error:
+                refused.append(str(error))
+    assert len(refused) > len(members[pickled])
+    assert not [line for line in refused if "\n" in line]
+
+
+@pytest.mark.parametrize("value", [[], 5, "x", torch.zeros(2), None])
+def test_a_part_that_is_no_dictionary_is_refused(tmp_path, value):
+    folder = put(tmp_path, 1)
+    torch.save(value, folder / "state.pt")
+    with pytest.raises(CheckpointError, match="is not read"):
+        read_part(folder, "state")

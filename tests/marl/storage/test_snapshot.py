@@ -182,8 +182,9 @@ def test_weights_that_do_not_say_what_they_are(header, tmp_path) -> None:
 
 def test_a_header_that_is_no_json(tmp_path) -> None:
     path = tmp_path / "team.safetensors"
-    save_file(a_policy()[0].state_dict(), path, {snapshot.HEADER: "{"})
-    assert "is not a snapshot, or is damaged" in the_mistake(path)
+    for header in ("{", "[" * 100_000, '{"a":' * 50_000):
+        save_file(a_policy()[0].state_dict(), path, {snapshot.HEADER: header})
+        assert "is not a snapshot, or is damaged" in the_mistake(path)
 
 
 @pytest.mark.parametrize(
