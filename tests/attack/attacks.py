@@ -252,7 +252,7 @@ MEMORY = {
     "many folders": "for i in range(2_000): os.mkdir(f'/scratch/{i}')",
     "thread bomb": "while True: threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()",
     "small threads": (
-        "threading.stack_size(32768)\n"
+        "libc.mallopt(-8, 1)\nthreading.stack_size(1 << 18)\n"
         "for _ in range(1100): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
     ),
 }
