@@ -12,6 +12,7 @@ CPU_SECONDS, WAIT_SECONDS = 0.15, 3
 ERRORS = "(OSError, MemoryError, RuntimeError, ValueError, KeyError, ImportError)"
 LOOP = "while True: pass"
 EVERY_FILE = "for n in range(3, 50):\n    try:\n        {}\n    except OSError: pass\n"
+MEET = "if os.path.exists('{0}'): return [[1, 0, 0, 0]]\nopen('{0}', 'x').close()\nraise OSError"
 SLOW_MOVE, DISTURBED = f"took more than {CPU_SECONDS} s of CPU time and was stopped", "closed or disturbed its pipe"
 WAITED = f"gave no answer for {WAIT_SECONDS} s and was stopped"
 
@@ -43,7 +44,7 @@ FILES = {
     "write beside": "open(os.path.join(FOLDER, 'beside.txt'), 'w')",
     "write outside": "open(os.path.join(os.path.dirname(KEY), 'new.txt'), 'w')",
     "write into the root folder": "open('/new.txt', 'w')",
-    "make a folder in the root folder": "os.mkdir('/etc')",
+    "make a folder in the root folder": "os.mkdir('/new')",
     "write packages": "open(os.path.join(os.path.dirname(os.__file__), 'site.py'), 'a')",
     "a program for the next start": "open([p for p in sys.path if p.endswith('-packages')][0] + '/x.pth', 'w')",
     "write libraries": "open('/usr/lib/new.so', 'wb')",
@@ -91,8 +92,9 @@ FILES = {
     "lock a part of a file": "fcntl.lockf(os.open(__file__, os.O_RDONLY), fcntl.LOCK_SH)",
     "flush all disks": "raw('sync')",
     # Every match finds its scratch folder empty.
-    "meet in the scratch folder": "open(f'/scratch/{observation[\"controlled_snake_index\"]}', 'x')\nraise OSError",
-    "meet in shared memory": "open(f'/dev/shm/m{observation[\"controlled_snake_index\"]}', 'x')\nraise OSError",
+    "meet in the scratch folder": MEET.format("/scratch/meet"),
+    "meet in shared memory": MEET.format("/dev/shm/meet"),
+    "meet in the folder of temporary files": MEET.format("/tmp/meet"),
 }
 
 PROCESSES = {
@@ -252,7 +254,7 @@ MEMORY = {
     "many folders": "for i in range(2_000): os.mkdir(f'/scratch/{i}')",
     "thread bomb": "while True: threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()",
     "small threads": (
-        "threading.stack_size(32768)\n"
+        "libc.mallopt(-8, 1)\nthreading.stack_size(1 << 18)\n"
         "for _ in range(1100): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
     ),
 }
