@@ -162,10 +162,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # modules and tests stay to the end: collections need not look through them
     gc.enable()
     atexit.register(gc.freeze)  # Python looks through all objects once more at exit
-    if "torch" in sys.modules:
-        # Workers share the cores, and trainings of tests are small: with two threads they take half as much CPU time
-        # again. Tests of threads set their own; trainings in processes of their own have the default.
-        sys.modules["torch"].set_num_threads(1)
     if sys.platform != "win32":
         from helpers import compile_in_turn
 
@@ -183,6 +179,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "torch" in sys.modules:
+        # Workers share the cores, and trainings of tests are small: with two threads they take half as much CPU time
+        # again. Tests of threads set their own; trainings in processes of their own have the default. For every test:
+        # where torch and Numba use one OpenMP library (x86), the start of Numba's threads sets torch's to all cores.
+        sys.modules["torch"].set_num_threads(1)
     if item.get_closest_marker("needs_cuda") is not None:
         import torch
 

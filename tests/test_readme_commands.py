@@ -27,6 +27,7 @@ PAGES = sorted(file.stem for file in (ROOT / "docs").glob("*.md") if file.stem !
 OTHER_FLAGS = (
     *("version", "logdir", "nproc_per_node", "count", "learners", "write", "no_NAME", "player"),
     *("kills", "pace", "every", "episodes", "folder", "minutes"),  # of tests/soak.py
+    "slow",  # of ./test.sh tests/attack
     *("minutes_each", "sizes", "league_matches"),  # of scripts/comparison.py and scripts/size_ladder.py
 )
 WITH_COMMANDS = (

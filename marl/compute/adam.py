@@ -15,6 +15,7 @@ from torch import nn
 
 from marl.compute import adam_kernels
 
+_LOAD = inspect.unwrap(torch.optim.Adam.load_state_dict)
 AVERAGES = ("exp_avg", "exp_avg_sq")  # of a parameter's state
 
 
@@ -24,11 +25,18 @@ class Adam(torch.optim.Adam):
     step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
     zero_grad = inspect.unwrap(torch.optim.Adam.zero_grad)
     state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
-    load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
     add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
 
     _flat: "_Flat | FlatOnGpu | None" = None
     _accumulated: torch.Tensor | None = None  # flat gradients to which autograd adds
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """What was saved on another device is loaded as well: a CUDA graph reads the learning rate from a tensor."""
+        own = [(group["lr"], group["capturable"]) for group in self.param_groups]
+        _LOAD(self, state_dict)
+        for group, (lr, capturable) in zip(self.param_groups, own, strict=True):
+            loaded = float(group["lr"])
+            group |= {"lr": lr.fill_(loaded) if isinstance(lr, torch.Tensor) else loaded, "capturable": capturable}
 
     def use_flat(
         self,

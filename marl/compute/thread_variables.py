@@ -25,6 +25,8 @@ def set_thread_variables() -> None:
     if usable_cores() <= FEW_CORES:
         os.environ.setdefault(IDLE, "passive")
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if parallel._is_initialized:  # a program around this one uses Numba's threads already
+        return
     if not os.environ.get(THREADS) and cpu_quota() < cpus:
         limit_threads_of_children(max(1, int(cpu_quota())))
     first = os.environ.get(THREADS, "").partition(",")[0]  # a list is for nested loops

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -14,6 +15,12 @@ def snakes(*words: str, **options) -> subprocess.CompletedProcess[str]:
     )
     done.stderr = without_compiling(done.stderr)
     return done
+
+
+def on_cpu(words: Sequence[str]) -> list[str]:
+    """The words of a command; a training that goes on and names no device does so on the CPU, also beside a GPU."""
+    goes_on = words[:1] == ["train"] and {"--resume", "--load_model", "--load_model_run"} & {*words[1:-1]}
+    return [*words, "--device", "cpu"] if goes_on and "--device" not in words else [*words]
 
 
 def without_compiling(err: str) -> str:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TextIO
 from unittest import mock
 
-from helpers.command import ROOT
+from helpers.command import ROOT, on_cpu
 from helpers.planted import plant
 
 SERVER = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
@@ -174,7 +174,7 @@ def snakes(*words: str) -> int:
             plant(fault)
     _fork_ranks_of_torch()
     with short_matches(words):
-        return cli.main(words)
+        return cli.main(on_cpu(list(words)))
 
 
 def torchrun(*words: str) -> int:

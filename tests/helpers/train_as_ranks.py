@@ -13,6 +13,7 @@ import sys
 import time
 from unittest import mock
 
+from helpers.command import on_cpu
 from helpers.planted import plant
 from helpers.ports import free_port
 from helpers.short_matches import short_matches
@@ -37,7 +38,7 @@ def train(words: list[str]) -> int:
     for word in words:
         if word.startswith("@"):
             plant(word[1:])
-    call = [word for word in words if not word.startswith("@")]
+    call = on_cpu([word for word in words if not word.startswith("@")])
     with mock.patch.object(Ranks, "average_gradients", counted), short_matches(call):
         code = cli.main(call)
     print(f"exchanges {sum(exchanges)}", flush=True)

@@ -19,7 +19,7 @@ import torch
 
 from arena import jit
 from helpers import train_as_ranks
-from helpers.command import ROOT, without_compiling
+from helpers.command import ROOT, on_cpu, without_compiling
 from helpers.forking import Forked, snakes
 from helpers.ports import free_port
 from helpers.short_matches import short_matches
@@ -45,7 +45,7 @@ def without_ranks() -> dict[str, str]:
 
 def here(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command line in this process, which has torch loaded."""
-    call = [str(word) for word in words]
+    call = on_cpu([str(word) for word in words])
     out, err = io.StringIO(), io.StringIO()
     # No second process compiles: other workers use the cores.
     without_second = mock.patch.object(jit, "at_first_compile")

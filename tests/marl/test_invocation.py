@@ -1,6 +1,7 @@
 """The words that start the program, in messages that a user can paste."""
 
 import os
+import shlex
 import sys
 
 import pytest
@@ -39,7 +40,7 @@ def test_python_by_its_absolute_path_from_below_and_from_elsewhere(start, monkey
     folder = start(sys.executable, "marl/__main__.py")
     assert interpreter() == ".venv/bin/python"
     monkeypatch.chdir("/usr")
-    assert interpreter() == f"{folder}/python"
+    assert interpreter() == shlex.quote(f"{folder}/python")
 
 
 def test_python_of_an_activated_environment(start) -> None:

@@ -370,7 +370,7 @@ def test_one_that_fails_to_load_later_forfeits_only_that_match(tmp_path) -> None
 def test_a_file_without_a_controller_is_the_callers_mistake(tmp_path) -> None:
     game = Game()
     with Submission(written(tmp_path, "my_controller = 3\n"), options=CAGED) as submission:
-        with pytest.raises(ArenaError, match=r"submission\.py': it has no function my_controller\("):
+        with pytest.raises(ArenaError, match=r"submission\.py['\"]: it has no function my_controller\("):
             submission.begin(game.arena, game.seats)
         game.turn(submission)  # whoever goes on all the same is not stopped
         assert submission.forfeited == {0}
@@ -389,6 +389,8 @@ def test_a_missing_file_and_a_bad_limit_are_refused_at_once(tmp_path) -> None:
 def test_a_submission_in_a_folder_that_the_new_root_could_cover_is_loaded(folder) -> None:
     if not os.access(folder, os.W_OK):
         pytest.skip(f"{folder} cannot be written")
+    if Path.home().is_relative_to(folder):
+        pytest.skip(f"{folder} holds the home folder: refused")
     game = Game()
     with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".py") as file:
         file.write(GOOD)

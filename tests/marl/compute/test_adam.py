@@ -36,6 +36,23 @@ def trained(cls: type[torch.optim.Adam], steps: int, state: dict | None = None) 
     return layer, optimizer.state_dict()
 
 
+def test_what_another_device_has_saved_leaves_the_rate_in_its_tensor() -> None:
+    """On a GPU a recorded graph reads it there; on a CPU it is a number."""
+    layer = torch.nn.Linear(2, 2)
+    on_cpu = Adam(list(layer.parameters()), 0.5, fused=True)
+    rate = torch.tensor(0.25)
+    on_gpu = Adam(list(layer.parameters()), rate, fused=True, capturable=True)
+    on_gpu.load_state_dict(on_cpu.state_dict())
+    assert on_gpu.param_groups[0]["lr"] is rate
+    assert rate == 0.5
+    assert on_gpu.param_groups[0]["capturable"]
+    rate.fill_(0.125)
+    on_cpu.load_state_dict(on_gpu.state_dict())
+    assert on_cpu.param_groups[0]["lr"] == 0.125
+    assert not isinstance(on_cpu.param_groups[0]["lr"], torch.Tensor)
+    assert not on_cpu.param_groups[0]["capturable"]
+
+
 def test_it_is_torchs_adam_to_the_bit_in_steps_and_states() -> None:
     for begin in (None, trained(torch.optim.Adam, 2)[1], trained(Adam, 2)[1]):
         (ours, our_state), (theirs, their_state) = trained(Adam, 3, begin), trained(torch.optim.Adam, 3, begin)

@@ -28,6 +28,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
         monkeypatch.setattr(os, "environ", dict(given))
         monkeypatch.setattr(thread_variables, "_read_by_numba", lambda: None)  # here its threads may run
+        monkeypatch.setattr(thread_variables.parallel, "_is_initialized", False)
         return os.environ
 
     return make

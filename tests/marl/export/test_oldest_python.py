@@ -83,8 +83,8 @@ def test_exported_submissions_need_the_oldest(encoder, plan_ms) -> None:
     assert newest_need(submission_source(dense_layers(who), who.encoder, "it", plan_ms)) is None
 
 
-# It misses stars, unions of parameters and these names, and takes a parenthesis after `with` for one around all.
-VERMIN_DIFFERS = re.compile(r"\*a|int \| None|with \(|re\.(Match|Pattern)")
+# It misses stars, unions and types of parameters and these names, and takes a parenthesis after `with` for one around all.
+VERMIN_DIFFERS = re.compile(r"\*a|int \| None|f\[T\]|with \(|re\.(Match|Pattern)")
 
 
 def test_vermin_says_the_same(tmp_path) -> None:

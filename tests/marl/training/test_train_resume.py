@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 from helpers.command import assert_one_line
-from helpers.training import TINY, assert_goes_on, files_of, finish, forked, here, logged, the_run, wait_for
+from helpers.training import SMOKE, TINY, assert_goes_on, files_of, finish, forked, here, logged, the_run, wait_for
 
 # --- resume
 
@@ -170,6 +170,19 @@ def test_term_saves_and_says_how_to_go_on(tmp_path) -> None:
     assert again.returncode == 0, again.stderr
     assert_goes_on(run, logged(run)[-1]["step"])
     assert logged(run)[-1]["step"] >= episode + 8
+
+
+@pytest.mark.needs_cuda
+@pytest.mark.parametrize("algo", ["ddpg", "ppo", "ppo_lstm", "qmix"])
+@pytest.mark.parametrize("devices", [("cpu", "cuda"), ("cuda", "cpu")], ids=" to ".join)
+def test_a_run_goes_on_on_another_device(algo, devices, tmp_path) -> None:
+    words = ["--config", SMOKE, "--algo", algo, "--precision", "fp32", "--matches", "8", "--max_episodes", "16"]
+    words += ["--log_interval", "4", "--eval_matches", "1", "--eval_opponents", "level0", "--runs_dir", tmp_path]
+    done = here("train", *words, "--device", devices[0])
+    assert done.returncode == 0, done.stderr
+    done = here("train", "--resume", the_run(tmp_path), "--max_episodes", "32", "--device", devices[1])
+    assert done.returncode == 0, done.stderr
+    assert logged(the_run(tmp_path))[-1]["step"] >= 32
 
 
 def test_term_while_the_buffer_is_filled_ends_at_once(tmp_path) -> None:
