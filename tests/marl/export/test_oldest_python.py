@@ -83,7 +83,7 @@ def test_exported_submissions_need_the_oldest(encoder, plan_ms) -> None:
     assert newest_need(submission_source(dense_layers(who), who.encoder, "it", plan_ms)) is None
 
 
-# It misses stars, unions and types of parameters and these names, and takes a parenthesis after `with` for one around all.
+# It misses stars, unions and types of parameters and these names; a parenthesis after `with` is one around all to it.
 VERMIN_DIFFERS = re.compile(r"\*a|int \| None|f\[T\]|with \(|re\.(Match|Pattern)")
 
 

@@ -40,7 +40,8 @@ compile_ahead.compiling_ahead = trained_alone
 runs, *algos = sys.argv[1:]
 for algo in algos:
     words = ["train", "--config", "smoke", "--algo", algo, "--encoder", "features", "--device", "cpu"]
-    assert main([*words, "--eval-matches", "4", "--runs-dir", runs, "--no-eval-gif", "--threads", "1", "--max-episodes", "12"]) == 0
+    words += ["--eval-matches", "4", "--runs-dir", runs, "--no-eval-gif", "--threads", "1", "--max-episodes", "12"]
+    assert main(words) == 0
     print(algo, sorted({(module, name) for module, name, _ in compiled() - known}), file=sys.stderr)
     known.update(compiled())
 """
