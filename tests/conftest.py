@@ -183,6 +183,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         # Workers share the cores, and trainings of tests are small: with two threads they take half as much CPU time
         # again. Tests of threads set their own; trainings in processes of their own have the default. For every test:
         # where torch and Numba use one OpenMP library (x86), the start of Numba's threads sets torch's to all cores.
+        if "numba" in sys.modules:
+            sys.modules["numba"].get_num_threads()  # starts them
         sys.modules["torch"].set_num_threads(1)
     if item.get_closest_marker("needs_cuda") is not None:
         import torch

@@ -99,7 +99,7 @@ def test_a_run_that_was_killed_before_it_was_closed_is_closed(run, tmp_path) -> 
     assert held["closed"] is True
     shutil.rmtree(run / "checkpoints" / "episode_16")
     (run / "checkpoints" / "last").write_text("episode_8\n")
-    words = ["train", "--runs_dir", run.parent.parent, "--run_name", "team"]
+    words = ["train", "--runs_dir", run.parent.parent, "--run_name", "team", "--device", "cpu"]
     with pytest.MonkeyPatch.context() as patch:  # stopped during its last evaluation
 
         def stop(*_: Any) -> None:
