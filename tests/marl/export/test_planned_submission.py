@@ -229,6 +229,10 @@ def test_an_error_in_planning_leaves_the_policys_moves_and_is_told_once(
     def fail(*_, **__) -> None:
         raise RuntimeError(f"{broken} in\ntwo lines")
 
+    # However busy the machine is, there is time for the part that fails.
+    monkeypatch.setattr(module, "PLAN_MS", 100_000)
+    monkeypatch.setattr(module.Clock, "turn_seconds", 1e-3)
+    monkeypatch.setattr(module.Clock, "slow_turn", 0.0)
     monkeypatch.setattr(module, broken, fail)
     monkeypatch.setattr(module, "_told", set())
     for game in games()[:4]:
