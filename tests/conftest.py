@@ -47,6 +47,7 @@ LONGEST = (
     "test_slurm.py",  # W
     "marl/training/test_train_ranks.py",
     "marl/training/test_evaluation.py",  # W
+    "marl/test_process_state.py",
     "marl/learners/test_learning.py",
     "marl/ranks/test_faults.py",
     "marl/export/test_play_page.py",

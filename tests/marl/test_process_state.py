@@ -9,22 +9,21 @@ import numpy as np
 import pytest
 import torch
 from helpers.command import in_fresh_process
-from helpers.training import SMOKE
+from helpers.training import SMOKE, weights_digest
 
 import marl
 from marl.errors import UserError
 
 TINY_TRAINING = {"max_episodes": 16, "eval_matches": 2, "device": "cpu", "precision": "fp32", "eval_gif": False}
 # Trains the same twice, with another training between, and prints the hashes of the weights.
-TWICE = """
+TWICE = f"""
 import sys, torch
 from helpers.training import weights_digest
 import marl
 algo, runs = sys.argv[1:]
 torch.set_num_threads(2)
 for i, (name, seed) in enumerate(((algo, 3), ("ppo", 4), (algo, 3))):
-    run = marl.train("smoke", algo=name, seed=seed, runs_dir=runs, run_name=f"{algo}{i}", device="cpu",
-                     max_episodes=16, eval_matches=2, eval_gif=False)
+    run = marl.train("smoke", algo=name, seed=seed, runs_dir=runs, run_name=str(i), **{TINY_TRAINING})
     print("weights", weights_digest(run))
 """
 
@@ -86,12 +85,13 @@ def test_so_does_a_training_that_fails(tmp_path, monkeypatch) -> None:
 
 @pytest.mark.parametrize("algo", ["ddpg", "ppo"])
 def test_a_seed_means_one_result(algo, tmp_path) -> None:
-    """In one process after another training, and in another process; each with two threads, if there are two cores."""
-    found = [in_fresh_process(TWICE, algo, str(tmp_path / str(i))).splitlines() for i in range(2)]
-    weights = [[line for line in lines if line.startswith("weights ")] for lines in found]
-    first, between, last = weights[0]
+    """In one process after another training, and in this process; with two threads, if there are two cores."""
+    lines = in_fresh_process(TWICE, algo, str(tmp_path / "twice")).splitlines()
+    first, between, last = (line for line in lines if line.startswith("weights "))
     assert first == last != between
-    assert weights[1] == weights[0]
+    torch.set_num_threads(2)
+    run = marl.train("smoke", algo=algo, seed=3, runs_dir=tmp_path / "here", **TINY_TRAINING)
+    assert f"weights {weights_digest(run)}" == last
 
 
 # Runs the command line and prints the CPU time and the time that a function took. Which function, and the threads that
@@ -123,8 +123,12 @@ ONE_THREAD = {
     "ppo": ("marl.training.trainer", "Trainer.run", "", ["train", "--algo", "ppo", *FLAG, "--update_interval", "2560"]),
     "ddpg": ("marl.training.trainer", "Trainer.run", "1", ["train", "--algo", "ddpg", "--updates", "2"]),
     "qmix": ("marl.training.trainer", "Trainer.run", "", ["train", "--algo", "qmix", *FLAG, "--updates", "1"]),
-    "eval": ("opponents.match", "play_some", "1", ["eval", "--home", "champion", "--away", "territory"]),
-    "plan": ("opponents.match", "play_some", "1", ["eval", "--home", "plan=4x4:champion_small", "--away", "level2"]),
+    "plan": (
+        "opponents.match",
+        "play_some",
+        "1",
+        ["eval", "--home", "plan=4x4:champion_small", "--away", "level2", "--matches", "4"],
+    ),
 }
 
 
@@ -132,11 +136,7 @@ ONE_THREAD = {
 def test_one_thread_means_one(case, tmp_path) -> None:
     """CPU time is at most the time that has passed. A busy machine makes the bound wider, never narrower."""
     module, name, threads, words = ONE_THREAD[case]
-    words = [*words, *(TRAIN if words[0] == "train" else ["--device", "cpu", "--matches", "64"])]
-    if case == "plan":
-        words += ["--matches", "4"]
-    if words[0] == "train":
-        words += ["--runs_dir", str(tmp_path)]
+    words = [*words, *([*TRAIN, "--runs_dir", str(tmp_path)] if words[0] == "train" else ["--device", "cpu"])]
     out = in_fresh_process(MEASURED, module, name, threads, *words)
     cpu, clock = map(float, next(line for line in out.splitlines() if line.startswith("BUSY")).split()[1:])
     assert cpu <= 1.1 * clock, f"{cpu / clock:.2f} threads were busy"

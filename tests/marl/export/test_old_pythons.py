@@ -120,6 +120,9 @@ def test_they_answer_and_plan_alike_under_every_python(files, expected, minor) -
     python = with_numpy(minor)
     if python is None:
         pytest.skip(f"no Python 3.{minor} with numpy (scripts/old_pythons.sh makes one where Python 3.{minor} is)")
+    # All files on the oldest Python, three on the others: vermin has looked at all of them.
+    chosen = slice(None) if minor == OLDEST else slice(None, None, max(1, len(files) // 3 | 1))
+    files, expected = files[chosen], expected[chosen]
     done = played(python, files)
     print(f"numpy {done['numpy']}")
     assert done["python"] == [3, minor]
@@ -138,6 +141,6 @@ def test_they_answer_and_plan_alike_under_every_python(files, expected, minor) -
             close += sum(np.allclose(found, wanted, atol=CLEAR) for found, wanted in pairs)
             equal += sum(np.array(there["planned"]) == here["planned"])
             plans += turns
-    assert plans == turns * len(files) / 2
+    assert plans == turns * sum("planned" in here for here in expected) > 0
     # Not all of them: of a hundred thousand drawn actions one may fall on the border of two.
     assert min(close, equal) >= 0.95 * plans
