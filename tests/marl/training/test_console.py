@@ -209,7 +209,8 @@ def test_the_terminal_of_real_commands_has_no_line_over_100_columns(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     seen, _ = in_terminal(COMMANDS, "runs", cwd=tmp_path, stderr_too=True, PYTHONPATH=str(ROOT))
     bare = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)
-    shown = [line for line in re.split(r"[\r\n]+", bare) if " -m marl " not in line and "compiling" not in line]
+    # Commands are not folded, and begin with the path of Python.
+    shown = [line for line in re.split(r"[\r\n]+", bare) if not re.search(r" -m \w|compiling", line)]
     assert max(map(len, shown)) <= 100, max(shown, key=len)  # bars too
     lines = screen(seen)
     headers = [i for i, line in enumerate(lines) if line.split()[:2] == ["episode", "reward"]]
