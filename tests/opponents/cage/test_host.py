@@ -97,6 +97,20 @@ def test_libraries_beside_a_submission_are_not_loaded(tmp_path, monkeypatch, val
     assert submission.problems == []
 
 
+def test_a_network_of_torch_plays_without_a_refused_call(tmp_path, capfd) -> None:
+    """As many teams of the competition have one: it loads, computes, and asks for no unknown call."""
+    begin = (
+        "import torch\nnet = torch.nn.Sequential(torch.nn.Linear(400, 400), torch.nn.ReLU(), torch.nn.Linear(400, 4))"
+    )
+    code = "return [[0, 0, 0, int(net(torch.ones(3000, 400)).isfinite().all())]]"
+    game = Game(1)
+    with Submission(written(tmp_path, controller(code, begin))) as submission:
+        submission.begin(game.arena, game.seats)
+        assert game.turn(submission).tolist() == [[3] * 3]
+    assert submission.problems == []
+    assert "system call" not in capfd.readouterr().err
+
+
 def test_settings_of_packages_beside_a_submission_are_not_read(tmp_path) -> None:
     (tmp_path / ".numba_config.yaml").write_text("disable_jit: 1\n")
     path = written(tmp_path, controller("return [[0, 0, 1 - numba.config.DISABLE_JIT, 1]]", "import numba"))
