@@ -134,10 +134,12 @@ ONE_THREAD = {
 
 @pytest.mark.parametrize("case", ONE_THREAD)
 def test_one_thread_means_one(case, tmp_path) -> None:
-    """CPU time is at most the time that has passed. A busy machine makes the bound wider, never narrower."""
+    """CPU time is that of one thread, with some of the console's and the writer's; two halves would use 1.9. A busy
+    machine makes the bound wider, never narrower.
+    """
     module, name, threads, words = ONE_THREAD[case]
     words = [*words, *([*TRAIN, "--runs_dir", str(tmp_path)] if words[0] == "train" else ["--device", "cpu"])]
     out = in_fresh_process(MEASURED, module, name, threads, *words)
     cpu, clock = map(float, next(line for line in out.splitlines() if line.startswith("BUSY")).split()[1:])
-    assert cpu <= 1.1 * clock, f"{cpu / clock:.2f} threads were busy"
+    assert cpu <= 1.4 * clock, f"{cpu / clock:.2f} threads were busy"
     assert words[0] != "train" or "1 thread (" in out, "the banner says how many"

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 from pathlib import Path
@@ -34,7 +35,6 @@ from helpers.training import (
 )
 from safetensors.torch import load_file
 
-from marl.invocation import command
 from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, GO_ON
 
 RANKS = [*TINY, "--matches", "4"]  # two ranks x 4 are the matches of TINY
@@ -146,7 +146,7 @@ def test_term_to_the_launcher_saves_once_and_goes_on(tmp_path) -> None:
     assert done.stderr == "snakes: stopped by SIGTERM\n"
     run = the_run(tmp_path)
     assert done.stdout.count("stopped by a signal at episode") == 1
-    assert done.stdout.endswith(f"resume with: {command('train', '--resume', run)}\n")
+    assert done.stdout.endswith(f" -m marl {shlex.join(('train', '--resume', str(run)))}\n")
     last = (run / "checkpoints" / "last").read_text().strip()
     assert f"at episode {int(last.removeprefix('episode_')):,};" in done.stdout
 
