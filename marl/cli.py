@@ -29,7 +29,6 @@ from marl.wording import in_one_line
 # name: (module, description in the help text)
 COMMANDS = {
     "train": ("marl.commands.train", "Train a team, in one process or many ranks."),
-    "distill": ("marl.commands.distill", "Teach a policy the decisions of its planner."),
     "sweep": ("marl.commands.sweep", "Search good values of training options, with Optuna."),
     "runs": ("marl.commands.runs", "List, compare, delete and prune training runs."),
     "report": ("marl.commands.report", "Compare configurations over several seeds: tables, curves, intervals, a page."),
@@ -46,7 +45,7 @@ COMMANDS = {
 }
 # The commands by purpose, for the help text.
 GROUPS = {
-    "Train": ("train", "distill", "sweep", "runs"),
+    "Train": ("train", "sweep", "runs"),
     "Measure": ("eval", "league", "exploit", "report"),
     "Watch": ("play", "replay", "demo"),
     "Send": ("export",),
