@@ -41,7 +41,6 @@ COMMANDS = {
     "export": ("marl.export.command", "Write a team as a competition submission, web page, ONNX or safetensors."),
     "bench": ("marl.bench.command", "Measure how fast arena, opponents and training run on this machine."),
     "doctor": ("marl.doctor.command", "Check this machine (packages, game, ranks, disk), or a run or checkpoint."),
-    "completion": ("marl.completion", "Print a script that completes commands and flags in bash, zsh or fish."),
 }
 # The commands by purpose, for the help text.
 GROUPS = {
@@ -49,7 +48,7 @@ GROUPS = {
     "Measure": ("eval", "league", "exploit", "report"),
     "Watch": ("play", "replay", "demo"),
     "Send": ("export",),
-    "This machine": ("bench", "doctor", "completion"),
+    "This machine": ("bench", "doctor"),
 }
 FIRST_STEPS = {
     "train": "train a team",

@@ -107,11 +107,11 @@ class Fuzz:
     # --- kinds of cases
 
     def _command_line(self, rng: random.Random) -> list[str]:
+        from helpers.known_flags import first_words, flags_of
         from marl.cli import COMMANDS
-        from marl.completion import _first_words, flags_of
 
         name = rng.choice([*COMMANDS, "train", "train", "runs"])
-        flags, first = list(flags_of(name)), [*_first_words(name)[0]]
+        flags, first = list(flags_of(name)), first_words(name)
         words = [name] if rng.random() < 0.97 else [_garbled(rng, name)]
         for _ in range(rng.randint(0, 5)):
             if rng.random() < 0.25:
