@@ -29,7 +29,6 @@ from marl.wording import in_one_line
 # name: (module, description in the help text)
 COMMANDS = {
     "train": ("marl.commands.train", "Train a team, in one process or many ranks."),
-    "distill": ("marl.commands.distill", "Teach a policy the decisions of its planner."),
     "sweep": ("marl.commands.sweep", "Search good values of training options, with Optuna."),
     "runs": ("marl.commands.runs", "List, compare, delete and prune training runs."),
     "report": ("marl.commands.report", "Compare configurations over several seeds: tables, curves, intervals, a page."),
@@ -42,15 +41,14 @@ COMMANDS = {
     "export": ("marl.export.command", "Write a team as a competition submission, web page, ONNX or safetensors."),
     "bench": ("marl.bench.command", "Measure how fast arena, opponents and training run on this machine."),
     "doctor": ("marl.doctor.command", "Check this machine (packages, game, ranks, disk), or a run or checkpoint."),
-    "completion": ("marl.completion", "Print a script that completes commands and flags in bash, zsh or fish."),
 }
 # The commands by purpose, for the help text.
 GROUPS = {
-    "Train": ("train", "distill", "sweep", "runs"),
+    "Train": ("train", "sweep", "runs"),
     "Measure": ("eval", "league", "exploit", "report"),
     "Watch": ("play", "replay", "demo"),
     "Send": ("export",),
-    "This machine": ("bench", "doctor", "completion"),
+    "This machine": ("bench", "doctor"),
 }
 FIRST_STEPS = {
     "train": "train a team",

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers.command import ROOT
+from helpers.known_flags import flags_of
 from helpers.training import TINY, here, the_run
 
-from marl import cli, completion
+from marl import cli
 from marl.config.options import Schema
 from marl.config.train_config import ALIASES, TrainConfig, read_config
 
@@ -157,7 +158,7 @@ def test_both_readmes_have_the_same_commands_and_figures() -> None:
 @pytest.mark.parametrize("page", ["README.md", "README.zh.md", "SECURITY.md", *(f"docs/{name}.md" for name in PAGES)])
 def test_every_flag_in_a_text_exists(page) -> None:
     schema = Schema(TrainConfig, ALIASES)
-    known = {flag.name[2:].replace("-", "_") for name in cli.COMMANDS for flag in completion.flags_of(name)}
+    known = {flag.name[2:].replace("-", "_") for name in cli.COMMANDS for flag in flags_of(name)}
     known |= {*schema.options, *schema.aliases, *OTHER_FLAGS} | {option.name for option in schema.options.values()}
     found = re.findall(r"(?<![\w-])--(?:no-)?([a-z][\w.-]*\w)", (ROOT / page).read_text())
     assert {flag.replace("-", "_") for flag in found} <= known

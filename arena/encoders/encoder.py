@@ -26,13 +26,6 @@ def write_nothing(match, snake, shared, out):
     """In place of what an encoder writes, where nobody reads it."""
 
 
-class Reflections(NamedTuple):
-    """Symmetries of the game in an encoder's numbers: a reflected row holds in j what a row holds in columns[k, j]."""
-
-    columns: np.ndarray  # [K, W]
-    actions: np.ndarray  # [K, 4]: what an action becomes
-
-
 class CellWords(NamedTuple):
     """How a GPU writes rows that are made of cells, in words: first the cells of all matches, then the rows."""
 
@@ -61,7 +54,6 @@ class Encoder(NamedTuple):
     searches: bool = False  # `encode` takes microseconds: a few matches are worth several cores
     sparse: bool = False  # `encode` writes non-zero numbers only; rows are zeroed before
     orientation_at: int | None = None  # index of the orientation of the view; None: the board as it is
-    reflections: Reflections | None = None  # None: a reflected row is no permutation of the row
     cell_words: CellWords | None = None  # None: a GPU runs `encode`, with a thread for each row
 
     @property

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from arena.encoders.encoder import WAIT_MAX, CellWords, Encoder, Reflections
+from arena.encoders.encoder import WAIT_MAX, CellWords, Encoder
 from arena.encoders.plane_cells import BEANS as BEAN_KIND
 from arena.encoders.plane_cells import FOES, HEADS, MATES, OWN, WAIT_BITS, packed_cell, scalar_word, view_word
 from arena.jit import njit
@@ -133,22 +133,6 @@ def _bounds() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.zeros(P_WIDTH, np.uint8), high, scale
 
 
-def _reflections() -> Reflections:
-    """The board as it is, upside down, left to right, and both, around the own head."""
-    columns, actions = [], []
-    for flip_rows in (False, True):
-        for flip_columns in (False, True):
-            row, column = np.indices((ROWS, COLUMNS))
-            row = -row % ROWS if flip_rows else row  # the head is in row ROWS / 2
-            column = -column % COLUMNS if flip_columns else column
-            cells = (row * COLUMNS + column).reshape(-1)
-            turned = np.array([1, 0] if flip_rows else [0, 1]), np.array([3, 2] if flip_columns else [2, 3])
-            actions.append(np.concatenate(turned))
-            planes = [plane * CELLS + cells for plane in range(PLANES)]
-            columns.append(np.concatenate((*planes, P_SCALARS + actions[-1], np.arange(P_SCALARS + 4, P_WIDTH))))
-    return Reflections(np.stack(columns), np.stack(actions))
-
-
 PLANES_ENCODER = Encoder(
     "planes",
     1,
@@ -157,6 +141,5 @@ PLANES_ENCODER = Encoder(
     encode_planes,
     P_SCALARS,
     sparse=True,
-    reflections=_reflections(),
     cell_words=CellWords(packed_cell, write_plane_words, WORDS + 1),
 )

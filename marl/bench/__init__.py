@@ -1,6 +1,5 @@
 """Bench: how fast arena, opponents and training run on this machine.
 
-Measures the real objects, as ratios and rates of the best window; nothing here is used by a run. scaling*.py measure
-training by number of ranks and predict it for others, start*.py the seconds before the first line and after the last
-update; compare.py keeps speeds and compares them. May import everything below marl.commands.
+Measures the real objects, as rates of the best window; nothing here is used by a run. scaling*.py measure training by
+number of ranks; compare.py keeps speeds and compares them. May import everything below marl.commands.
 """

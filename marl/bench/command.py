@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from marl.arguments import count, new_file, new_file_ending, positive
+from marl.arguments import count, new_file, positive
 from marl.bench.timing import WINDOWS, Row
 from marl.compute import machine
 from marl.errors import UserError
@@ -25,8 +25,7 @@ COMMON = {"-h": False, "--help": False, "--json": False, "--seconds": True}
 COMPARING = {"--save": True, "--compare": True, "--least": True, "--rounds": True}
 BESIDE_TRAINING = {
     "train": COMMON | COMPARING | {"--against": True},
-    "scaling": COMMON | {"--ranks": True, "--png": True},
-    "start": {"-h": False, "--help": False, "--json": False},
+    "scaling": COMMON | {"--ranks": True},
 }
 ROUNDS, LEAST = 4, 0.97  # of --compare
 SECONDS = 1.0  # without --seconds
@@ -51,12 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  --device, --matches and --config among them: bench train --matches 8192 --ddpg.turns 2 --body 512,256.\n"
         "  On a GPU the cycles are the real CUDA graphs, and in the split each part is a graph of its own.\n"
         "scaling: training on 1, 2, 4, ... ranks of this machine, each number started as train --distributed does it:\n"
-        "  speed, ratio to one rank, and the shares of collecting, learning, reduction (all-reduce), waiting for the\n"
-        "  slowest rank, evaluation and saving. Beside it a model that predicts these ranks, and 8, 16 and 64 over\n"
-        "  NVLink and InfiniBand (docs/scaling.md). Takes the flags of train as well: bench scaling --algo ppo.\n"
-        "start: where the time goes between Enter and the first line of a training, and between its last update and\n"
-        "  the prompt: imports by package, compiling by function, evaluations, pictures. Two starts, one without any\n"
-        "  compiled code and one after it. Takes the flags of train: bench start --algo ppo.\n"
+        "  speed, speedup over one rank, and efficiency (speedup / ranks), without evaluations and checkpoints. Takes\n"
+        "  the flags of train as well: bench scaling --algo ppo.\n"
         "--save keeps the speeds of several rounds in a file; --compare measures the same bench again and prints\n"
         "  ratios with 95 % intervals (docs/performance.md). Rounds of this and another checkout alternate.\n"
         f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
@@ -66,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="arena",
         type=_subject,
-        help="arena (default), opponents, planning, submission, positions, train, scaling or start",
+        help="arena (default), opponents, planning, submission, positions, train or scaling",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")
@@ -114,9 +109,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"--save and --compare: processes per side (default: {ROUNDS})",
     )
     parser.add_argument(
-        "--png", type=new_file_ending(".png"), metavar="FILE", help="scaling: also draw the result into a PNG file"
-    )
-    parser.add_argument(
         "--players",
         type=_names,
         metavar="NAME,NAME",
@@ -154,12 +146,9 @@ def run(args: argparse.Namespace) -> int:
         return _run_train(args)
     if args.subject == "scaling":
         return _run_scaling(args)
-    if args.subject == "start":
-        return _run_start(args)
     for flag, value, subject in (
         ("--against", args.against, "train"),
         ("--ranks", args.ranks, "scaling"),
-        ("--png", args.png, "scaling"),
         ("--players", args.players, POSITIONS),
         ("--file", args.file, POSITIONS),
     ):
@@ -225,14 +214,7 @@ def _run_scaling(args: argparse.Namespace) -> int:
         report = ScalingBench(args.set_aside, args.ranks, args.seconds or SECONDS).report()
     except RanksFailed as error:
         return error.code
-    if args.png:
-        from marl.pictures.canvas import save_png
-        from marl.pictures.scaling import draw
-
-        save_png(args.png, draw(report))
     _print_report(args, report, table)
-    if args.png and not args.json:
-        print(f"picture: {args.png}")
     return 0
 
 
@@ -242,14 +224,6 @@ def _print_report(args: argparse.Namespace, report: dict[str, Any], table: Calla
     else:
         _print_machine(_machine())
         print(f"\n{table(report)}")
-
-
-def _run_start(args: argparse.Namespace) -> int:
-    from marl.bench.start import measure_starts, table
-
-    report = measure_starts(args.set_aside)
-    _print_report(args, report, table)
-    return 0
 
 
 def _run_positions(args: argparse.Namespace) -> int:

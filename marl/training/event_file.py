@@ -1,9 +1,11 @@
 """TensorBoard's event files: scalars with descriptions, texts, hyperparameters, a layout of charts, and animations.
 
-Events are written by the call itself, not by SummaryWriter's thread: a full disk or a removed folder is an error of
-that call, and no event is ever left in a queue. With marl/training/run_texts.py the only importer of tensorboard.
+Records are TensorBoard's own, written by the call itself and not by SummaryWriter's thread: a full disk or a removed
+folder is an error of that call, in one line where the thread prints a traceback, and no event is ever left in a queue.
+With marl/training/run_texts.py the only importer of tensorboard.
 """
 
+import io
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,17 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from marl.storage.regular_file import read_regular
 from marl.training.run_texts import describe_tag, hparams, text
-from marl.training.tfrecord import read_records, record
 
 
 def load_tensorboard() -> tuple[Any, ...]:
-    """The classes of an event file. Imported late: it takes about a second, which other ranks than 0 need not spend."""
+    """The classes of an event file. Imported late: it takes time, which other ranks than 0 need not spend."""
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.summary.writer.record_writer import RecordWriter
 
-    return Event, SessionLog, Summary, SummaryMetadata
+    return Event, SessionLog, Summary, SummaryMetadata, RecordWriter
 
 
 class EventFile:
@@ -32,8 +33,8 @@ class EventFile:
     """
 
     def __init__(self, folder: Path, first: int) -> None:
-        Event, SessionLog, Summary, SummaryMetadata = load_tensorboard()
-        self._Event, self._Summary, self._Metadata = Event, Summary, SummaryMetadata
+        Event, SessionLog, self._Summary, self._Metadata, self._RecordWriter = load_tensorboard()
+        self._Event = Event
         self._first = first
         self._described: set[str] = set()  # TensorBoard needs a description once per file
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,10 +70,13 @@ class EventFile:
 
     def _has(self, step: int, is_it: Callable[[Iterable[Any]], bool]) -> bool:
         """Whether an earlier file has an event at a step that TensorBoard shows. is_it: told by the event's values."""
+        if step >= self._first:
+            return False
+        from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
         has = False
-        for file in self._earlier if step < self._first else ():
-            for data in read_records(read_regular(file)):
-                event = self._Event.FromString(data)
+        for file in filter(Path.is_file, self._earlier):  # opening a FIFO would wait for ever
+            for event in LegacyEventFileLoader(str(file)).Load():  # up to a record that is damaged or cut off
                 if event.HasField("session_log"):  # TensorBoard drops earlier events from this step on
                     has = has and step < event.step
                 elif event.step == step:
@@ -89,7 +93,9 @@ class EventFile:
 
     def _add(self, event: Any) -> None:
         event.wall_time = time.time()
-        append(self._file, record(event.SerializeToString()))
+        record = io.BytesIO()
+        self._RecordWriter(record).write(event.SerializeToString())
+        append(self._file, record.getvalue())
 
 
 def is_of_machine(tag: str) -> bool:

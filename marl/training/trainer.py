@@ -139,17 +139,6 @@ class Trainer:
         learner.instrument(wrap, rollout.outputs)
         self._play, self._learn = self._play_turns, learner.learn
 
-    def time_pauses(self) -> tuple[float, float]:
-        """For a measurement: seconds that training waits for an evaluation, and for a checkpoint. A collective."""
-        begin = time.perf_counter()
-        self._evaluate()
-        evaluated = time.perf_counter()
-        for _ in range(2):  # the first one also makes folders
-            self.save_seconds = 0.0
-            self._save()
-            self._finish_saving()
-        return evaluated - begin, self.save_seconds
-
     def _apply_schedule(self) -> None:
         """Set the opponents and the share of random moves for the next turns."""
         state = self.state

@@ -107,11 +107,11 @@ class Fuzz:
     # --- kinds of cases
 
     def _command_line(self, rng: random.Random) -> list[str]:
+        from helpers.known_flags import first_words, flags_of
         from marl.cli import COMMANDS
-        from marl.completion import _first_words, flags_of
 
         name = rng.choice([*COMMANDS, "train", "train", "runs"])
-        flags, first = list(flags_of(name)), [*_first_words(name)[0]]
+        flags, first = list(flags_of(name)), first_words(name)
         words = [name] if rng.random() < 0.97 else [_garbled(rng, name)]
         for _ in range(rng.randint(0, 5)):
             if rng.random() < 0.25:
@@ -316,7 +316,7 @@ def _without_long_work(folder: Path) -> Iterator[None]:
         for target in (*(f"ranks.{name}" for name in launches), *(f"commands.{name}" for name in commands)):
             patches.enter_context(mock.patch(f"marl.{target}", return_value=0))
         patches.enter_context(mock.patch("marl.commands.train.train_here", return_value=(0, None)))
-        for name in ("training_jobs.run_jobs", "train_seeds.run_jobs", "exploit._training_words", "distill._teach"):
+        for name in ("training_jobs.run_jobs", "train_seeds.run_jobs", "exploit._training_words"):
             patches.enter_context(mock.patch(f"marl.commands.{name}", side_effect=SystemExit(0)))
         patches.enter_context(mock.patch("marl.commands.replay._watch"))
         patches.enter_context(mock.patch("sys.stdin", nothing))

@@ -53,11 +53,11 @@ def test_help_as_a_command(capsys):
 
 
 def test_no_command():
-    assert_one_line(snakes(), "missing", "train, distill, sweep, runs, report")
+    assert_one_line(snakes(), "missing", "train, sweep, runs, report")
 
 
 def test_unknown_command_lists_the_known_ones_and_guesses():
-    assert_one_line(snakes("docter"), "'docter'", "did you mean doctor?", "train, distill, sweep, runs, report")
+    assert_one_line(snakes("docter"), "'docter'", "did you mean doctor?", "train, sweep, runs, report")
 
 
 def test_unknown_flag_in_place_of_a_command():
@@ -124,8 +124,7 @@ print(json.dumps(codes))
 def without_numba(tmp_path_factory) -> dict[str, subprocess.CompletedProcess[str]]:
     """What every command says where numba is missing."""
     words = {"eval": ["--home", "level0", "--away", "level1"], "export": ["champion", "--html", "x.html"]}
-    words |= {"completion": ["bash"], "exploit": ["level0"], "distill": ["champion", "--out", "x.safetensors"]}
-    words |= {"replay": ["tests/data/long_match.jsonl"], "play": ["--red", "level0"]}
+    words |= {"exploit": ["level0"], "replay": ["tests/data/long_match.jsonl"], "play": ["--red", "level0"]}
     folder, asked = tmp_path_factory.mktemp("commands"), {name: words.get(name, []) for name in OTHERS}
     call = [sys.executable, "-c", WITHOUT_NUMBA, folder, json.dumps(asked)]
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=300)

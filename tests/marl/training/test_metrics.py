@@ -119,6 +119,27 @@ def test_an_event_cut_by_a_kill_does_not_hide_what_follows(tmp_path):
     assert curve(tmp_path, "loss") == [(1, 1), (2, 20)]
 
 
+@pytest.mark.parametrize("damage", ["cut", "zeros", "fifo"])
+def test_what_is_before_the_damage_of_an_earlier_file_is_not_written_again(tmp_path, damage):
+    sink = Metrics(tmp_path)
+    sink.log(1, {"eval/points": 0.5})
+    sink.log(2, {"eval/points": 0.25})
+    (tmp_path / "metrics.jsonl").unlink()  # so the event file alone tells
+    (file,) = tmp_path.glob("*tfevents*")
+    fifo = tmp_path / "events.out.tfevents.0000000000.zzz"
+    if damage == "cut":
+        os.truncate(file, file.stat().st_size - 3)
+    elif damage == "zeros":  # what a power cut may leave
+        file.write_bytes(file.read_bytes() + bytes(40))
+    else:
+        os.mkfifo(fifo)
+    resumed = Metrics(tmp_path, resume_at=1)
+    resumed.log(1, {"eval/points": 0.5})
+    resumed.log(2, {"eval/points": 0.75})
+    fifo.unlink(missing_ok=True)
+    assert curve(tmp_path, "eval/points") == [(1, 0.5), (2, 0.75)]
+
+
 def test_files_are_read_in_the_order_written_whatever_the_clock_says(tmp_path, monkeypatch):
     for number, now in enumerate((2e9, 1e9, 1.5e9)):
         monkeypatch.setattr(event_file.time, "time", lambda now=now: now)
