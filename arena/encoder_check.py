@@ -2,7 +2,7 @@
 
 A copy of the encoder is compiled with bounds checks, which find a wrong index in the function itself. Guard bytes
 around the row find a wrong index in functions that it calls. Encoders that tests compare with plain versions
-(BUILT_IN and PACKED) are not run.
+(BUILT_IN) are not run.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from arena import match_dict, rules
-from arena.encoders import BUILT_IN, PACKED, Encoder
+from arena.encoders import BUILT_IN, Encoder
 from arena.errors import ArenaError
 from arena.jit import announced, cached
 from arena.rng import draw, match_key
@@ -24,9 +24,7 @@ GUARD_BYTE = 0x5A
 PLAYED = (0, 20, 60)  # turns after which a drawn match is shown to the encoder
 
 _BOUNDS_CHECKED = numba.njit(cache=True, error_model="numpy", boundscheck=True)
-_passed: dict[int, Encoder] = {
-    id(encoder): encoder for encoder in (*BUILT_IN, *PACKED.values())
-}  # keeps them, so that no id is used twice
+_passed: dict[int, Encoder] = {id(encoder): encoder for encoder in BUILT_IN}  # kept: so no id is used twice
 
 
 def trust_encoder(encoder: Encoder) -> None:

@@ -27,7 +27,7 @@ from marl.arguments import count  # noqa: E402
 from marl.compute import machine  # noqa: E402
 from marl.compute.adam import flatten  # noqa: E402
 from marl.networks.actors import make_actor  # noqa: E402
-from marl.networks.dense_pass import dense_layers  # noqa: E402
+from marl.fast.dense_pass import dense_layers  # noqa: E402
 from marl.networks.spec import NetworkSpec  # noqa: E402
 from marl.networks.stacked_pass import StackedPass, WideRows  # noqa: E402
 from marl.networks.tail_tiles import SECOND_MAX, TailTile, TailTiles, tail_tiles_for  # noqa: E402

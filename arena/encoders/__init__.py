@@ -9,7 +9,6 @@ and knows neither loops over batches nor learning.
 from arena.encoders.egocentric import EGOCENTRIC
 from arena.encoders.encoder import CellWords, Encoder
 from arena.encoders.features import CANONICAL, FEATURES
-from arena.encoders.packed import PACKINGS, Packing
 from arena.encoders.planes import PLANES_ENCODER
 from arena.encoders.tactical import TACTICAL, TACTICAL_BOARD
 from arena.errors import ArenaError
@@ -18,11 +17,8 @@ __all__ = [
     "BUILT_IN",
     "ENCODERS",
     "FORMER_NAMES",
-    "PACKED",
-    "PACKINGS",
     "CellWords",
     "Encoder",
-    "Packing",
     "board_encoder",
     "encoder_named",
 ]
@@ -36,8 +32,6 @@ BUILT_IN = (
     TACTICAL_BOARD,
 )  # all others are run on a few matches before their first use
 ENCODERS = {encoder.name: encoder for encoder in BUILT_IN}
-# For networks on a GPU; no choice of users.
-PACKED = {packing.packed.name: packing.packed for packing in PACKINGS.values()}
 FORMER_NAMES = {"turned": "canonical"}  # snapshots and configurations may still hold them
 
 
@@ -45,8 +39,6 @@ def encoder_named(name: str) -> Encoder:
     """An encoder by its name."""
     if isinstance(name, str):
         name = FORMER_NAMES.get(name, name)
-        if name in PACKED:
-            return PACKED[name]
     if not isinstance(name, str) or name not in ENCODERS:
         raise ArenaError(f"unknown encoder {name!r}; known: {', '.join(sorted(ENCODERS))}")
     return _checked(ENCODERS[name])

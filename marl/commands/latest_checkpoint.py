@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from marl.errors import UserError
-from marl.networks.policy import PolicyPlayer
 from marl.storage.checkpoint import MANIFEST
 from marl.storage.checkpoint_finder import resolve
+from marl.storage.policy_player import PolicyPlayer
 from marl.storage.run_folder import GROUP, newest
 from marl.storage.saved_player import load_player
 

@@ -18,11 +18,11 @@ from marl.commands.report_groups import Group
 from marl.commands.report_results import percent, table_cell
 from marl.commands.runs_summary import CHECKPOINTS, RunSummary
 from marl.errors import UserError
+from marl.fast.dense_pass import dense_layers
+from marl.fast.many_actors import ManyActors
 from marl.networks.actors import AnyActor
-from marl.networks.dense_pass import dense_layers
-from marl.networks.many_actors import ManyActors
-from marl.networks.policy import PolicyPlayer
 from marl.statistics import Estimate, estimate_pair_mean
+from marl.storage.policy_player import PolicyPlayer
 from opponents.intervals import wilson
 
 if TYPE_CHECKING:

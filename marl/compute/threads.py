@@ -12,7 +12,7 @@ import numba
 import torch
 from numba.np.ufunc import parallel
 
-from marl.compute.overlap import Overlap
+from marl.fast.overlap import Overlap
 
 MakeStep = Callable[[int], Callable[[], None]]  # rows -> a forward and backward pass with that many rows
 
@@ -75,7 +75,7 @@ def _time_step(make_step: MakeStep, rows: int, threads: int, overlaps: bool, sec
     halves = overlaps and threads > 1
     torch.set_num_threads(threads // 2 if halves else threads)
     try:
-        overlap = Overlap(CPU, halves)
+        overlap = Overlap(halves)
         step = make_step(rows - rows // 2) if overlap.splits else make_step(rows)
         other = make_step(rows // 2) if overlap.splits else None
         end, best = time.perf_counter() + seconds, float("inf")

@@ -80,6 +80,8 @@ OLD_NAMES = OldNames(
     values={"network.encoder": {"turned": "canonical"}},
     retired={
         "episode_length": (TURNS, "the game's own length"),
+        "fused": (True, "the option is gone: edits in marl/learners count; --compile off runs them as they stand"),
+        "packed": (True, "the option is gone: observations are kept as the encoder writes them"),
         "ddp.exact_ranks": (
             False,
             "the option is gone: weights on other numbers of ranks differ by rounding; leave it out, and add "
@@ -117,13 +119,10 @@ class TrainConfig:
     max_utilization: bool = False
     """`auto` chooses the largest sizes that the device can hold, not those that learn best per second.
     These sizes are per rank."""
-    fused: bool = True
-    """Compiled loops for the losses of PPO and DDPG, for advantages and for n-step returns; dense networks without
-    autograd (on a GPU by Triton). Off: the same in plain torch, slower and easy to change (ppo_loss.py, ddpg.py and
-    returns.py in marl/learners)."""
-    packed: bool = True
-    """On a GPU, in bf16, keep observations of the encoders planes and tactical_board in a sixth of their size where the
-    learner can read them so; it learns the same. Off (also with fused off): as the encoder writes them."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """How the text of the learner (marl/learners) runs. auto: on a CPU, for dense networks of ppo and ddpg, by compiled
+    passes that are compared with the text at every start; on a GPU, compiled by torch in a run of at least 20,000
+    updates. on: on a GPU always compiled. off: as it stands."""
     graphs: bool = True
     """On a GPU, run turns and updates as CUDA graphs."""
     threads: int | None = None

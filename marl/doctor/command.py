@@ -121,7 +121,7 @@ def _cage() -> Check:
 
 def _products() -> Check:
     """No failure where compiled code cannot multiply: torch's functions are slower, and as right."""
-    from marl.compute.blas import sgemm_name
+    from marl.fast.blas import sgemm_name
 
     name = sgemm_name()
     detail = f"compiled code calls torch's {name}" if name else "torch shows no BLAS function; CPU ranks are slower"

@@ -14,7 +14,7 @@ from marl.errors import UserError
 from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:
-    from marl.networks.policy import PolicyPlayer
+    from marl.storage.policy_player import PolicyPlayer
 
 MOST_MILLISECONDS = 60_000  # of a planned move
 

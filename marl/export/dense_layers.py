@@ -10,7 +10,7 @@ import torch
 
 from arena.rules import ACTIONS
 from marl.errors import UserError
-from marl.networks.policy import PolicyPlayer
+from marl.storage.policy_player import PolicyPlayer
 
 _BODY = re.compile(r"first\.(weight|bias)|tail\.layers\.\d+\.(weight|bias)|tail\.head\.(weight|bias)")
 _TRIALS = 64

@@ -2,10 +2,10 @@
 
 from arena.rng import NUMBER_BATCHES, match_key
 from marl import registry
-from marl.compute.precision import Precision
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.learner import Learner
+from marl.learners.precision import Precision
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.assignment import MatchAssignment, assign_matches
 from marl.rollout.frozen_seats import PAST_SELVES

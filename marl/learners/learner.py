@@ -1,32 +1,26 @@
 """What the trainer asks of a learner, and what learners have in common.
 
-One cycle of the trainer: `turns` turns are played, each with actions from `act` and then `record_step`; then `learn`
-makes `updates` updates. Nothing in `act`, `record_step` and `learn` may wait for the device, so that each can be
-recorded as a CUDA graph.
+One cycle of the trainer: `turns` turns are played, each with actions from `act`; then `learn` makes `updates` updates.
+Nothing in `act` and `learn` may wait for the device, so that each can be recorded as a CUDA graph.
 """
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
-import numba
-import numpy as np
 import torch
 from torch import nn
 
 from arena.encoders import Encoder
 from arena.rules import ACTIONS
-from marl.compute.overlap import Overlap
-from marl.compute.precision import Precision
-from marl.learners.stats_kernels import add_stats
+from marl.learners.adam import Adam
+from marl.learners.precision import Precision
 from marl.networks.actors import AnyActor
-from marl.networks.dense_pass import Gradients, dense_layers
 from marl.networks.spec import NetworkSpec
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
 from marl.rollout.turn_buffer import TurnBuffer
-from marl.rollout.turn_chain import TurnCalls, TurnPart
 
 
 class Learner(ABC):
@@ -36,22 +30,26 @@ class Learner(ABC):
     LOGGED: ClassVar[tuple[str, ...]]
     MEASURED: ClassVar[tuple[str, ...]] = ()  # names in the logs of what `measure` returns
     SHOWN: ClassVar[dict[str, str]]  # label on the console -> name of a statistic
+    # Name in logs and checkpoints -> attribute of the optimizer, option of its learning rate.
+    OPTIMIZERS: ClassVar[dict[str, tuple[str, str]]]
     uses_epsilon: ClassVar[bool] = False  # whether `epsilon` means anything
     greedy: ClassVar[bool] = False  # whether past selves and the team's own other side take the likeliest actions
     recurrent: ClassVar[bool] = False  # whether the actor has an LSTM
+    drawn_name: ClassVar[str] = "batches"  # in checkpoints: what the buffer draws by number, so that none comes twice
     outputs: ClassVar[int] = ACTIONS  # numbers that `act` gives per snake: logits, and maybe a value
-    record_step: Callable[[], None] | None = None  # called between the choice of the actions and the turn
 
+    config: Any  # the options of the learner: a section of the configuration
     actor: AnyActor  # the network that plays, not wrapped
     spec: NetworkSpec  # of the actor
-    overlap: Overlap  # on two threads of a CPU: runs half of the work
     turns: int  # played between two rounds of updates
     updates: int  # minibatches in a round
     batch_turns: int  # turns of a team in a minibatch
     warmup_turns: int = 0  # played before the first update
 
     def __init__(self, buffer: TurnBuffer, group: Solo | Ranks, precision: Precision, sync_freq: int) -> None:
-        self.buffer, self._group, self._precision, self._sync_freq = buffer, group, precision, sync_freq
+        self.buffer, self.group, self.precision, self.sync_freq = buffer, group, precision, sync_freq
+        self._accumulated = 0  # batches since the last step
+        self._last_batch: Any = None
         self.sums = torch.zeros(1 + len(self.LOGGED), device=buffer.device)  # minibatches, and sums of LOGGED over them
         self._skipped_in_a_row = torch.zeros((), device=buffer.device)  # optimizer steps, up to now
         self.lrs: dict[str, float] = {}  # present learning rates, by name in the logs; `anneal` sets them
@@ -65,17 +63,49 @@ class Learner(ABC):
     def attach(self, rollout: Rollout) -> None:  # noqa: B027 - most learners need nothing
         """Take the matches that the learner plays in."""
 
+    def begin_round(self) -> None:  # noqa: B027 - most learners need nothing
+        """Called before the turns between two rounds of updates are played."""
+
     @abstractmethod
     def act(self, obs: torch.Tensor) -> torch.Tensor:
         """Outputs [N, outputs] for the observations [N, W] of all snakes that learn."""
 
-    def bind_turn(self, rollout: Rollout, part: TurnPart) -> TurnCalls | None:
-        """`act` and `record_step` for some of the matches as compiled calls; None where Python has to do them."""
-        return None
-
     @abstractmethod
     def learn(self) -> None:
         """One round of updates."""
+
+    def update(self, batch: Any) -> None:
+        """Learn from one batch. With sync_freq ranks exchange gradients, and step, after every sync_freq batches."""
+        self._last_batch = batch
+        self._accumulated = (self._accumulated + 1) % self.sync_freq
+        steps = self._accumulated == 0
+        with nullcontext() if steps else self.group.no_sync(*self.wrapped()):
+            stats = self.gradients(batch)
+        norms = self.step(stats) if steps else stats.new_zeros(len(self.OPTIMIZERS))
+        self._add_stats(stats, norms * self.sync_freq, steps)  # so that the mean over all batches is that of a step
+
+    def gradients(self, batch: Any) -> torch.Tensor:
+        """Add the gradients of a batch's loss to those of the optimizers, at a step their mean over the ranks.
+
+        Returns the means of the statistics.
+        """
+        loss, stats = self.losses(batch)
+        self.precision.backward(loss if self.sync_freq == 1 else loss / self.sync_freq)
+        if self._accumulated == 0:
+            self.precision.take_gradients(*self.optimizers().values())
+        return stats
+
+    @abstractmethod
+    def losses(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss of a batch, whose gradients reach all networks, and its statistics: LOGGED without norms."""
+
+    @abstractmethod
+    def step(self, stats: torch.Tensor) -> torch.Tensor:
+        """Step along the gradients; returns their norms [optimizers]."""
+
+    @abstractmethod
+    def wrapped(self) -> list[Any]:
+        """The networks as their gradients are exchanged between ranks: in DistributedDataParallel."""
 
     def epsilon(self, episodes: int) -> float:
         """Share of uniformly random actions after this many episodes."""
@@ -85,53 +115,43 @@ class Learner(ABC):
     def anneal(self, lr_factor: float, share_done: float) -> None:
         """Set learning rates and coefficients for this point of the run."""
 
-    # --- dense networks on a CPU, without autograd
+    def optimizers(self) -> dict[str, Adam]:
+        """By name in logs and checkpoints."""
+        return {name: getattr(self, attribute) for name, (attribute, _) in self.OPTIMIZERS.items()}
 
-    def _may_pass_directly(self, *networks: nn.Module) -> bool:
-        """Whether the gradients of networks can be computed without autograd (dense_pass.py).
+    def _rates(self) -> dict[str, float]:
+        """Learning rates as configured."""
+        return {name: getattr(self.config, option) for name, (_, option) in self.OPTIMIZERS.items()}
 
-        Ranks then exchange gradients in one tensor, and not in DistributedDataParallel's backward pass.
-        """
-        precision = self._precision
-        if numba.config.DISABLE_JIT:  # plain Python is for debuggers
-            return False
-        if self.buffer.packing is not None:  # for kernels on a GPU
-            return False
-        if self._sync_freq > 1 or precision.device.type != "cpu" or precision.name != "fp32":
-            return False
-        return all(dense_layers(network) is not None for network in networks)
+    def _set_rates(self, factor: float) -> None:
+        self.lrs = {f"lr/{name}": rate * factor for name, rate in self._rates().items()}
+        for optimizer, rate in zip(self.optimizers().values(), self.lrs.values(), strict=True):
+            optimizer.lr.fill_(rate)  # no wait for the device
 
-    def _average(self, gradients: Gradients) -> None:
-        """Replace gradients by their mean over the ranks. A collective."""
-        self._group.average_gradients(gradients.flat)
+    def lr_text(self) -> str:
+        """Learning rates as configured."""
+        return ", ".join(f"{rate:g}" for rate in self._rates().values())
+
+    def lower_lr_flags(self) -> str:
+        """Flags that make the next attempt more careful."""
+        options = (option for _, option in self.OPTIMIZERS.values())
+        return " ".join(f"--{option} {getattr(self.config, option) / 3:.1g}" for option in options)
 
     def instrument(self, wrap: Wrap, outputs: torch.Tensor) -> None:
         """Measure the parts of a cycle: functions are replaced by wrap(part, function). outputs: where `act` writes."""
         act = self.act
         self.act = wrap("policy", lambda obs: outputs.copy_(act(obs)))
-        if self.record_step is not None:
-            self.record_step = wrap("buffer", self.record_step)
         self.learn = wrap("update", self.learn)
 
     # --- statistics
 
-    def _add_stats(self, stats: torch.Tensor, norm: torch.Tensor, stepped: bool) -> None:
-        """Add a minibatch's statistics; the last one, skipped, is 1 if the norm of its gradients is not finite."""
-        if norm.device.type == "cpu":
-            self._add_numbers(stats.tolist(), norm.item(), stepped)
-            return
-        in_a_row = self._skipped_in_a_row.view(1)
-        add_stats.bind(1 + len(stats), norm.device, stats, norm.view(1), stepped, self.sums, in_a_row)()
-
-    def _add_numbers(self, stats: Sequence[float], norm: float, stepped: bool) -> None:
-        """The same on a CPU, without a tensor's methods: each of them takes microseconds."""
-        skipped = not math.isfinite(norm)
+    def _add_stats(self, stats: torch.Tensor, norms: torch.Tensor, stepped: bool) -> None:
+        """Add a minibatch's statistics. The last one is 1 if a norm is not finite: then its step was skipped."""
+        skipped = ~norms.isfinite().all()
         if stepped:
-            in_a_row = self._skipped_in_a_row.numpy()
-            in_a_row[()] = in_a_row + 1 if skipped else 0
-        finite = [number if math.isfinite(number) else 0.0 for number in stats]
-        sums = self.sums.numpy()
-        sums += np.array([1.0, *finite, skipped], np.float32)
+            self._skipped_in_a_row.copy_((self._skipped_in_a_row + 1) * skipped)
+        row = torch.cat((stats.new_ones(1), stats, norms, skipped[None].float()))
+        self.sums += row.nan_to_num(0.0, 0.0, 0.0)
 
     def pop_stats(self) -> torch.Tensor:
         """Minibatches, sums of LOGGED since the last call, and the steps just skipped in a row; on the device."""
@@ -146,14 +166,6 @@ class Learner(ABC):
     @abstractmethod
     def last_batch(self) -> dict[str, torch.Tensor]:
         """The tensors of the last minibatch, to look at after a failure."""
-
-    @abstractmethod
-    def lr_text(self) -> str:
-        """Learning rates as configured."""
-
-    @abstractmethod
-    def lower_lr_flags(self) -> str:
-        """Flags that make the next attempt more careful."""
 
     # --- saving
 
@@ -172,13 +184,21 @@ class Learner(ABC):
             prefix = f"{name}."
             net.load_state_dict({key.removeprefix(prefix): t for key, t in weights.items() if key.startswith(prefix)})
 
-    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Everything beside the weights that an update depends on; the same on all ranks."""
+        return {
+            **{f"{name}_optimizer": self.precision.state_dict(each) for name, each in self.optimizers().items()},
+            "in_a_row": self._skipped_in_a_row,
+            self.drawn_name: self.buffer.counts[1:],
+        }
 
-    @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore such a state."""
+        for name, optimizer in self.optimizers().items():
+            found = state.get(f"{name}_optimizer") or state["optimizer"]  # the latter in older checkpoints of PPO
+            self.precision.load_state_dict(optimizer, found)
+        self._skipped_in_a_row.copy_(state["in_a_row"])
+        self.buffer.counts[1:] = state[self.drawn_name]
 
     @property
     @abstractmethod

@@ -1,9 +1,7 @@
-"""PPO's loss in torch, as in the paper: the text to read and to edit. M = rows of a minibatch, 3 = snakes of a team.
+"""PPO's loss, as in the paper. M = rows of a minibatch, 3 = snakes of a team.
 
-    L = - mean min(ratio A, clip(ratio) A) + value_weight * mean max((V - R)^2, (clip(V) - R)^2) / 2
-        - entropy_coef * mean entropy + uniform_coef * mean cross-entropy of the uniform policy with this one
-
-Training uses the compiled gradient of the same loss (ppo_kernels.loss_gradient) unless told --no-fused.
+L = - mean min(ratio A, clip(ratio) A) + value_weight * mean max((V - R)^2, (clip(V) - R)^2) / 2
+    - entropy_coef * mean entropy + uniform_coef * mean cross-entropy of the uniform policy with this one
 """
 
 from typing import NamedTuple
@@ -11,7 +9,6 @@ from typing import NamedTuple
 import torch
 
 from arena.rules import ACTIONS
-from marl.learners.ppo_kernels import Coefs
 from marl.networks.policy import MASKED_LOGIT
 
 
@@ -22,8 +19,17 @@ class PpoBatch(NamedTuple):
     masked: torch.Tensor  # action that was masked, -1 for none
     log_probs: torch.Tensor  # of the actions, when they were played
     values: torch.Tensor  # when they were played
-    advantages: torch.Tensor
+    advantages: torch.Tensor  # normalised
     returns: torch.Tensor
+
+
+class Coefs(NamedTuple):
+    """What the loss depends on beside the data. Tensors change during a run; numbers are fixed."""
+
+    regularisers: torch.Tensor  # [2]: coefficients of the entropy and of uniform_kl
+    clip: float
+    value_clip: float
+    value_weight: float
 
 
 def ppo_loss(outputs: torch.Tensor, batch: PpoBatch, coefs: Coefs) -> tuple[torch.Tensor, torch.Tensor]:
@@ -36,11 +42,10 @@ def ppo_loss(outputs: torch.Tensor, batch: PpoBatch, coefs: Coefs) -> tuple[torc
     legal = torch.arange(ACTIONS, device=logits.device) != batch.masked[..., None]
     log_probs = logits.masked_fill(~legal, MASKED_LOGIT).log_softmax(-1)
 
-    advantages = (batch.advantages - coefs.adv_stats[0]) * coefs.adv_stats[1]
     log_ratio = log_probs.gather(-1, batch.actions.long()[..., None]).squeeze(-1) - batch.log_probs
     ratio = log_ratio.exp()
     clipped_ratio = ratio.clamp(1 - coefs.clip, 1 + coefs.clip)
-    policy_loss = -torch.minimum(ratio * advantages, clipped_ratio * advantages)
+    policy_loss = -torch.minimum(ratio * batch.advantages, clipped_ratio * batch.advantages)
 
     value_loss = (values - batch.returns).square()
     if coefs.value_clip > 0:

@@ -13,7 +13,6 @@ the greedy one, so evaluations, exports and past selves play it as any other pol
 """
 
 import copy
-from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -21,10 +20,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from arena.rules import ACTIONS
-from marl.compute.overlap import Overlap
 from marl.config.learner_configs import QLearningConfig
 from marl.config.network_config import NetworkConfig
-from marl.learners.replay_buffer import Batch
+from marl.learners.adam import Adam
+from marl.learners.replay_buffer import BatchRows
 from marl.learners.replay_learner import ReplayLearner
 from marl.networks.actors import make_actor
 from marl.networks.mixers import MonotonicMixer, SumMixer, TeamQ
@@ -47,17 +46,15 @@ class QLearning(ReplayLearner[QLearningConfig]):
         is_sum = config.mixer == "sum"
         self.mixer = SumMixer() if is_sum else MonotonicMixer(self.encoder, self.spec, config.mixer_width)
         self.team_q = TeamQ(self.actor, self.mixer).to(device)
-        self.ddp_team_q = self._group.wrap(self.team_q)
+        self.ddp_team_q = self.group.wrap(self.team_q)
         # Copied after wrapping, which gives all ranks the same weights.
         self.target = copy.deepcopy(self.team_q).requires_grad_(False)
-        self.optimizer = self._precision.optimizer(self.team_q.parameters(), config.q_lr)
-        # Not under DDP, whose collectives must come in the same order on all ranks.
-        self.overlap = Overlap(device, self._group.overlaps)
+        self.optimizer = Adam(self.team_q, config.q_lr)
 
-    def _target_pairs(self) -> Iterable[tuple[nn.Module, nn.Module]]:
-        return [(self.team_q, self.target)]
+    def _targets(self) -> list[nn.Module]:
+        return [self.target]
 
-    def _wrapped(self) -> Sequence[Any]:
+    def wrapped(self) -> list[Any]:
         return [self.ddp_team_q]
 
     def act(self, obs: torch.Tensor) -> torch.Tensor:
@@ -66,24 +63,27 @@ class QLearning(ReplayLearner[QLearningConfig]):
         logits = torch.full((len(obs), ACTIONS), MASKED_LOGIT, device=obs.device)
         return logits.scatter_(-1, best, 0.0)
 
-    def _learn(self, batch: Batch, step: bool) -> None:
-        precision = self._precision
-        obs, next_obs = precision.to_float(batch.obs), precision.to_float(batch.next_obs)
-        target = self.overlap.run(self._target, batch, next_obs)
-        with precision.autocast():
-            q_team = self.ddp_team_q(obs, batch.rows.actions)
-        loss = F.mse_loss(q_team, target())
-        norm = self._descend(self.optimizer, loss, step)
-        self._add_stats(torch.stack((loss.detach(), q_team.detach().mean(), norm)), norm, step)
+    def losses(self, batch: BatchRows) -> tuple[torch.Tensor, torch.Tensor]:
+        obs, next_obs = self.buffer.obs_at(batch.idx), self.buffer.obs_at(batch.next_idx)
+        target = self._target(batch, next_obs)
+        with self.precision.autocast():
+            q_team = self.ddp_team_q(obs, batch.actions)
+        loss = F.mse_loss(q_team, target)
+        return loss, torch.stack((loss.detach(), q_team.detach().mean()))
 
     @torch.no_grad()
-    def _target(self, batch: Batch, next_obs: torch.Tensor) -> torch.Tensor:
+    def _target(self, batch: BatchRows, next_obs: torch.Tensor) -> torch.Tensor:
         """The team's n-step return + discount * target Q-value of the actions that the online networks would take."""
-        with self._precision.autocast():
+        with self.precision.autocast():
             q_values = self._masked(self.actor(next_obs), next_obs)
             best = torch.zeros_like(q_values).scatter_(-1, q_values.argmax(-1, keepdim=True), 1.0)
             next_value = self.target(next_obs, best)
-        return batch.rows.returns.sum(-1) + batch.rows.discounts * next_value
+        return batch.returns.sum(-1) + batch.discounts * next_value
+
+    def step(self, stats: torch.Tensor) -> torch.Tensor:
+        norm = self.optimizer.step(self.config.max_grad_norm)
+        self._move_targets()
+        return norm[None]
 
     def networks(self) -> dict[str, nn.Module]:
         return {

@@ -7,15 +7,11 @@ import numpy as np
 import torch
 
 from arena.backends.loops import item_loop
-from arena.encoders import Encoder, Packing
+from arena.encoders import Encoder
 from arena.jit import njit
 from arena.rng import SLOT_BATCH, draw_below
 from arena.rules import ACTIONS, TEAM
-from marl.compute.gather_rows import gather_rows
-from marl.config.autoscale import free_memory
-from marl.learners.returns import n_step_returns
 from marl.rollout.turn_buffer import TurnBuffer
-from marl.rollout.turn_kernels import TurnRows
 
 
 class BatchRows(NamedTuple):
@@ -74,97 +70,36 @@ def sample_transition(i, key, rows, n_step, gamma, batch):
 sample_transitions = item_loop(sample_transition)
 
 
-class Batch:
-    """M rows drawn from the buffer, always in the same tensors. Packed rows are not gathered: kernels find them."""
-
-    def __init__(
-        self, rows: int, encoder: Encoder, dtype: torch.dtype, device: torch.device, gathered: bool = True
-    ) -> None:
-        def empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-            return torch.zeros(shape, dtype=dtype, device=device)
-
-        self.rows = BatchRows(
-            empty(rows, dtype=torch.int64),
-            empty(rows, dtype=torch.int64),
-            empty(rows, TEAM),
-            empty(rows),
-            empty(rows, TEAM, ACTIONS),
-        )
-        self.obs, self.next_obs = (empty(rows if gathered else 0, TEAM, encoder.width, dtype=dtype) for _ in range(2))
-
-
 class ReplayBuffer(TurnBuffer):
     """The last turns of all teams; the successor of a turn is the row n turns later."""
 
     @classmethod
-    def sized(
-        cls,
-        transitions: int,
-        teams: int,
-        encoder: Encoder,
-        device: torch.device,
-        key: int,
-        packing: Packing | None = None,
-    ) -> "ReplayBuffer":
-        """A buffer for this many snake transitions; a GPU's is kept on the host, as plain rows, if it would not fit."""
+    def sized(cls, transitions: int, teams: int, encoder: Encoder, device: torch.device, key: int) -> "ReplayBuffer":
+        """A buffer for this many snake transitions; a GPU's is kept on the host if it would not fit."""
         turns = transitions // (TEAM * teams)
-        need = turns * teams * TEAM * (encoder if packing is None else packing.packed).width
-        if device.type == "cuda" and need > 0.8 * free_memory(device):
-            return cls(turns, teams, encoder, device, key, torch.device("cpu"))
-        return cls(turns, teams, encoder, device, key, device, packing)
+        need = turns * teams * TEAM * encoder.width
+        fits = device.type != "cuda" or need <= 0.8 * torch.cuda.mem_get_info(device)[0]
+        return cls(turns, teams, encoder, device, key, device if fits else torch.device("cpu"))
 
-    def sampler(self, rows: int, n_step: int, gamma: float, fused: bool = True) -> "Sampler":
-        return Sampler(self, rows, n_step, gamma, fused)
+    def sampler(self, rows: int, n_step: int, gamma: float) -> "Sampler":
+        return Sampler(self, rows, n_step, gamma)
 
 
 class Sampler:
     """Draws batches of M rows with n-step returns, always into the same tensors."""
 
-    def __init__(self, buffer: ReplayBuffer, rows: int, n_step: int, gamma: float, fused: bool = True) -> None:
-        gathered = buffer.packing is None
-        self.batch = Batch(rows, buffer.encoder, buffer.dtype, buffer.device, gathered)
-        self.gathers = gathered  # whether batches hold observations, or only say where they are in the buffer
-        self._buffer, self._n_step, self._gamma, self._fused = buffer, n_step, gamma, fused
-        self._draw: Callable[[], None] = sample_transitions.bind(
-            rows, buffer.device, buffer.key, buffer.turn_rows, n_step, gamma, self.batch.rows
-        )
-        drawn, batch = self.batch.rows, self.batch
-        self._gathered = [
-            (obs.view(rows, -1).view(torch.int64), idx)
-            for obs, idx in ((batch.obs, drawn.idx), (batch.next_obs, drawn.next_idx))
-            if gathered
-        ]
-        self._arrays: list[tuple[np.ndarray, ...]] = []
-        if buffer.device.type == "cpu":
-            self._arrays = [(buffer.words.numpy(), idx.numpy(), words.numpy()) for words, idx in self._gathered]
+    def __init__(self, buffer: ReplayBuffer, rows: int, n_step: int, gamma: float) -> None:
+        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=buffer.device)
 
-    def draw(self) -> Batch:
+        idx, next_idx = zeros(rows, dtype=torch.int64), zeros(rows, dtype=torch.int64)
+        self.batch = BatchRows(idx, next_idx, zeros(rows, TEAM), zeros(rows), zeros(rows, TEAM, ACTIONS))
+        self._buffer = buffer
+        drawn = (buffer.key, buffer.turn_rows, n_step, gamma, self.batch)
+        self._draw: Callable[[], None] = sample_transitions.bind(rows, buffer.device, *drawn)
+
+    def draw(self) -> BatchRows:
         """The next batch: uniform over all turns whose n successors are in the buffer."""
-        batch, buffer = self.batch, self._buffer
         self._draw()
-        if not self._fused:
-            self._compute_returns(buffer.turn_rows, batch.rows)
-        buffer.count(1)
-        if not self.gathers:
-            return batch
-        for arrays in self._arrays:
-            gather_rows(*arrays)
-        if self._arrays:
-            return batch
-        for words, idx in self._gathered:
-            if buffer.storage == buffer.device:
-                torch.index_select(buffer.words, 0, idx, out=words)
-            else:
-                words.copy_(torch.index_select(buffer.words, 0, idx.to(buffer.storage)))
-        return batch
-
-    def _compute_returns(self, rows: TurnRows, batch: BatchRows) -> None:
-        """The same returns and discounts in torch: what to edit for other targets."""
-        turns, teams = rows.terminated.shape
-        turn, team = batch.idx // teams, batch.idx % teams
-        following = (turn + torch.arange(self._n_step, device=turn.device)[:, None]) % turns
-        returns, discounts = n_step_returns(
-            rows.rewards[following, team], rows.terminated[following, team], self._gamma
-        )
-        batch.returns.copy_(returns)
-        batch.discounts.copy_(discounts)
+        self._buffer.count(1)
+        return self.batch

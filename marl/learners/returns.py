@@ -1,7 +1,4 @@
-"""Advantages and n-step returns in plain torch: what the compiled loops of ppo_kernels.py and replay_buffer.py compute.
-
-Used by `--no-fused`, and by the tests that hold the loops to it. T = turns, G = teams, 3 = snakes of a team.
-"""
+"""Advantages, from the last turn of a rollout back. T = turns, G = teams, 3 = snakes of a team."""
 
 import torch
 
@@ -21,19 +18,6 @@ def generalized_advantages(
         gae = delta + gamma * gae_lambda * nonterminal * gae
         advantages[t] = gae
     return advantages, advantages + values[:-1]
-
-
-def n_step_returns(rewards: torch.Tensor, terminated: torch.Tensor, gamma: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns [M, 3] and discounts [M] from the rewards [n, M, 3] and terminated [n, M] of n turns in a row.
-
-    The discount belongs to the value after the n turns; it is 0 if the match ended within them.
-    """
-    returns = torch.zeros_like(rewards[0])
-    discounts = torch.ones_like(rewards[0, :, 0])
-    for reward, ended in zip(rewards, terminated, strict=True):
-        returns = returns + discounts[:, None] * reward
-        discounts = discounts * gamma * (~ended).to(discounts.dtype)
-    return returns, discounts
 
 
 def moments(values: torch.Tensor) -> torch.Tensor:

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import torch
 
-from arena.encoders import Encoder, Packing
+from arena.encoders import Encoder
 from arena.rules import TEAM
 from marl.errors import UserError
-from marl.learners.ppo_kernels import PolicyRows, Targets, estimate_advantages, shuffle_items
-from marl.learners.returns import generalized_advantages
+from marl.learners.ppo_loss import PpoBatch
+from marl.learners.shuffle import shuffle_items
+from marl.rollout.policy_rows import PolicyRows
 from marl.rollout.turn_buffer import TurnBuffer
 
 
@@ -39,60 +40,29 @@ class Minibatches(NamedTuple):
 class RolloutBuffer(TurnBuffer):
     """T turns of G teams: all of them belong to one round of updates."""
 
-    def __init__(
-        self,
-        turns: int,
-        teams: int,
-        encoder: Encoder,
-        device: torch.device,
-        key: int,
-        packing: Packing | None = None,
-    ) -> None:
-        super().__init__(turns, teams, encoder, device, key, packing=packing)
+    def __init__(self, turns: int, teams: int, encoder: Encoder, device: torch.device, key: int) -> None:
+        super().__init__(turns, teams, encoder, device, key)
         shape = (turns, teams, TEAM)
         self.masked = torch.zeros(shape, dtype=torch.int8, device=device)  # masked action, -1 for none
         self.log_probs = torch.zeros(shape, device=device)  # of the actions that were played
         self.values = torch.zeros(turns + 1, teams, TEAM, device=device)  # the last: after the last turn
-        self.is_first = torch.zeros(turns, teams, dtype=torch.bool, device=device)  # a match's first turn
         self.advantages = torch.zeros(shape, device=device)
         self.returns = torch.zeros(shape, device=device)
         self.policy_rows = PolicyRows(self.counts, self.masked, self.log_probs, self.values)
-        self.targets = Targets(self.actions, self.masked, self.log_probs, self.values, self.advantages, self.returns)
+
+    def batch_at(self, rows: torch.Tensor) -> PpoBatch:
+        """What the loss of these rows is computed from."""
+        played = (self.actions, self.masked, self.log_probs, self.values[:-1], self.advantages, self.returns)
+        return PpoBatch(*(tensor.flatten(0, 1)[rows] for tensor in played))
 
     def row_of(self, turn: int) -> torch.Tensor | None:
         """On a GPU: a round begins with row 0, so that the rows of its turns are known when it is recorded."""
         if self.device.type == "cpu":
             return None
-        return self.obs[turn % self.turns].view(-1, self.row_encoder.width)
-
-    def estimator(self, gamma: float, gae_lambda: float, fused: bool = True) -> "Estimator":
-        return Estimator(self, gamma, gae_lambda, fused)
+        return self.obs[turn % self.turns].view(-1, self.encoder.width)
 
     def shuffler(self, items: int) -> "Shuffler":
         return Shuffler(self, items)
-
-
-class Estimator:
-    """Fills in advantages and returns from rewards and values."""
-
-    def __init__(self, buffer: RolloutBuffer, gamma: float, gae_lambda: float, fused: bool) -> None:
-        self._buffer, self._gamma, self._gae_lambda, self._fused = buffer, gamma, gae_lambda, fused
-        played = (buffer.rewards, buffer.terminated, buffer.values)
-        snakes = buffer.teams * TEAM
-        self._estimate = estimate_advantages.bind(
-            snakes, buffer.device, *played, gamma, gae_lambda, buffer.advantages, buffer.returns
-        )
-
-    def __call__(self) -> None:
-        if self._fused:
-            self._estimate()
-            return
-        buffer = self._buffer
-        advantages, returns = generalized_advantages(
-            buffer.rewards, buffer.terminated, buffer.values, self._gamma, self._gae_lambda
-        )
-        buffer.advantages.copy_(advantages)
-        buffer.returns.copy_(returns)
 
 
 class Shuffler:

@@ -10,10 +10,9 @@ from torch.nn import functional as F
 
 from arena.encoders import Encoder
 from arena.rules import ACTIONS, TEAM
-from marl.networks.layers import MLP, CommLayer, dense
-from marl.networks.lstm_pass import lstm_step, lstm_turns, may_run_kernels
+from marl.networks.layers import MLP, CommLayer, Head, dense
 from marl.networks.spec import NetworkSpec
-from marl.networks.stems import DenseStem, make_stem
+from marl.networks.stems import make_stem
 
 State = tuple[torch.Tensor, torch.Tensor]  # of an LSTM: h and c, [..., H] each
 
@@ -28,8 +27,6 @@ class _Trunk(nn.Module):
         self.mates = CommLayer(width, width) if spec.messages else None
 
     def first_layer(self, obs: torch.Tensor) -> torch.Tensor:
-        if self.mates is None and type(self.first) is DenseStem:
-            return self.first(obs, relu=True)
         x = self.first(obs)
         if self.mates is not None:
             teams = x.view(*x.shape[:-2], -1, TEAM, x.shape[-1])
@@ -52,11 +49,7 @@ class Actor(_Trunk):
         """No hidden state."""
 
     def step(
-        self,
-        obs: torch.Tensor,
-        is_first: torch.Tensor | None,
-        hidden: torch.Tensor | None,
-        out: torch.Tensor | None = None,
+        self, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
     ) -> tuple[torch.Tensor, None]:
         return self(obs), None
 
@@ -68,44 +61,43 @@ class RecurrentActor(_Trunk):
         super().__init__(encoder, spec)
         self.layers = nn.ModuleList(dense(a, b) for a, b in zip(spec.body, spec.body[1:], strict=False))
         self.cell = nn.LSTMCell(spec.body[-1], spec.lstm_size)
-        self.head = dense(spec.lstm_size, spec.outputs, 0.01)
+        self.head = Head(spec.lstm_size, spec.outputs, 0.01)
         enlarge_value_head(self.head)
 
     def forward(self, obs: torch.Tensor, is_first: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """is_first [T, N]: where a match plays its first turn the hidden state is reset to zero."""
-        x = self._body(obs)
-        if may_run_kernels(x, self.spec.lstm_size):
-            return self.head(lstm_turns(x, is_first, hidden, self.cell))
+        inputs = self._inputs(obs)  # of all turns at once
         state, outputs = (hidden[0], hidden[1]), []
         for turn in range(len(obs)):
-            state = self._next_state(x[turn], is_first[turn], state)
+            state = self._next_state(inputs[turn], is_first[turn], state)
             outputs.append(state[0])
         return self.head(torch.stack(outputs))
 
     def step(
-        self, obs: torch.Tensor, is_first: torch.Tensor, hidden: torch.Tensor, out: torch.Tensor | None = None
+        self, obs: torch.Tensor, is_first: torch.Tensor, hidden: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """out: where the next hidden state is written, maybe `hidden` itself."""
-        x = self._body(obs)
-        if not torch.is_grad_enabled() and may_run_kernels(x, self.spec.lstm_size):
-            h, hidden = lstm_step(x, is_first, hidden, self.cell, out)
-            return self.head(h), hidden
-        state = self._next_state(x, is_first, (hidden[0], hidden[1]))
-        return self.head(state[0]), torch.stack(state) if out is None else out.copy_(torch.stack(state))
+        state = self._next_state(self._inputs(obs), is_first, (hidden[0], hidden[1]))
+        return self.head(state[0]), torch.stack(state)
 
     def initial_state(self, snakes: int, device: torch.device) -> torch.Tensor:
         """The hidden state at the start of a match."""
         return torch.zeros(2, snakes, self.spec.lstm_size, device=device)
 
-    def _body(self, obs: torch.Tensor) -> torch.Tensor:
+    def _inputs(self, obs: torch.Tensor) -> torch.Tensor:
+        """What the body adds to the LSTM's gates, [..., 4 H]."""
         x = self.first_layer(obs)
         for layer in self.layers:
-            x = layer(x, relu=True)
-        return x
+            x = F.relu(layer(x))
+        return F.linear(x, self.cell.weight_ih, self.cell.bias_ih)
 
-    def _next_state(self, x: torch.Tensor, is_first: torch.Tensor, state: State) -> State:
-        keep = (~is_first).to(x.dtype)[..., None]
-        return self.cell(x, (state[0] * keep, state[1] * keep))
+    def _next_state(self, inputs: torch.Tensor, is_first: torch.Tensor, state: State) -> State:
+        """An LSTM cell: input, forget and output gates and the new candidate, in torch's order."""
+        keep = (~is_first).to(state[0].dtype)[..., None]
+        h, c = state[0] * keep, state[1] * keep
+        gates = (inputs + F.linear(h, self.cell.weight_hh, self.cell.bias_hh)).float()
+        enter, forget, candidate, leave = gates.chunk(4, -1)
+        c = forget.sigmoid() * c + enter.sigmoid() * candidate.tanh()
+        return leave.sigmoid() * c.tanh(), c
 
 
 AnyActor = Actor | RecurrentActor

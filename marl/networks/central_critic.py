@@ -43,14 +43,10 @@ class ActorCritic(nn.Module):
         return self._join(self.actor(obs, *recurrent), obs)
 
     def step(
-        self,
-        obs: torch.Tensor,
-        is_first: torch.Tensor | None,
-        hidden: torch.Tensor | None,
-        out: torch.Tensor | None = None,
+        self, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One turn, as the actor's."""
-        logits, hidden = self.actor.step(obs, is_first, hidden, out)
+        logits, hidden = self.actor.step(obs, is_first, hidden)
         return self._join(logits, obs), hidden
 
     def _join(self, logits: torch.Tensor, obs: torch.Tensor) -> torch.Tensor:

@@ -15,9 +15,9 @@ from arena import BatchArena
 from arena.printable import printable
 from arena.rules import TEAM
 from marl.errors import UserError
-from marl.networks.policy import PolicyPlayer
 from marl.planning.planner import Budget, Planner
 from marl.storage import saved_player
+from marl.storage.policy_player import PolicyPlayer
 from opponents.players import PLAN, Player, find
 
 _BUDGET = re.compile(r"=(?:(\d{1,3})x(\d{1,3})|(\d{1,5})ms)")

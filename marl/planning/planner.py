@@ -36,7 +36,7 @@ from arena.encoders import Encoder
 from arena.jit import njit
 from arena.rng import match_key
 from arena.rules import ACTIONS, SNAKES, TEAM, TURN, TURNS
-from marl.compute.precision import Precision
+from marl.learners.precision import Precision
 from marl.networks.actors import AnyActor
 from marl.networks.policy import mask_reversal, to_board_logits
 from marl.planning.dead_ends import write_losses

@@ -42,21 +42,23 @@ class Solo:
     transport = ""
     roll_call = None
 
-    def __init__(self, device: torch.device, overlaps: bool | None = None) -> None:
-        """overlaps: whether a learner may run two pieces of work at once (compute/overlap.py).
-
-        By default on a GPU only: on a CPU threads must be set for it (training/cpu_setup.py).
+    def __init__(self, device: torch.device, overlaps: bool = False) -> None:
+        """overlaps: whether a learner's work may run as two halves at once (fast/overlap.py), for which threads must be
+        set (training/cpu_setup.py).
         """
         if device.type == "cuda":
             torch.cuda.set_device(device)
         self.device = device
-        self.overlaps = device.type == "cuda" if overlaps is None else overlaps
+        self.overlaps = overlaps
         self.doing = "start"
 
     def wrap(self, module: nn.Module) -> nn.Module:
         return module
 
     def no_sync(self, *modules: nn.Module) -> contextlib.AbstractContextManager:
+        return contextlib.nullcontext()
+
+    def alone(self, *modules: nn.Module) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -142,11 +144,11 @@ class Ranks:
             # Without broadcast_buffers, DistributedDataParallel does not broadcast buffers at the start either.
             for buffer in module.buffers():
                 dist.broadcast(buffer, src=0)
-            if self._memory is None:
+            if self.device.type == "cuda":
                 return self._wrap(module)
             for parameter in module.parameters():
                 dist.broadcast(parameter.detach(), src=0)
-            return LazyDdp(lambda: self._wrap(module))
+            return LazyDdp(module, lambda: self._wrap(module))
 
     def _wrap(self, module: nn.Module) -> nn.Module:
         with self._collective("wrap a network"), side_stream(self.device), warnings.catch_warnings():
@@ -168,6 +170,14 @@ class Ranks:
         with contextlib.ExitStack() as stack:
             for module in modules:
                 stack.enter_context(module.no_sync())
+            yield
+
+    @contextlib.contextmanager
+    def alone(self, *modules: Any) -> Iterator[None]:
+        """Inside, backward() gives the gradients of this rank, on a CPU: no other rank is asked."""
+        with contextlib.ExitStack() as stack:
+            for module in modules:
+                stack.enter_context(module.alone())
             yield
 
     @property

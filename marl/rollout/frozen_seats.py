@@ -5,7 +5,7 @@ import torch
 
 from arena.encoders import Encoder
 from arena.rules import SNAKES, TURN
-from marl.compute.precision import Precision
+from marl.learners.precision import Precision
 from marl.networks.actors import AnyActor
 from marl.rollout.rollout import Rollout
 

@@ -7,7 +7,7 @@ for the device: results add up in tensors until `pop_results`.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -16,11 +16,11 @@ from numba import get_num_threads
 from arena import BatchArena
 from arena.backends.cuda_graphs import CapturedBriefly
 from arena.rules import ACTIONS, SNAKES, TEAM, TURN, TURNS
-from marl.compute.overlap import Overlap
 from marl.rollout.assignment import MatchAssignment
+from marl.rollout.policy_rows import record_steps
 from marl.rollout.stagger import stagger_turns
 from marl.rollout.turn_buffer import TurnBuffer
-from marl.rollout.turn_chain import TurnCalls, TurnChain, TurnPart
+from marl.rollout.turn_chain import TurnChain, TurnPart
 from marl.rollout.turn_kernels import (
     NONE,
     Matches,
@@ -37,7 +37,19 @@ from opponents.scheduler import Mix
 from opponents.scripted import SCRIPTED
 
 Policy = Callable[[torch.Tensor], torch.Tensor]  # observations [N, W] -> outputs [N, 4 or 5], logits first
+BindPolicy = Callable[[torch.Tensor, torch.Tensor], Sequence[partial]]  # obs, outputs -> compiled calls, maybe none
 Wrap = Callable[[str, Callable], Callable]  # (part, function) -> the function, measured
+
+
+class Runner(Protocol):
+    """Runs pieces of work at once; see fast/overlap.py."""
+
+    @property
+    def parts(self) -> int:
+        """How many run at once."""
+
+    def run(self, work: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+        """Begin a piece of work; the returned call waits for it."""
 
 
 class RolloutResults(NamedTuple):
@@ -86,9 +98,9 @@ class Rollout:
         self.arena = BatchArena(matches, device, seed, first_match, stride=self.all_matches)
         self._stagger_at = stagger_turns(rank * matches, matches, self.all_matches, device)
         self._place_teams(torch.arange(rank * matches, (rank + 1) * matches) % 2)
-        rows = self._row_encoder = buffer.row_encoder
-        self.obs = torch.zeros(len(self.seats), rows.width, dtype=buffer.dtype, device=device)
-        self.orientations = rows.orientations(self.obs)
+        encoder = buffer.encoder
+        self.obs = torch.zeros(len(self.seats), encoder.width, dtype=buffer.dtype, device=device)
+        self.orientations = encoder.orientations(self.obs)
         self.outputs = torch.zeros(len(self.seats), outputs, device=device)  # the network's: logits, and maybe a value
         self.board_actions = torch.zeros(matches, SNAKES, dtype=torch.int8, device=device)
         self.epsilon = torch.zeros(1, device=device)
@@ -103,7 +115,7 @@ class Rollout:
         self._parts: list[tuple[torch.Tensor, TurnChain]] = []  # each plays turns in one compiled call; with its counts
         self._is_observed = False  # whether obs are those of the present turn
         # Orientations are read from self.obs.
-        self._may_encode_into_buffer = rows.orientation_at is None
+        self._may_encode_into_buffer = encoder.orientation_at is None
         self.frozen_players: list[Callable[[], None]] = []  # write the actions of players that do not learn
 
     def _place_teams(self, side: torch.Tensor) -> None:
@@ -143,6 +155,11 @@ class Rollout:
         rows = (self.buffer.turn_rows, self._results)
         self._finish_turn = finish_turns.bind(len(self.team_match), device, *self._turn, *rows)
         self._scripted = self._bind_scripted(loops.bind, self._opponent_seats)
+        self._recorded = (arena.state, self.learning_seats, self.board_actions, self.masks_reversal)
+        self._record: list[Callable[[], None]] = []  # stores what the policy computed, if the buffer keeps it
+        policy_rows = self.buffer.policy_rows
+        if policy_rows is not None:
+            self._record = [record_steps.bind(len(self.seats), device, *self._recorded, policy_rows)]
 
     def _bind_scripted(self, bind: Callable[..., Any], seats: torch.Tensor) -> list[Any]:
         """Decisions of the schedule's opponents, by opponent id. bind: loops.bind, or loops.bind_serial."""
@@ -177,6 +194,7 @@ class Rollout:
         self._scripted = [wrap("opponents", act) for act in scripted]
         self.frozen_players = [wrap("opponents", play) for play in self.frozen_players]
         self.buffer.write_obs = wrap("buffer", self.buffer.write_obs)
+        self._record = [wrap("buffer", record) for record in self._record]
         self.arena.play_turn = wrap("arena", self.arena.play_turn)
         self._finish_turn = wrap("buffer", self._finish_turn)
         self.buffer.advance = wrap("buffer", self.buffer.advance)
@@ -214,14 +232,14 @@ class Rollout:
             elif self._in_mix_until[i] == -1:
                 self._in_mix_until[i] = self._turns
 
-    def bind_turns(self, bind_learner: Callable[[TurnPart], TurnCalls | None], overlap: Overlap) -> None:
-        """Let `play_turns` be one compiled call on each thread, if what the learner does can be.
+    def bind_turns(self, bind_policy: BindPolicy, runner: Runner) -> None:
+        """Let `play_turns` be one compiled call on each thread, if the policy can be.
 
         Otherwise a turn of few matches is mostly Python, and threads wait for each other several times in it. Not with
         players that do not learn: some of them are Python.
         """
-        self._parts, self._overlap = [], overlap
-        parts, teams = overlap.parts, len(self.team_match)
+        self._parts, self._runner = [], runner
+        parts, teams = runner.parts, len(self.team_match)
         if self.frozen_players or get_num_threads() > parts:
             return
         if parts > 1 and teams > self.matches:  # both sides of a match learn, and their teams stand apart
@@ -230,38 +248,42 @@ class Rollout:
         for i in range(parts):
             matches = slice(self.matches * i // parts, self.matches * (i + 1) // parts)
             part = TurnPart(matches, matches if parts > 1 else slice(0, teams), self.buffer.counts.clone())
-            learner = bind_learner(part)
-            if learner is None:
+            policy = bind_policy(self.obs[part.seats], self.outputs[part.seats])
+            if not policy:
                 return
-            found.append((part.counts, self._bind_part(part, learner)))
+            found.append((part.counts, self._bind_part(part, policy)))
         self._parts = found
 
-    def _bind_part(self, part: TurnPart, learner: TurnCalls) -> TurnChain:
+    def _bind_part(self, part: TurnPart, policy: Sequence[partial]) -> TurnChain:
         """The loops of play_turn for some of the matches."""
         seats = self.seats[part.seats], self.obs[part.seats]
-        turn = self.arena.bind_turn(self._row_encoder.name, *seats, self.board_actions, part.matches)
+        turn = self.arena.bind_turn(self.encoder.name, *seats, self.board_actions, part.matches)
         write, advance = self.buffer.bind_writing(self.obs, part)
-        before: list[Callable[[], None]] = [assign_opponents.bind_part(part.matches, *self._assigned), *learner.act]
+        before: list[Callable[[], None]] = [assign_opponents.bind_part(part.matches, *self._assigned), *policy]
         before.append(draw_actions.bind_part(part.seats, *self._drawn))
         rows = (self.buffer.turn_rows._replace(counts=part.counts), self._results)
         finish = finish_turns.bind_part(part.teams, *self._turn, *rows)
         # Encoded at the end: the last observations of a call are the first ones of the next.
-        after: list[Callable[[], None]] = [write, *learner.record, turn.play, finish, advance, turn.start, turn.encode]
+        record = []
+        if self.buffer.policy_rows is not None:
+            kept = self.buffer.policy_rows._replace(counts=part.counts)
+            record = [record_steps.bind_part(part.seats, *self._recorded, kept)]
+        after: list[Callable[[], None]] = [write, *record, turn.play, finish, advance, turn.start, turn.encode]
         opponent_seats = self._opponent_seats[TEAM * part.matches.start : TEAM * part.matches.stop]
         return TurnChain(before, self._bind_scripted(loops.bind_serial, opponent_seats), after)
 
-    def play_turns(self, turns: int, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
+    def play_turns(self, turns: int, policy: Policy) -> None:
         """Several turns of every match; see play_turn."""
         if not self._parts:
             for _ in range(turns):
-                self.play_turn(policy, record_step)
+                self.play_turn(policy)
             return
         self.observe()
         met = [self._may_be_met(i) for i in range(len(self.opponents))]
         for counts, _ in self._parts:
             counts.copy_(self.buffer.counts)
         (_, chain), *others = self._parts
-        running = [self._overlap.run(other.play, turns, met) for _, other in others]
+        running = [self._runner.run(other.play, turns, met) for _, other in others]
         chain.play(turns, met)
         for wait in running:
             wait()
@@ -269,16 +291,16 @@ class Rollout:
         self._is_observed = True
         self._turns += turns
 
-    def play_turn(self, policy: Policy, record_step: Callable[[], None] | None = None) -> None:
-        """One turn of every match, from observation to buffer row; record_step is called before the turn is played."""
+    def play_turn(self, policy: Policy) -> None:
+        """One turn of every match, from observation to buffer row."""
         arena, buffer = self.arena, self.buffer
         row = buffer.row_of(self._turns) if self._may_encode_into_buffer else None
         self._choose_actions(policy, row)
         self._is_observed = False
         if row is None:
             buffer.write_obs(self.obs)
-        if record_step is not None:
-            record_step()
+        for record in self._record:
+            record()
         arena.play_turn(self.board_actions)
         self._finish_turn()
         buffer.advance()
@@ -302,7 +324,7 @@ class Rollout:
         return self.obs if self._is_observed else self._encode(self.obs)
 
     def _encode(self, out: torch.Tensor) -> torch.Tensor:
-        return self.arena.observe(self._row_encoder.name, self.seats, out=out)
+        return self.arena.observe(self.encoder.name, self.seats, out=out)
 
     def is_first(self) -> torch.Tensor:
         """[G]: whether the team's match is about to play its first turn."""

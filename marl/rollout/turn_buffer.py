@@ -4,14 +4,14 @@ T = turns kept, G = teams, W = width of an observation. A row is one turn of one
 Observations are kept as the encoder's bytes and only once. So a write is O(1) and a snake's turn costs W + 6 bytes.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import torch
 
-from arena.encoders import PACKINGS, Encoder, Packing
+from arena.encoders import Encoder
 from arena.rules import TEAM
+from marl.rollout.policy_rows import PolicyRows
 from marl.rollout.turn_chain import TurnPart
 from marl.rollout.turn_kernels import TurnRows, count_turn, write_words
 
@@ -25,6 +25,8 @@ class TurnBuffer:
     `key` is that of the draws of batches; each rank has its own.
     """
 
+    policy_rows: PolicyRows | None = None  # of buffers that keep what the policy computed when it played
+
     def __init__(
         self,
         turns: int,
@@ -33,15 +35,11 @@ class TurnBuffer:
         device: torch.device,
         key: int,
         storage: torch.device | None = None,
-        packing: Packing | None = None,
     ) -> None:
-        """packing: observations are kept as packed rows of the encoder; None: as its plain rows."""
         self.turns, self.teams, self.encoder, self.device = turns, teams, encoder, device
-        self.storage, self.packing = storage or device, packing
-        self.row_encoder = encoder if packing is None else packing.packed  # writes the rows that are kept
-        self.key = key
+        self.storage, self.key = storage or device, key
         self.dtype = torch.int8 if encoder.low.dtype.kind == "i" else torch.uint8
-        self.obs = torch.zeros(turns, teams, TEAM, self.row_encoder.width, dtype=self.dtype, device=self.storage)
+        self.obs = torch.zeros(turns, teams, TEAM, encoder.width, dtype=self.dtype, device=self.storage)
         self.actions = torch.zeros(turns, teams, TEAM, dtype=torch.int8, device=device)  # local
         self.rewards = torch.zeros(turns, teams, TEAM, device=device)
         self.terminated = torch.zeros(turns, teams, dtype=torch.bool, device=device)
@@ -64,6 +62,10 @@ class TurnBuffer:
             self._counts[what] += number  # a tensor's own addition takes 8 us
         else:
             self.counts[what : what + 1] += number
+
+    def obs_at(self, rows: torch.Tensor) -> torch.Tensor:
+        """Observations [M, 3, W] of rows [M], turn * teams + team."""
+        return self.obs.flatten(0, 1).index_select(0, rows.to(self.storage)).to(self.device)
 
     def write_obs(self, obs: torch.Tensor) -> None:
         """Store what the snakes see on the turn about to be played."""
@@ -94,23 +96,8 @@ class TurnBuffer:
         return {**{saved: getattr(self, name)[:held] for name, saved in SAVED.items()}, "counts": self.counts}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Resume from a copy of written(); the buffer must be of the same size.
-
-        Plain rows become packed ones and the other way round: a run may go on on another device or without Triton.
-        """
+        """Resume from a copy of written(); the buffer must be of the same size."""
         self.counts.copy_(state["counts"])
-        convert = self._converter(state[SAVED["obs"]].shape[-1])
         for name, saved in SAVED.items():
-            kept, found = getattr(self, name), state[saved]
-            if name != "obs" or convert is None:
-                kept[: len(found)].copy_(found)
-                continue
-            for turn, rows in enumerate(found):  # one by one: less memory
-                kept[turn].copy_(convert(rows))
-
-    def _converter(self, width: int) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """How rows of this width become those that are kept; None: they are."""
-        packing = PACKINGS.get(self.encoder.name)
-        if packing is None or width == self.row_encoder.width:
-            return None
-        return packing.unpack if self.packing is None else packing.pack
+            found = state[saved]
+            getattr(self, name)[: len(found)].copy_(found)

@@ -33,18 +33,6 @@ class TurnPart(NamedTuple):
         return slice(TEAM * self.teams.start, TEAM * self.teams.stop)
 
 
-class TurnCalls(NamedTuple):
-    """What a learner does in a turn of some matches, as compiled loops bound to their arguments."""
-
-    act: tuple[Call, ...]  # read Rollout.obs, write Rollout.outputs
-    record: tuple[Call, ...]  # before the turn is played
-
-    @classmethod
-    def of(cls, act: tuple[Call, ...], *record: Call) -> "TurnCalls | None":
-        """None if there are no calls that act."""
-        return cls(act, record) if act else None
-
-
 class TurnChain:
     """Calls that make a turn: some before the scripted opponents decide, and some after them."""
 

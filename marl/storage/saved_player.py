@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from marl.networks.policy import PolicyPlayer, build_actor
+from marl.networks.policy import build_actor
 from marl.storage import checkpoint, checkpoint_finder, snapshot
+from marl.storage.policy_player import PolicyPlayer
 from opponents.players import champion
 
 

@@ -12,7 +12,8 @@ from arena.errors import ArenaError
 from arena.files import write_atomically
 from marl.errors import UserError
 from marl.invocation import command
-from marl.networks.policy import PolicyPlayer, build_actor
+from marl.networks.policy import build_actor
+from marl.storage.policy_player import PolicyPlayer
 
 SUFFIX = ".safetensors"
 HEADER = "snakes_3v3"  # key of our JSON text in the safetensors header

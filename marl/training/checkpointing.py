@@ -14,10 +14,11 @@ from arena.errors import ArenaError
 from marl.config.train_config import TrainConfig
 from marl.config.values import as_written
 from marl.errors import UserError
-from marl.networks.policy import PolicyPlayer, describe_actor
+from marl.networks.policy import describe_actor
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo, on_main
 from marl.storage.checkpoint import MILESTONE, Checkpoint, CheckpointError
+from marl.storage.policy_player import PolicyPlayer
 from marl.storage.saver import on_host
 from marl.training.past_selves import read_pool
 from marl.training.progress import Progress

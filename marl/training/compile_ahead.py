@@ -83,7 +83,8 @@ def compile_training(config: TrainConfig, overlaps: bool) -> None:
     state.buffer.counts[0] = 0
     state.rollout.set_mix(state.scheduler.mix(0))
     state.rollout.start(state.learner.act)
-    state.rollout.play_turns(state.learner.turns, state.learner.act, state.learner.record_step)
+    state.learner.begin_round()
+    state.rollout.play_turns(state.learner.turns, state.learner.act)
 
 
 def main() -> None:

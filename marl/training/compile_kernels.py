@@ -21,7 +21,7 @@ import torch
 
 from arena import BatchArena, jit
 from arena.encoder_check import trust_encoder
-from arena.encoders import ENCODERS, PACKED, PACKINGS, Encoder
+from arena.encoders import ENCODERS, Encoder
 from arena.encoders.encoder import nothing_shared, write_nothing
 from arena.replay import Replay
 from arena.rules import SNAKES, TEAM
@@ -135,14 +135,8 @@ def compile_turns(config: TrainConfig) -> None:
     """Turns of a training, all but the encoder, whose kernels others compile."""
     state = _small_state(config)
     state.rollout.set_mix(state.scheduler.mix(0))
-    state.rollout.play_turns(state.learner.turns, state.learner.act, state.learner.record_step)
-
-
-def compile_rows(config: TrainConfig) -> None:
-    """The encoder of the rows that the learner keeps."""
-    name = config.network.encoder
-    if config.packed and name in PACKINGS:
-        _small_arena().observe(PACKINGS[name].packed.name)
+    state.learner.begin_round()
+    state.rollout.play_turns(state.learner.turns, state.learner.act)
 
 
 def compile_matches(config: TrainConfig) -> None:
@@ -169,7 +163,6 @@ def compile_replay(config: TrainConfig) -> None:
 PARTS: tuple[Part, ...] = (
     compile_updates,
     compile_turns,
-    compile_rows,
     compile_matches,
     compile_opponents,
     compile_replay,
@@ -186,10 +179,6 @@ def _small_state(config: TrainConfig) -> TrainingState:
     """A training with an encoder that writes nothing, without named opponents, with a small replay buffer."""
     name = config.network.encoder
     ENCODERS[name] = _empty(ENCODERS[name])
-    if name in PACKINGS:
-        packed = _empty(PACKINGS[name].packed)
-        PACKINGS[name] = PACKINGS[name]._replace(plain=ENCODERS[name], packed=packed)
-        PACKED[packed.name] = packed
     config = _with_small_buffer(replace(config, schedule=replace(config.schedule, opponents=())))
     return TrainingState(config, Solo(torch.device("cuda", torch.cuda.current_device())))
 

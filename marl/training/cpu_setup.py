@@ -11,10 +11,11 @@ from arena.encoders import encoder_named
 from marl import registry
 from marl.compute import machine, onednn, threads
 from marl.compute.choice_cache import remember
-from marl.compute.precision import Precision
 from marl.compute.thread_variables import user_fixes_threads
 from marl.config.autoscale import PPO_TURNS
 from marl.config.train_config import TrainConfig
+from marl.fast.seam import may_pass
+from marl.learners.precision import Precision
 from marl.networks.actors import RecurrentActor, make_actor
 from marl.networks.spec import spec_from_config
 from marl.ranks import environment
@@ -49,7 +50,7 @@ def set_up_cpu(
     saved_onednn: of the checkpoint that is resumed; oneDNN rounds differently, so a run keeps it. earlier: fields of
     the CpuSetup of the start that is resumed; a run on the same machine keeps its threads, which may round differently.
     """
-    overlaps = _overlaps(config, group)
+    overlaps = group.backend is None and may_pass(config)
     most = max(1, min(torch.get_num_threads(), machine.usable_cores() // environment.ranks_on_this_node()))
     key = _key(config, most, overlaps)
 
@@ -94,15 +95,6 @@ def training_step(config: TrainConfig, rows: int) -> Callable[[], None]:
         outputs.sum().backward()
 
     return step
-
-
-def _overlaps(config: TrainConfig, group: Solo | Ranks) -> bool:
-    """Whether the learner splits its work into two halves that run at once, each with half of the threads."""
-    if config.learner_section == "ddpg":
-        splits = config.ddpg.critic_form == "heads"
-    else:
-        splits = config.learner_section != "ppo" or config.ddp.sync_freq == 1
-    return group.backend is None and splits
 
 
 def _choose_threads(

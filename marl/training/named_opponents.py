@@ -13,16 +13,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from marl.compute.precision import Precision
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
-from marl.networks.policy import PolicyPlayer, build_actor, describe_actor
+from marl.learners.precision import Precision
+from marl.networks.policy import build_actor, describe_actor
 from marl.planning.planned_player import PlannedPlayer, load_player, split_planned
 from marl.ranks.process_group import Ranks, Solo, on_main
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.host_seats import HostSeats
 from marl.rollout.rollout import Rollout
 from marl.storage import snapshot
+from marl.storage.policy_player import PolicyPlayer
 from marl.storage.saver import on_host
 from marl.training.log_window import PAST_SELF
 from opponents.players import PLAN, SUBMISSION, Player, Scripted, find

@@ -14,8 +14,8 @@ import torch
 
 from arena.rng import DRAW_RANGE, NUMBER_PAST_SELVES, draw, match_key
 from arena.rules import TURNS
-from marl.compute.precision import Precision
 from marl.learners.learner import Learner
+from marl.learners.precision import Precision
 from marl.networks.policy import describe_actor
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout

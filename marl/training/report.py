@@ -16,8 +16,6 @@ from marl.wording import count, duration
 from opponents.shares import ROUNDING
 
 if TYPE_CHECKING:
-    import torch
-
     from marl.config.train_config import TrainConfig
     from marl.networks.spec import NetworkSpec
     from marl.rollout.assignment import MatchAssignment
@@ -37,11 +35,13 @@ def banner(
     """Rows (name, value) about the run that is about to start."""
     import torch
 
+    from marl.fast.compiled_text import compiles
+
     state = trainer.state
     config, group, buffer, learner = state.config, state.group, state.buffer, state.learner
     on_gpu = group.device.type == "cuda"
     device = f"{torch.cuda.get_device_name(group.device)} ({group.device})" if on_gpu else "CPU"
-    device += _without_triton(config, group.device)
+    device += ", compiled" if on_gpu and compiles(config, learner, group.world) else ""
     weights = sum(p.numel() for p in learner.actor.parameters())
     evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
     evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
@@ -229,16 +229,6 @@ def _others(assignment: "MatchAssignment") -> str:
         (past, "its past selves"),
     ]
     return "".join(f"; {count / assignment.matches:.0%} against {whom}" for count, whom in shares if count)
-
-
-def _without_triton(config: "TrainConfig", device: "torch.device") -> str:
-    """Why a run on a GPU has to do without Triton's kernels; empty if it has them, or has no use for them."""
-    from marl.compute.triton_kernels import triton_problem
-
-    if device.type != "cuda" or config.precision != "bf16" or not config.fused:
-        return ""
-    problem = triton_problem(device)
-    return f", slower without Triton's kernels: {problem}" if problem else ""
 
 
 def _layers(spec: "NetworkSpec") -> list[str]:

@@ -127,6 +127,8 @@ class Trainer:
                 group.doing = "an update"
                 self._learn()
                 progress.updates += learner.updates
+        while state.slow_texts:
+            self.outputs.console.note(state.slow_texts.pop(0), warning=True)
         progress.seconds = self._stopwatch.seconds
 
     def instrument(self, wrap: Wrap) -> None:
@@ -150,7 +152,8 @@ class Trainer:
 
     def _play_turns(self) -> None:
         rollout, learner = self.state.rollout, self.state.learner
-        rollout.play_turns(learner.turns, learner.act, learner.record_step)
+        learner.begin_round()
+        rollout.play_turns(learner.turns, learner.act)
 
     # --- between cycles
 

@@ -1,14 +1,14 @@
 """The state of a training run on one rank: team, matches, opponents and counters."""
 
-from functools import partial
 from pathlib import Path
 
 from arena.encoders import encoder_named
 from arena.rules import TURNS
-from marl.compute.precision import Precision
 from marl.config.evaluation_plan import plan_evaluations
 from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig
+from marl.fast.seam import speed_up
 from marl.learners.factory import make_assignment, make_learner
+from marl.learners.precision import Precision
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
@@ -28,7 +28,11 @@ class TrainingState:
     """Everything of a run that a checkpoint holds: this rank's part of it. checkpointing.py saves and restores it."""
 
     def __init__(
-        self, config: TrainConfig, group: Solo | Ranks, progress: Progress | None = None, run: Path | None = None
+        self,
+        config: TrainConfig,
+        group: Solo | Ranks,
+        progress: Progress | None = None,
+        run: Path | None = None,
     ) -> None:
         """New networks, and matches numbered from progress.next_match on. A collective: networks are synchronised.
 
@@ -62,7 +66,10 @@ class TrainingState:
         self.named = NamedOpponents(config, self.rollout, precision, group, run)
         self.frozen_seats = [*self.past_selves.frozen, *self_play, *self.named.seats]
         self.rollout.frozen_players = [frozen.play for frozen in self.frozen_seats]
-        self.rollout.bind_turns(partial(self.learner.bind_turn, self.rollout), self.learner.overlap)
+        self.slow_texts: list[str] = []  # why something runs more slowly than it could; the trainer shows them
+        passes = speed_up(self.learner, config, group, self.slow_texts.append)
+        if passes is not None:
+            self.rollout.bind_turns(passes.bind_policy, passes.overlap)
         self.first = self.progress.copy()  # when the present matches were started
         self.logged = self.progress.copy()  # at the last log line
         self.marks = dict.fromkeys(TASKS, self.progress.episodes)  # episodes when each task was last checked

@@ -22,7 +22,7 @@ from marl.learners.ppo_kernels import KL
 from marl.learners.ppo_lstm import PpoLstm
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import RecurrentActor, make_actor
-from marl.networks.policy import PolicyPlayer
+from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
 from marl.ranks.process_group import Solo
 from marl.rollout.assignment import MatchAssignment

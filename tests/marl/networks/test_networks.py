@@ -16,7 +16,8 @@ from arena.encoders.planes import PLANES
 from arena.rules import COLUMNS, DIRECTION, ROWS, SNAKES
 from marl.networks.actors import Actor, RecurrentActor, make_actor
 from marl.networks.critics import Critic, Critics, expected_q
-from marl.networks.policy import MASKED_LOGIT, PolicyPlayer, build_actor, describe_actor, mask_reversal
+from marl.networks.policy import MASKED_LOGIT, build_actor, describe_actor, mask_reversal
+from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
 from marl.networks.stems import DenseStem, TorusConvStem
 from opponents.match import play

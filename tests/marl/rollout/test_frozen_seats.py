@@ -10,7 +10,7 @@ from arena.encoders import encoder_named
 from arena.rules import DIRECTION, SNAKES, TEAM, TURNS
 from marl.compute.precision import Precision
 from marl.networks.actors import make_actor
-from marl.networks.policy import PolicyPlayer
+from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.frozen_seats import FrozenSeats

@@ -11,7 +11,8 @@ from arena.encoders import encoder_named
 from arena.rules import SNAKES
 from marl.errors import UserError
 from marl.networks.actors import make_actor
-from marl.networks.policy import PolicyPlayer, describe_actor
+from marl.networks.policy import describe_actor
+from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
 from marl.storage import snapshot
 from marl.storage.saved_player import load_player

@@ -8,7 +8,7 @@ of torch's own calls on one thread. On x86 torch takes more columns at once, and
 import numpy as np
 
 from arena.jit import njit
-from marl.compute.blas import PLAIN, TRANSPOSED, sgemm
+from marl.fast.blas import PLAIN, TRANSPOSED, sgemm
 
 # Of torch's sum over rows: it adds up so many rows, then so many of those sums, and so on. So are the columns that it
 # takes at once; those that are left over are summed in four interleaved parts.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch.nn.functional import relu
 
+from marl.fast.dense_pass import dense_layers
 from marl.networks.actors import AnyActor
-from marl.networks.dense_pass import dense_layers
 
 
 class ManyActors:
@@ -31,11 +31,7 @@ class ManyActors:
         """No hidden state."""
 
     def step(
-        self,
-        obs: torch.Tensor,
-        is_first: torch.Tensor | None,
-        hidden: torch.Tensor | None,
-        out: torch.Tensor | None = None,
+        self, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
     ) -> tuple[torch.Tensor, None]:
         """Outputs [n * R, 4 or 5]."""
         x = (obs.float() * self._scale).view(len(self._weights[0]), -1, obs.shape[-1])

@@ -14,12 +14,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from marl.compute import blas
-from marl.networks import dense_kernels
+from arena.encoders import Encoder
+from marl.fast import blas, dense_kernels
 from marl.networks.actors import Actor
 from marl.networks.critics import Critic
-from marl.networks.layers import MLP, Dense
+from marl.networks.layers import MLP, Head
 from marl.networks.stems import DenseStem
+
+TRIAL_ROWS, TRIAL_SEED = 64, 1
+ROUNDING = 1e-3  # relative difference of two results that is no more than rounding
 
 
 class DenseLayers(NamedTuple):
@@ -38,26 +41,34 @@ def dense_layers(network: nn.Module) -> DenseLayers | None:
     if type(stem) is not DenseStem or type(tail) is not MLP:
         return None
     layers = [stem, *tail.layers, tail.head]
-    if any(type(layer) is not Dense for layer in layers[1:]):
+    if any(type(layer) not in (nn.Linear, Head) for layer in layers[1:]):
         return None
     return DenseLayers(
         stem.scale, [layer.weight.detach() for layer in layers], [layer.bias.detach() for layer in layers]
     )
 
 
-class Gradients:
-    """The gradients of several networks in one tensor: one sum over the ranks is enough for all of them."""
+def proven_layers(actor: nn.Module, encoder: Encoder) -> DenseLayers | None:
+    """The layers of an actor, if passes over them give the outputs of the actor itself for rows of its encoder."""
+    layers = dense_layers(actor)
+    if layers is None:
+        return None
+    rows = trial_rows(encoder)
+    with torch.no_grad():
+        same = same_outputs(actor(rows), DenseInference(layers)(rows))
+    return layers if same else None
 
-    def __init__(self, *networks: nn.Module) -> None:
-        parameters = [list(network.parameters()) for network in networks]
-        sizes = [[parameter.numel() for parameter in each] for each in parameters]
-        self.flat = torch.zeros(sum(map(sum, sizes)), device=parameters[0][0].device)
-        self.by_network = self.flat.split([sum(each) for each in sizes])
-        # By network, in the order of its parameters: weight and bias of each layer in turn.
-        self.of = [
-            [part.view_as(parameter) for part, parameter in zip(flat.split(each), shapes, strict=True)]
-            for flat, each, shapes in zip(self.by_network, sizes, parameters, strict=True)
-        ]
+
+def trial_rows(encoder: Encoder) -> torch.Tensor:
+    """Observations with any of the numbers that an encoder may write."""
+    draw = np.random.default_rng(TRIAL_SEED).integers
+    rows = draw(encoder.low.astype(int), encoder.high.astype(int), (TRIAL_ROWS, encoder.width), endpoint=True)
+    return torch.from_numpy(rows.astype(encoder.low.dtype))
+
+
+def same_outputs(text: torch.Tensor, passes: torch.Tensor) -> bool:
+    """Whether numbers are equal but for rounding."""
+    return text.shape == passes.shape and torch.allclose(text, passes, rtol=ROUNDING, atol=ROUNDING / 10)
 
 
 class DensePass:
@@ -95,7 +106,7 @@ class DensePass:
     def bind_backward(self, by_outputs: torch.Tensor, gradients: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A call that writes the gradients of the parameters, given those of the outputs of the last forward pass.
 
-        by_outputs [N, n]. gradients: as in Gradients.of.
+        by_outputs [N, n]. gradients: weight and bias of each layer in turn.
         """
         by_layer = [*(torch.empty_like(each) for each in self._hidden), by_outputs]
         if self.compiled is None:
