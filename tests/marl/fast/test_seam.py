@@ -1,0 +1,133 @@
+"""The seam: passes stand in for the text only while they compute what it says; every edit of the text counts."""
+
+import pytest
+import torch
+
+import marl.learners.ppo as ppo_module
+from marl import registry
+from marl.config.autoscale import resolve
+from marl.config.train_config import TrainConfig, read_config
+from marl.learners.ddpg import Ddpg
+from marl.learners.ppo import Ppo
+from marl.learners.q_learning import QLearning
+from marl.networks.layers import MLP
+from marl.ranks.process_group import Solo
+from marl.training.training_state import TrainingState
+
+CPU = torch.device("cpu")
+SEED = 3
+SMALL = ["--device", "cpu", "--matches", "8", "--body", "16,16", "--seed", str(SEED), "--encoder", "features"]
+WORDS = {
+    "ppo": ["--algo", "ppo", "--update_interval", "64", "--batch_size", "48", *SMALL],
+    "ddpg": ["--algo", "ddpg", "--batch_size", "48", "--updates", "2", "--warmup_turns", "16", *SMALL],
+    "qmix": ["--algo", "qmix", "--batch_size", "48", "--updates", "2", "--warmup_turns", "16", *SMALL],
+}
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def config_of(algo: str, *more: str) -> TrainConfig:
+    return resolve(read_config([*WORDS[algo], *more]), CPU)
+
+
+def trained(config: TrainConfig, rounds: int = 3, overlaps: bool = False) -> tuple[torch.Tensor, list[str], str]:
+    """All weights after some rounds, the notes, and what computes the gradients."""
+    state = TrainingState(config, Solo(CPU, overlaps))
+    state.rollout.start(state.learner.act)
+    learner = state.learner
+    learner.anneal(1.0, 0.5)
+    for _ in range(-(-learner.warmup_turns // learner.turns) + 1):
+        learner.begin_round()
+        state.rollout.play_turns(learner.turns, learner.act)
+    for _ in range(rounds):
+        learner.begin_round()
+        state.rollout.play_turns(learner.turns, learner.act)
+        learner.learn()
+    weights = torch.cat([tensor.flatten() for _, tensor in learner.named_weights()])
+    return weights, state.slow_texts, learner.gradients.__self__.__class__.__name__
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+@pytest.mark.parametrize("algo", ["ppo", "ddpg"])
+def test_passes_run_and_train_what_the_text_trains(algo, overlaps) -> None:
+    weights, notes, runs = trained(config_of(algo), overlaps=overlaps)
+    assert (runs, notes) == ("CpuPasses", [])
+    text, notes, runs = trained(config_of(algo, "--compile", "off"))
+    assert (runs, notes) == (algo.capitalize(), [])
+    assert torch.allclose(weights, text, atol=2e-3), (weights - text).abs().max()
+
+
+def test_a_changed_line_of_the_loss_counts(monkeypatch) -> None:
+    """The entropy term doubled, as an edit of ppo_loss.py would."""
+    before, _, _ = trained(config_of("ppo"))
+    plain = ppo_module.ppo_loss
+
+    def edited(outputs, batch, coefs):
+        return plain(outputs, batch, coefs._replace(regularisers=coefs.regularisers * torch.tensor((2.0, 1.0))))
+
+    monkeypatch.setattr(ppo_module, "ppo_loss", edited)
+    after, notes, runs = trained(config_of("ppo"))
+    assert runs == "Ppo"
+    assert notes == ["gradients of the compiled passes differ from those of the text: the text runs, more slowly"]
+    assert not torch.equal(before, after)
+    text, _, _ = trained(config_of("ppo", "--compile", "off"))
+    assert torch.allclose(after, text, atol=2e-3)
+
+
+@pytest.mark.parametrize("algo", ["ppo", "ddpg"])
+def test_a_changed_network_counts(algo, monkeypatch) -> None:
+    """Other activations, as an edit of layers.py would make: also in the turns that are played."""
+
+    def forward(self, hidden):
+        for layer in self.layers:
+            hidden = torch.tanh(layer(hidden))
+        return self.head(hidden)
+
+    monkeypatch.setattr(MLP, "forward", forward)
+    weights, notes, runs = trained(config_of(algo))
+    assert runs == algo.capitalize()
+    assert len(notes) == 1
+    text, _, _ = trained(config_of(algo, "--compile", "off"))
+    assert torch.equal(weights, text)
+
+
+def scaled(value):
+    """Another result of the same kind: what an override may return."""
+    if isinstance(value, torch.Tensor):
+        return value * 0.5 if value.is_floating_point() else value
+    return type(value)(scaled(each) for each in value) if isinstance(value, tuple) else value
+
+
+# Methods that give numbers to an update; what they return is halved by an override.
+OVERRIDDEN = {
+    "ppo": (Ppo, ["act", "gradients", "losses", "outputs_for", "loss", "last_values"]),
+    "ddpg": (Ddpg, ["act", "gradients", "losses", "_target", "_critic_loss", "_actor_loss", "_q_for_actor", "_masked"]),
+    "qmix": (QLearning, ["gradients", "losses", "_target"]),
+}
+# Methods that change something; an override does nothing.
+IDLE = {
+    "ppo": (Ppo, ["_estimate_advantages", "learn", "update"]),
+    "ddpg": (Ddpg, ["_move_targets", "learn", "update"]),
+    "qmix": (QLearning, ["_move_targets", "learn", "update"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("algo", "name"),
+    [(algo, name) for table in (OVERRIDDEN, IDLE) for algo, (_, names) in table.items() for name in names],
+)
+def test_a_subclass_that_overrides_a_method_counts(algo, name, monkeypatch) -> None:
+    base, halved = OVERRIDDEN[algo]
+
+    def override(self, *arguments):
+        result = getattr(super(mine, self), name)(*arguments) if name in halved else None
+        if name == "gradients":  # it returns statistics
+            for optimizer in self.optimizers().values():
+                optimizer.gradients.zero_()
+        return scaled(result)
+
+    mine = type("Mine", (base,), {name: override})
+    monkeypatch.setitem(registry.LEARNERS, algo, mine)
+    weights, _, _ = trained(config_of(algo))
+    monkeypatch.setitem(registry.LEARNERS, algo, base)
+    plain, _, _ = trained(config_of(algo))
+    assert not torch.equal(weights, plain), f"{name} was not called"
