@@ -5,7 +5,7 @@ A subclass makes its networks and optimizers and computes the gradients of a bat
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import nn
@@ -71,7 +71,9 @@ class ReplayLearner(Learner, Generic[Config]):
         self._online, self._targets = self._weights_and_targets()
 
     @classmethod
-    def from_config(cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, key: int) -> Self:
+    def from_config(
+        cls, config: TrainConfig, teams: int, group: Solo | Ranks, precision: Precision, key: int
+    ) -> "ReplayLearner[Config]":
         """The learner of a configuration, with a buffer for this many teams. key: of the draws of batches."""
         section = getattr(config, config.learner_section)
         encoder = encoder_named(config.network.encoder)
