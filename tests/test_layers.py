@@ -53,7 +53,7 @@ ORDER = (
     ("opponents",),
     (
         *("marl.errors", "marl.wording", "marl.compute.machine", "marl.invocation", "marl.arguments"),
-        *("marl.registry", "marl.rewards", "marl.machine_errors", "marl.statistics", "marl.garbage"),
+        *("marl.registry", "marl.rewards", "marl.machine_errors", "marl.garbage"),
         "marl.process_identity",
     ),
     ("marl.progress_bar",),
@@ -65,7 +65,7 @@ ORDER = (
     ("marl.storage", "marl.learners", "marl.pictures"),
     ("marl.planning",),
     ("marl.training",),
-    ("marl.export", "marl.doctor"),
+    ("marl.analysis", "marl.export", "marl.doctor"),
     ("marl.bench", "marl.commands"),
     ("marl",),  # the command line
 )

@@ -206,7 +206,7 @@ def _run_comparison(args: argparse.Namespace) -> int:
         return 0
     least = args.least or LEAST
     ratios = compare.compare(args.compare, words, rounds)
-    print(compare.table(ratios, least))
+    compare.print_ratios(ratios, least)
     return 1 if any(compare.is_below(each, least) for each in ratios) else 0
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marl.analysis.tables import print_rows
 from marl.arguments import count, flag_names, refuse_flags
-from marl.commands.runs_text import print_rows
 from marl.commands.sweep_ranges import BUILT_IN, HOW, Range, as_flags, parse_ranges, value_text
 from marl.errors import UserError
 from marl.invocation import command
@@ -219,7 +219,7 @@ class _Sweep:
 
     def _rates(self, run: str) -> list[float]:
         """Win rates of a run so far (the mean over the opponents), without the evaluation before the first update."""
-        from marl.commands.runs_summary import read_summary
+        from marl.analysis.runs import read_summary
 
         names = self._against.split(",")
         points = read_summary(self._folder / GROUP / run).evaluations

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena.extras import install_hint
-from marl.commands.runs_summary import RUNNING, is_run, read_summary
+from marl.analysis.runs import RUNNING, is_run, read_summary
 from marl.commands.sweep_ranges import Range
 from marl.errors import UserError
 from marl.process_identity import is_running, process_name

@@ -186,7 +186,7 @@ class _Seeds:
 
     def _chosen_episodes(self, seed: int) -> int | None:
         """What the training has chosen for `auto`; None while it starts."""
-        from marl.commands.runs_summary import is_run, read_summary
+        from marl.analysis.runs import is_run, read_summary
 
         folder = self.folder(seed_run_name(self._name, seed))
         if seed not in self._episodes and is_run(folder):
@@ -196,15 +196,14 @@ class _Seeds:
 
 def is_done(folder: Path, config: TrainConfig) -> bool:
     """Whether the run has reached the limits of this configuration, which may be higher than those it had before."""
-    from marl.commands.runs_summary import is_run, read_summary
+    from marl.analysis.runs import is_run, read_summary
 
     return is_run(folder) and replace(read_summary(folder), config=to_dict(config)).has_reached_its_limit
 
 
 def check_same_settings(folder: Path, config: TrainConfig) -> None:
     """A UserError if a run that is done was trained with other settings than the command line asks for now."""
-    from marl.commands.report_groups import NOT_GROUPED
-    from marl.commands.runs_summary import read_summary
+    from marl.analysis.runs import NOT_GROUPED, read_summary
 
     saved = read_summary(folder)
     now = replace(saved, config=to_dict(config)).settings()
@@ -263,7 +262,7 @@ def _describe(room: Room, jobs: int) -> str:
 
 def _result(folder: Path) -> str:
     """The last evaluation of a run in a few words."""
-    from marl.commands.runs_summary import read_summary
+    from marl.analysis.runs import read_summary
 
     points = read_summary(folder).evaluations
     return ", ".join(f"{name} {rate:.1%}" for name, rate in points[-1].rates.items()) if points else "no evaluation"
