@@ -105,24 +105,18 @@ def _values(action: argparse.Action) -> tuple[tuple[str, ...], bool, bool]:
 
 
 def _train_flags() -> Iterator[Flag]:
-    from marl.commands.launch_flags import LAUNCH_FLAGS
-    from marl.commands.train_league import LEAGUE
-    from marl.commands.train_seeds import SEEDS, SIDE_BY_SIDE
+    from marl.commands.train_argv import FLAGS
     from marl.config.named_configs import config_names
     from marl.config.options import Schema
     from marl.config.train_config import ALIASES, TrainConfig
     from marl.config.values import choices_of
 
     yield Flag("--config", tuple(config_names()))
-    for flag in ("--print_config", "--dry_run"):
-        yield Flag(flag, takes_value=False)
     schema = Schema(TrainConfig, ALIASES)
     sections = tuple(section for section in schema.sections if section)
     yield Flag("--help", ("all", *sections))
-    for flag in (SEEDS, SIDE_BY_SIDE, LEAGUE):
-        yield Flag("--" + flag[2:].replace("-", "_"))
-    for name, takes_value in LAUNCH_FLAGS.items():
-        yield Flag(f"--{name}", takes_value=takes_value)
+    for name, takes_value in FLAGS.items():
+        yield Flag(f"--{name}", takes_value=takes_value is not False)
     for option in schema.options.values():
         aliases = [f"--{alias}" for alias, meant in schema.aliases.items() if meant is option]
         words = ("true", "false") if option.is_bool else choices_of(option.type)

@@ -35,7 +35,7 @@ AT_HOME = {
     "tensorboard": {"marl/training/event_file.py", "marl/training/run_texts.py"},
     "torch.utils.tensorboard": set(),
     "wandb": {"marl/training/wandb_run.py"},
-    "optuna": {"marl/commands/sweep_study.py"},
+    "optuna": {"marl/commands/sweep.py"},
 }
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from marl.arguments import count, new_file, new_file_ending, positive
+from marl.arguments import count, new_file, new_file_ending, positive, split_own
 from marl.bench.timing import WINDOWS, Row
 from marl.compute import machine
 from marl.errors import UserError
@@ -132,19 +132,9 @@ def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
     subject = next((word for word in words if word in BESIDE_TRAINING), None)
     if subject is None:
         return words, []
-    known = BESIDE_TRAINING[subject]
-    own: list[str] = []
-    others: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        flag, equals, _ = word.partition("=")
-        mine = flag in known or (word == subject and word not in own)
-        (own if mine else others).append(word)
-        if known.get(flag) and not equals:
-            own += rest[:1]
-            del rest[:1]
-    return own, others
+    at = words.index(subject)
+    own, others = split_own([*words[:at], *words[at + 1 :]], BESIDE_TRAINING[subject])
+    return [subject, *own], others
 
 
 def run(args: argparse.Namespace) -> int:

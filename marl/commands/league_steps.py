@@ -1,13 +1,15 @@
 """The steps of a league: who meets whom, for how long, from which weights and in which run folder."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marl.arguments import flag_names, refuse_flags
-from marl.commands import launch_flags
+from marl.commands.exploiters import FINE_TUNING, exploiter_job
 from marl.commands.league_record import LeagueRecord
+from marl.commands.train_argv import LEAGUE, TrainArgv
+from marl.commands.training_jobs import TrainingJob
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.ranks import environment
@@ -23,7 +25,6 @@ MOST_MET = 6  # members that a team meets in a round
 LEAST_SHARE = 0.01  # of the matches, for a member that is met
 LEAST_PAIRS = 1.5  # of matches, too: rounding never takes all matches of a member
 EXPLOITER_SHARE = 0.25  # of the main team's budget, for each of the two exploiters
-FINE_TUNING = 5e-4  # highest learning rate of an exploiter that starts from trained weights, as in exploit.py
 EXPLOITER_SEED = 1_000  # added to the seed for exploiters
 
 
@@ -33,7 +34,7 @@ class LeagueSteps:
 
     main: Path  # the main team's run
     config: TrainConfig  # of the main team
-    words: tuple[str, ...]  # the command line without --league
+    flags: tuple[str, ...]  # of the main team's training
     rounds: int
 
     @property
@@ -56,10 +57,6 @@ class LeagueSteps:
             return self.main
         return self.folder / GROUP / (f"{role}_{number}" if role == MAIN_EXPLOITER else role)
 
-    def log(self, role: str, number: int) -> Path:
-        """The file for the output of a step's training."""
-        return self.folder / f"{self.run(role, number).name if role != MAIN else MAIN}.log"
-
     def until(self, role: str, number: int) -> float:
         """Share of its run at which the training of a step ends."""
         return 1.0 if role == MAIN_EXPLOITER else number / self.rounds
@@ -76,24 +73,26 @@ class LeagueSteps:
         hardness = record.hardness_for(newest_copy)
         return prioritised_shares(hardness, schedule.league_power, share, MOST_MET, least_share(self.config))
 
-    def words_of(self, role: str, number: int, opponents: Mapping[str, float]) -> list[str]:
-        """The command line of a step's training: that of the user, and what the step says."""
-        members = [f"{self.member(name)}:{share:g}" for name, share in opponents.items()]
-        config, words = self.config, [*self.words, "--resume", "auto"]
+    def job(self, role: str, number: int, opponents: Mapping[str, float]) -> TrainingJob:
+        """The training of a step: that of the user, and what the step says."""
+        config, run = self.config, self.run(role, number)
+        log = self.folder / f"{MAIN if role == MAIN else run.name}.log"
+        flags, members = (
+            [*self.flags, "--resume", "auto"],
+            {str(self.member(each)): opponents[each] for each in opponents},
+        )
         if role == MAIN:
-            words += ["--self-play", f"{config.schedule.self_play:g}"]
-            return [*words, "--schedule.opponents", ",".join([*config.schedule.opponents, *members])]
+            named = [*config.schedule.opponents, *(f"{path}:{share:g}" for path, share in members.items())]
+            flags += ["--self-play", f"{config.schedule.self_play:g}", "--schedule.opponents", ",".join(named)]
+            return TrainingJob(f"{role}_{number}", flags, run, config, log)
         is_new = role == MAIN_EXPLOITER  # in each round; the league exploiter goes on
-        budget = EXPLOITER_SHARE / (self.rounds if is_new else 1)
-        words += ["--runs-dir", str(self.folder), "--run-name", self.run(role, number).name]
-        words += ["--seed", str(config.seed + EXPLOITER_SEED + (number if is_new else 0))]
-        words += ["--max-episodes", str(max(1, round(budget * (config.schedule.max_episodes or EPISODES))))]
-        words += ["--max-minutes", f"{budget * config.max_minutes:.9g}", "--self-play", "0"]
-        words += ["--schedule.opponents", ",".join(members), "--no-eval-gif"]
         if self.starts_from_main:
             lr = min(FINE_TUNING, config.ppo.lr or FINE_TUNING)
-            words += ["--init-from", str(self.member(f"{MAIN}_{number if is_new else 1}")), "--ppo.lr", f"{lr:g}"]
-        return [*words, "--eval-opponents", str(self.member(f"{MAIN}_{number}"))]
+            flags += ["--init-from", str(self.member(f"{MAIN}_{number if is_new else 1}")), "--ppo.lr", f"{lr:g}"]
+        part = EXPLOITER_SHARE / (self.rounds if is_new else 1)
+        budget = max(1, round(part * (config.schedule.max_episodes or EPISODES))), part * config.max_minutes
+        seed, rival = config.seed + EXPLOITER_SEED + (number if is_new else 0), str(self.member(f"{MAIN}_{number}"))
+        return exploiter_job(f"{role}_{number}", flags, members, rival, seed, budget, self.folder, run.name, log)
 
     def describe(self, role: str, opponents: Mapping[str, float]) -> str:
         """All opponents of a step, in words."""
@@ -105,17 +104,16 @@ class LeagueSteps:
         return ", ".join([*met, *([] if is_all else ["the schedule"])])
 
 
-def check_words(rounds: int, words: Sequence[str]) -> TrainConfig:
+def check_league(argv: TrainArgv) -> TrainConfig:
     """The configuration of the main team; a UserError for what does not go with --league."""
-    flags, others = launch_flags.split_launch_flags(words)
-    if flags or environment.is_rank():
+    if argv.launch or environment.is_rank():
         raise UserError(
             "--league trains in one process; leave out the flags that start ranks, or train past selves in ranks: "
             "--distributed --opponent_difficulty_strategy league"
         )
-    refuse_flags(others, ("--resume", "--load-model"), "--league", "the same --run_name goes on with its league")
-    config = read_config(others)
-    if config.schedule.self_play == 0 and not flag_names(others) & {"--self-play", "--schedule.self-play"}:
+    refuse_flags(argv.training, ("--resume", "--load-model"), LEAGUE, "the same --run_name goes on with its league")
+    config = read_config(argv.training)
+    if config.schedule.self_play == 0 and not flag_names(argv.training) & {"--self-play", "--schedule.self-play"}:
         left = 1 - sum(config.schedule.shares.values())
         config = replace(config, schedule=replace(config.schedule, self_play=min(SELF_PLAY, max(0.0, left / 2))))
     for player in (*config.schedule.shares, *([config.init_from] if config.init_from else [])):
@@ -126,10 +124,11 @@ def check_words(rounds: int, words: Sequence[str]) -> TrainConfig:
             "--league: self_play, opponents and league_scripted_share leave too few matches for the league; lower one "
             "of them, or raise --matches"
         )
-    episodes, needed = config.schedule.max_episodes or EPISODES, round(rounds / EXPLOITER_SHARE)
+    episodes, needed = config.schedule.max_episodes or EPISODES, round(argv.rounds / EXPLOITER_SHARE)
     if episodes < needed:
         raise UserError(
-            f"--league {rounds}: {episodes} episodes are too few for so many rounds; give --max_episodes from {needed}"
+            f"--league {argv.rounds}: {episodes} episodes are too few for so many rounds; "
+            f"give --max_episodes from {needed}"
         )
     return config
 

@@ -12,66 +12,38 @@ plays all other members. Everything that a step depends on is on the disk before
 after a kill.
 """
 
-import gc
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import redirect_stdout
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from arena.errors import ArenaError
-from marl.arguments import parse_whole_number
 from marl.commands.league_record import LeagueRecord, Pair, Step, read_record
-from marl.commands.league_steps import FOLDER, MAIN, MAIN_EXPLOITER, MEMBERS, ROLES, LeagueSteps, check_words
+from marl.commands.league_steps import FOLDER, MAIN, MAIN_EXPLOITER, MEMBERS, ROLES, LeagueSteps, check_league
+from marl.commands.train_argv import LEAGUE, TrainArgv
 from marl.errors import UserError
 from marl.invocation import command, interpreter
 from marl.storage.checkpoint_finder import episode_of, list_complete
 from marl.storage.run_folder import CONFIG, GROUP, newest
 from marl.storage.run_owner import RunOwner
-from marl.training.resume_plan import ResumePlan, plan_resume
 from opponents.scheduler import EPISODES
 
-LEAGUE = "--league"
 LIMITS = ("max_episodes", "max_minutes")
-ROUNDS = 4
-HELP = f"""League training:
-  --league [ROUNDS]           train the team in rounds (default: {ROUNDS}) against itself, the schedule and a league of
-                              frozen copies of itself and of exploiters; with --run_name NAME the same command goes on
-"""
 FEW_MATCHES, MANY_MATCHES = 200, 2_000  # of each pair of members: on a CPU, on a GPU
 FRESH = 3_000_017  # added to the seed for the matches among members: no training has seen them
-Train = Callable[[ResumePlan], int]  # trains in this process; returns the exit code
 
 
-def split_league_flag(words: Sequence[str]) -> tuple[int | None, list[str]]:
-    """The number of rounds, and all other words; None without --league."""
-    rounds: int | None = None
-    others, rest = list[str](), list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.partition("=")
-        if name != LEAGUE:
-            others.append(word)
-            continue
-        text = value if equals else rest.pop(0) if rest and not rest[0].startswith("-") else str(ROUNDS)
-        rounds = parse_whole_number(text, least=1)
-        if rounds is None:
-            raise UserError(f"--league {text}: a whole number of rounds from 1 is needed, or none ({ROUNDS} rounds)")
-    return rounds, others
+def first_step(argv: TrainArgv) -> TrainArgv:
+    """The main team's training in the first round, for --dry_run and --print_config."""
+    return argv.with_flags("--self-play", f"{check_league(argv).schedule.self_play:g}")
 
 
-def first_step_words(rounds: int, words: Sequence[str]) -> list[str]:
-    """The words of the main team's training in the first round, for --dry_run and --print_config."""
-    return [*words, "--self-play", f"{check_words(rounds, words).schedule.self_play:g}"]
-
-
-def train_league(rounds: int, words: Sequence[str], train: Train) -> int:
+def train_league(argv: TrainArgv) -> int:
     """Train all rounds; returns the exit code: 0, or that of a training that was stopped or has failed."""
-    config = check_words(rounds, words)
+    config = check_league(argv)
     name = config.run_name or f"league_{time.strftime('%Y%m%d_%H%M%S')}"
-    words = [*words, *([] if config.run_name else ["--run-name", name])]
+    argv = argv if config.run_name else argv.with_flags("--run-name", name)
     main = newest(config.runs_dir, name) or Path(config.runs_dir) / GROUP / name
     is_new = not main.exists()
     if not is_new and not (main / FOLDER).is_dir():
@@ -85,21 +57,21 @@ def train_league(rounds: int, words: Sequence[str], train: Train) -> int:
     with RunOwner() as owner:
         owner.take(main / FOLDER)
         try:
-            code = _League(LeagueSteps(main, config, tuple(words), rounds), train).train()
+            code = _League(LeagueSteps(main, config, argv.training, argv.rounds)).train()
         except (UserError, ArenaError):
             if is_new and not (main / CONFIG).exists():  # nothing was trained: a mistake leaves nothing behind
                 shutil.rmtree(main, ignore_errors=True)
             raise
     if code:
-        print(f"the league is not done; go on: {command('train', *words, LEAGUE, str(rounds))}", flush=True)
+        print(f"the league is not done; go on: {argv.command()}", flush=True)
     return code
 
 
 class _League:
     """The league of one start of the command."""
 
-    def __init__(self, steps: LeagueSteps, train: Train) -> None:
-        self.steps, self._train_here = steps, train
+    def __init__(self, steps: LeagueSteps) -> None:
+        self.steps = steps
         self.main, self.folder, self.rounds, self.config = steps.main, steps.folder, steps.rounds, steps.config
         found = read_record(self.folder)
         self.record = found or self._new_record()
@@ -138,9 +110,9 @@ class _League:
             step = Step(name, self.steps.choose_opponents(self.record, role, number), _episodes(run))
             self.record.steps.append(step)
             self.record.write(self.folder)
-        log, rivals = self.steps.log(role, number), self.steps.describe(role, step.opponents)
-        print(f"round {number} of {self.rounds}: {name} trains against {rivals}; log in {log}", flush=True)
-        code = self._train(role, number, step, log)
+        job, rivals = self.steps.job(role, number, step.opponents), self.steps.describe(role, step.opponents)
+        print(f"round {number} of {self.rounds}: {name} trains against {rivals}; log in {job.log}", flush=True)
+        code = job.train_here(self.steps.until(role, number))
         if code:
             return code
         if _episodes(run) == step.first_episode:
@@ -150,14 +122,6 @@ class _League:
             )
         self._join(step, run, best=role == MAIN_EXPLOITER)
         return 0
-
-    def _train(self, role: str, number: int, step: Step, log: Path) -> int:
-        plan = plan_resume(self.steps.words_of(role, number, step.opponents))
-        with open(log, "a") as out, redirect_stdout(out):
-            code = self._train_here(replace(plan, until=self.steps.until(role, number)))
-        if self.device != "cpu":
-            gc.collect()  # frees the GPU's memory of this training before the next one
-        return code
 
     def _join(self, step: Step, run: Path, best: bool) -> None:
         """Freeze a copy of the run's team, play its matches against all members, and write all of it down."""
@@ -218,7 +182,7 @@ class _League:
         last, limit = f"{MAIN}_{self.rounds}", self.config.schedule.max_episodes or EPISODES
         others = [name for name in self.record.members if name != last]
         worst = min(others, key=lambda other: self.record.points(last, other))
-        more = [*_without_limits(self.steps.words), "--max-episodes", str(2 * limit)]
+        more = [*_without_limits(self.steps.flags), "--max-episodes", str(2 * limit)]
         more += ["--max-minutes", f"{2 * self.config.max_minutes:g}"] if self.config.max_minutes else []
         rows = [
             ("look at it", command("replay", self.main / "best_match.jsonl", "--html", "best_match.html")),

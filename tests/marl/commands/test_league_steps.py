@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from marl.commands.league_record import LeagueRecord, Pair, Step
-from marl.commands.league_steps import LEAGUE_EXPLOITER, MAIN, MAIN_EXPLOITER, LeagueSteps, check_words
+from marl.commands.league_steps import LEAGUE_EXPLOITER, MAIN, MAIN_EXPLOITER, LeagueSteps, check_league
+from marl.commands.train_argv import parse_train
 from marl.config.train_config import TrainConfig, read_config
 
 MAIN_RUN = Path("runs/snakes_3v3/team")
@@ -13,12 +14,12 @@ WORDS = ("--max-episodes", "8000", "--max-minutes", "4", "--seed", "3")
 
 
 def steps_of(*words: str, rounds: int = 2) -> LeagueSteps:
-    words = (*WORDS, *words)
-    return LeagueSteps(MAIN_RUN, check_words(rounds, words), words, rounds)
+    argv = parse_train([*WORDS, *words, "--league", str(rounds)])
+    return LeagueSteps(MAIN_RUN, check_league(argv), argv.training, argv.rounds)
 
 
 def config_of(steps: LeagueSteps, role: str, number: int, **opponents: float) -> TrainConfig:
-    return read_config(steps.words_of(role, number, opponents))
+    return read_config(steps.job(role, number, opponents).argv)
 
 
 @pytest.mark.parametrize(

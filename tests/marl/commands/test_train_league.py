@@ -15,7 +15,7 @@ from helpers.training import SMOKE, assert_goes_on, files_of, here
 
 from marl.commands.league_record import LeagueRecord, read_record
 from marl.commands.league_steps import ROLES
-from marl.commands.train_league import _League, split_league_flag
+from marl.commands.train_league import _League
 from marl.storage import snapshot
 from marl.storage.run_names import find_named
 from marl.storage.saved_player import load_player
@@ -244,9 +244,3 @@ def test_a_dry_run_is_that_of_the_main_team(tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip().endswith("--league 3")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_flag_has_a_default() -> None:
-    assert split_league_flag(["--algo", "ppo"]) == (None, ["--algo", "ppo"])
-    assert split_league_flag(["--league", "--algo", "ppo"]) == (4, ["--algo", "ppo"])
-    assert split_league_flag(["--lr", "1", "--league=2"]) == (2, ["--lr", "1"])

@@ -10,9 +10,9 @@ import yaml
 from helpers.command import assert_one_line
 from helpers.training import TINY, here
 
-from marl.commands import train_seeds, training_jobs
-from marl.commands.train_seeds import parse_seeds
-from marl.commands.training_jobs import find_room, limit_threads
+from marl.commands import training_jobs
+from marl.commands.train_argv import parse_seeds
+from marl.commands.training_jobs import TrainingJob, find_room, limit_threads
 from marl.training.resume_plan import plan_resume
 
 # Stands for `python -m marl train`: writes a run as a training does, or fails, and notes that it was called.
@@ -91,10 +91,10 @@ def test_done_seeds_are_skipped_and_a_failure_does_not_lose_the_others(fake) -> 
 def test_the_bar_knows_the_episodes_that_a_training_has_chosen(fake) -> None:
     (fake / "episodes").write_text('{"1": 25}')
     words = ("--algo", "ppo", "--device", "cpu", "--run_name", "x")
-    seeds = train_seeds._Seeds({1: plan_resume([*words, "--seed", "1"])}, Path("runs"), "x")
-    assert seeds._share(1) == 0.0, "it has not begun"
+    job = TrainingJob("seed 1", (), Path("runs/snakes_3v3/x_seed1"), plan_resume(words).config)
+    assert job.share() == 0.0, "it has not begun"
     assert here("train", *words, "--seeds", "1").returncode == 0
-    assert seeds._share(1) == 0.25
+    assert job.share() == 0.25
 
 
 @pytest.mark.parametrize("command", [("train", "--seeds", "1", "--max_episodes", "20"), ("exploit", "level1")])
@@ -206,4 +206,4 @@ def test_a_real_training(tmp_path, monkeypatch) -> None:
     assert yaml.safe_load((run / "config.yaml").read_text())["seed"] == 3
     report = here("report", "real")
     assert report.stdout.startswith("1 run in 1 group"), report.stderr
-    assert train_seeds.is_done(run, plan_resume(["--max_episodes", "1"]).config)
+    assert TrainingJob("seed 3", (), run, plan_resume(["--max_episodes", "1"]).config).is_done()
