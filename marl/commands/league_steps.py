@@ -77,10 +77,8 @@ class LeagueSteps:
         """The training of a step: that of the user, and what the step says."""
         config, run = self.config, self.run(role, number)
         log = self.folder / f"{MAIN if role == MAIN else run.name}.log"
-        flags, members = (
-            [*self.flags, "--resume", "auto"],
-            {str(self.member(each)): opponents[each] for each in opponents},
-        )
+        flags = [*self.flags, "--resume", "auto"]
+        members = {str(self.member(name)): share for name, share in opponents.items()}
         if role == MAIN:
             named = [*config.schedule.opponents, *(f"{path}:{share:g}" for path, share in members.items())]
             flags += ["--self-play", f"{config.schedule.self_play:g}", "--schedule.opponents", ",".join(named)]

@@ -193,7 +193,7 @@ class Sweep:
     def end(self, job: TrainingJob) -> str:
         """Tell the study how a trial ended; one that was stopped stays open, and is resumed by the next start."""
         rates, is_pruned, is_done = self._rates(job.folder), job.name in self._pruned, job.state == DONE
-        trial, told = self._trials[job.name], f"failed with {job.problem}"
+        trial = self._trials[job.name]
         if job.is_asked_to_stop and not is_done and not is_pruned:
             return ""
         if is_done and rates:
@@ -205,7 +205,8 @@ class Sweep:
             told = f"pruned at {rates[-1]:.1%} after {counted(len(rates), 'evaluation')}"
         else:
             self._study.tell(trial, state=self._states.FAIL)
-            self.problem = f"{job.name}: {job.problem or 'no evaluation'}"
+            problem = job.problem or f"no evaluation (log: {job.log})"
+            told, self.problem = f"failed with {problem}", f"{job.name}: {problem}"
         self._failures = self._failures + 1 if told.startswith("failed") else 0
         self.is_hopeless |= self._failures >= MOST_FAILURES
         return f"{told}, {duration(job.seconds)}"

@@ -22,6 +22,7 @@ from arena.errors import ArenaError
 from marl.commands.league_record import LeagueRecord, Pair, Step, read_record
 from marl.commands.league_steps import FOLDER, MAIN, MAIN_EXPLOITER, MEMBERS, ROLES, LeagueSteps, check_league
 from marl.commands.train_argv import LEAGUE, TrainArgv
+from marl.commands.training_jobs import LIMITS
 from marl.errors import UserError
 from marl.invocation import command, interpreter
 from marl.storage.checkpoint_finder import episode_of, list_complete
@@ -29,7 +30,6 @@ from marl.storage.run_folder import CONFIG, GROUP, newest
 from marl.storage.run_owner import RunOwner
 from opponents.scheduler import EPISODES
 
-LIMITS = ("max_episodes", "max_minutes")
 FEW_MATCHES, MANY_MATCHES = 200, 2_000  # of each pair of members: on a CPU, on a GPU
 FRESH = 3_000_017  # added to the seed for the matches among members: no training has seen them
 
@@ -127,10 +127,10 @@ class _League:
         """Freeze a copy of the run's team, play its matches against all members, and write all of it down."""
         from marl.networks.policy import describe_actor
         from marl.storage import snapshot
-        from marl.storage.saved_player import load_player
+        from marl.storage.saved_player import load_policy
         from opponents.match import play
 
-        player = load_player(str(run if best else list_complete(run)[0]))
+        player = load_policy(str(run if best else list_complete(run)[0]))
         about = describe_actor(player.encoder, player.actor.spec)
         snapshot.write(self.steps.member(step.name), dict(player.actor.state_dict()), about)
         members, pairs = self.record.members, []
@@ -200,10 +200,10 @@ class _League:
 
 def _without_limits(words: Iterable[str]) -> Iterator[str]:
     """The words of a command line without the flags of a training's length and their values."""
-    rest = iter(words)
+    rest, limits = iter(words), {path.rpartition(".")[2] for path in LIMITS}
     for word in rest:
         flag, is_whole, _ = word.partition("=")
-        if flag.startswith("--") and flag.rpartition(".")[2].lstrip("-").replace("-", "_") in LIMITS:
+        if flag.startswith("--") and flag.rpartition(".")[2].lstrip("-").replace("-", "_") in limits:
             if not is_whole:
                 next(rest, None)
         else:

@@ -16,7 +16,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from marl.analysis.runs import NOT_GROUPED, is_run, read_summary
+from marl.analysis.runs import NOT_GROUPED, RUNNING, is_run, read_summary
 from marl.arguments import parse_whole_number
 from marl.commands import launch_flags
 from marl.commands.train_here import train_here
@@ -38,10 +38,10 @@ BESIDE_OTHERS = 2  # threads of a training; more of them gain little: see marl/c
 POLL = 0.2  # seconds
 WATCH_SECONDS = 1.0  # between two readings of the metrics
 GPUS = "CUDA_VISIBLE_DEVICES"
-WAITING, RUNNING, DONE, FAILED, STOPPED = "waiting", "running", "done", "failed", "stopped"  # states of a job
+WAITING, DONE, FAILED, STOPPED = "waiting", "done", "failed", "stopped"  # states of a job, beside RUNNING
 # Exit codes of a training that a signal has ended: after a save, or before it could save anything.
 STOPPED_CODES = tuple(code for number in STOP_SIGNALS for code in (128 + number, -number))
-LIMITS = ("schedule.max_episodes", "max_minutes")
+LIMITS = ("schedule.max_episodes", "max_minutes")  # settings that a second start may change
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from marl.commands.league_steps import ROLES
 from marl.commands.train_league import _League
 from marl.storage import snapshot
 from marl.storage.run_names import find_named
-from marl.storage.saved_player import load_player
+from marl.storage.saved_player import load_policy
 from marl.training.metrics import read_lines
 from marl.training.trainer import Trainer
 from opponents import match
@@ -130,7 +130,7 @@ def test_every_member_has_met_every_other_one(undisturbed) -> None:
 def test_the_main_team_is_one_run_and_a_player(undisturbed) -> None:
     assert_goes_on(undisturbed, EPISODES)
     assert find_named("last", undisturbed.parents[1]) == undisturbed
-    last, frozen = load_player(f"{undisturbed}/checkpoints/last"), snapshot.read(member(undisturbed, "main_2"))
+    last, frozen = load_policy(f"{undisturbed}/checkpoints/last"), snapshot.read(member(undisturbed, "main_2"))
     for name, weights in frozen.actor.state_dict().items():
         assert weights.equal(last.actor.state_dict()[name])
     assert member(undisturbed, "main_1").read_bytes() != member(undisturbed, "main_2").read_bytes()

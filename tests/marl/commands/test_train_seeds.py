@@ -12,7 +12,7 @@ from helpers.training import TINY, here
 
 from marl.commands import training_jobs
 from marl.commands.train_argv import parse_seeds
-from marl.commands.training_jobs import TrainingJob, find_room, limit_threads
+from marl.commands.training_jobs import TrainingJob
 from marl.training.resume_plan import plan_resume
 
 # Stands for `python -m marl train`: writes a run as a training does, or fails, and notes that it was called.
@@ -123,40 +123,6 @@ def test_other_settings_need_another_name(fake) -> None:
     assert here(*CALL, "--seeds", "1").returncode == 0
     done = here(*CALL, "--seeds", "1", "--lr", "0.1")
     assert_one_line(done, "x_seed1 is done, but with ppo.lr 0.003, not 0.1", "another --run_name")
-
-
-@pytest.mark.parametrize(
-    ("cores", "words", "environment", "asked", "places"),
-    [
-        (2, [], {}, None, [{}]),
-        (2, ["--threads", "1"], {}, None, [limit_threads(1)] * 2),
-        (8, [], {}, None, [limit_threads(2)] * 4),
-        (8, [], {"OMP_NUM_THREADS": "4"}, None, [limit_threads(4)] * 2),
-        (2, [], {}, 2, [{"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}] * 2),
-        (1, [], {}, None, [{}]),
-    ],
-)
-def test_room_is_cores_by_ranks_and_threads(cores, words, environment, asked, places, monkeypatch) -> None:
-    monkeypatch.setattr(training_jobs.machine, "usable_cores", lambda: cores)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    plan = plan_resume(["--device", "cpu", *words])
-    assert list(find_room({}, plan, asked).places) == places
-
-
-@pytest.mark.parametrize(
-    ("device", "visible", "places"),
-    [
-        ("auto", "", [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]),
-        ("cuda", "3,5", [{"CUDA_VISIBLE_DEVICES": "3"}, {"CUDA_VISIBLE_DEVICES": "5"}]),
-        ("cuda:1", "", [{}]),
-    ],
-)
-def test_a_gpu_has_room_for_one_training(device, visible, places, monkeypatch) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert list(find_room({}, plan_resume(["--device", device]), None).places) == places
 
 
 @pytest.mark.parametrize(
