@@ -243,13 +243,11 @@ class Sweep:
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         """A study that exists must have the same settings of all trials."""
-        saved = self._study.user_attrs.get(SETTINGS)
-        if saved is not None and saved != settings:
-            changed = next(key for key in {**saved, **settings} if saved.get(key) != settings.get(key))
-            raise UserError(
-                f"the sweep {self._folder} was begun with {changed} {saved.get(changed)!r}, not "
-                f"{settings.get(changed)!r}; take another --name"
-            )
+        saved = self._study.user_attrs.get(SETTINGS, settings)
+        for name, now in settings.items():
+            if saved.get(name) != now:
+                begun = f"the sweep {self._folder} was begun with {name} {saved.get(name)!r}"
+                raise UserError(f"{begun}, not {now!r}; take another --name")
         self._study.set_user_attr(SETTINGS, settings)
 
     def _should_prune(self, run: str, rates: Sequence[float]) -> bool:
@@ -326,8 +324,8 @@ def parse_ranges(texts: Sequence[str], algo: str) -> dict[str, Any]:
 
 def _parse_range(text: str, schema: Schema, section: str) -> tuple[str, Any]:
     distributions = import_optuna().distributions
-    name, equals, values = text.partition("=")
-    if not (name and equals and values):
+    name, _, values = text.partition("=")
+    if not (name and values):
         raise UserError(f"--range {text}: {HOW} is needed")
     option = schema.resolve(Setting(None, f"--{name}", as_key(name), values), section)
     if option.section in schema.chosen_by(schema.options["algo"]) and option.section != section:
@@ -339,14 +337,14 @@ def _parse_range(text: str, schema: Schema, section: str) -> tuple[str, Any]:
         if len(set(choices)) < 2:
             raise UserError(f"--range {text}: two different values or more are needed")
         return option.path, distributions.CategoricalDistribution(choices)
-    low_text, high_text, scale = [*values.split(":"), "", ""][:3]
-    low, high = (_value(part, option, text) for part in (low_text, high_text))
-    if values.count(":") > 2 or scale not in ("", "log") or not all(type(end) in (int, float) for end in (low, high)):
+    ends, is_log = values.removesuffix(":log").split(":"), values.endswith(":log")
+    low, high = (_value(end, option, text) for end in (*ends, "")[:2])
+    if len(ends) != 2 or not {type(low), type(high)} <= {int, float}:
         raise UserError(f"--range {text}: {HOW} is needed")
-    if not low < high or (scale and low <= 0):
-        raise UserError(f"--range {text}: low must be below high{', and above 0 for log' if scale else ''}")
+    if not low < high or (is_log and low <= 0):
+        raise UserError(f"--range {text}: low must be below high{', and above 0 for log' if is_log else ''}")
     kind = distributions.IntDistribution if type(low) is int else distributions.FloatDistribution
-    return option.path, kind(low, high, log=bool(scale))
+    return option.path, kind(low, high, log=is_log)
 
 
 def _value(text: str, option: Option, given: str) -> Any:

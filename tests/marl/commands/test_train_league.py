@@ -14,8 +14,7 @@ from helpers.command import assert_one_line
 from helpers.training import SMOKE, assert_goes_on, files_of, here
 
 from marl.commands.league_record import LeagueRecord, read_record
-from marl.commands.league_steps import ROLES
-from marl.commands.train_league import _League
+from marl.commands.train_league import ROLES, League
 from marl.storage import snapshot
 from marl.storage.run_names import find_named
 from marl.storage.saved_player import load_policy
@@ -62,16 +61,16 @@ def undisturbed(tmp_path_factory) -> Path:
     """The run of a main team of two rounds; as it was after the first one: `halfway`, in the folder of all runs."""
     print(f"seed {SEED}")
     runs = tmp_path_factory.mktemp("undisturbed")
-    end_round = _League.end_round
+    end_round = League.end_round
 
-    def end_and_copy(league: _League, number: int) -> None:
+    def end_and_copy(league: League, number: int) -> None:
         end_round(league, number)
         if number == 1:
             owner = shutil.ignore_patterns("owner.*.json")
             shutil.copytree(runs / "snakes_3v3", runs / "halfway/snakes_3v3", ignore=owner)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_League, "end_round", end_and_copy)
+        patch.setattr(League, "end_round", end_and_copy)
         done = here(*WORDS, "--runs_dir", runs, "--league", "2")
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines() if " joins: " in line] == MEMBERS
