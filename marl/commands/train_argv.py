@@ -33,11 +33,11 @@ class TrainArgv:
 
     @property
     def flags(self) -> list[str]:
-        """The flags of one training, with those that start its ranks."""
-        words = list(self.training)
+        """The flags of one training, after those that start its ranks."""
+        words = list[str]()
         for name, value in self.launch.items():
             words += [f"--{name.replace('_', '-')}", *([value] if FLAGS[name] else [])]
-        return words
+        return [*words, *self.training]
 
     def with_flags(self, *more: str) -> "TrainArgv":
         """The same with further flags of the training, which count before those that are given."""

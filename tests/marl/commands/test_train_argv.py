@@ -14,7 +14,7 @@ def test_flags_of_the_training_and_of_its_start_are_told_apart() -> None:
     assert argv == TrainArgv(
         ("--algo", "ppo", "--lr", "1e-3"), {"distributed": "", "num_gpus": "2"}, (1, 2, 3, 7), 2, dry_run=True
     )
-    assert argv.flags == ["--algo", "ppo", "--lr", "1e-3", "--distributed", "--num-gpus", "2"]
+    assert argv.flags == ["--distributed", "--num-gpus", "2", "--algo", "ppo", "--lr", "1e-3"]
 
 
 @pytest.mark.parametrize(
