@@ -133,8 +133,8 @@ def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
     if subject is None:
         return words, []
     at = words.index(subject)
-    own, others = split_own([*words[:at], *words[at + 1 :]], BESIDE_TRAINING[subject])
-    return [subject, *own], others
+    before, after = (split_own(each, BESIDE_TRAINING[subject]) for each in (words[:at], words[at + 1 :]))
+    return [*before[0], subject, *after[0]], before[1] + after[1]
 
 
 def run(args: argparse.Namespace) -> int:
