@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from marl.commands.train import train_here
+from marl.commands.train_here import train_here
 from marl.config.values import as_written
 from marl.errors import UserError
 from marl.planning.planned_player import load_player

@@ -3,7 +3,7 @@
 import argparse
 import secrets
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,19 @@ def split_words(words: Sequence[str], with_value: Collection[str]) -> tuple[list
             flags += rest[:1]
             del rest[:1]
     return flags, others
+
+
+def split_own(words: Sequence[str], own: Mapping[str, bool]) -> tuple[list[str], list[str]]:
+    """A command's own flags with their values, and all other words. own: flag -> whether a value follows."""
+    mine, others, rest = list[str](), list[str](), list(words)
+    while rest:
+        word = rest.pop(0)
+        flag, equals, _ = word.partition("=")
+        (mine if flag in own else others).append(word)
+        if own.get(flag) and not equals:
+            mine += rest[:1]
+            del rest[:1]
+    return mine, others
 
 
 def flag_names(words: Iterable[str]) -> set[str]:

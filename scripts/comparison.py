@@ -26,7 +26,7 @@ from docs_section import DOCS, PICTURES, add_flags, gpu_name, left_to_train, pub
 from script_parser import ScriptParser
 
 from marl.arguments import count, positive
-from marl.commands.train_seeds import parse_seeds
+from marl.commands.train_argv import parse_seeds
 from marl.commands.training_jobs import find_room
 from marl.compute import machine
 from marl.config.train_config import read_config

@@ -17,15 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from arena.errors import ArenaError  # noqa: E402
-from marl.commands.train_seeds import is_done  # noqa: E402
-from marl.commands.training_jobs import Job, Room, run_jobs  # noqa: E402
+from marl.commands.training_jobs import Room, TrainingJob, run_jobs  # noqa: E402
 from marl.compute import machine  # noqa: E402
 from marl.config.train_config import read_config  # noqa: E402
 from marl.errors import UserError  # noqa: E402
 from marl.ranks.placement import place  # noqa: E402
 from marl.storage.run_folder import GROUP  # noqa: E402
-from marl.training.signals import stop_on_signals  # noqa: E402
-from marl.wording import duration  # noqa: E402
 
 DOCS = ROOT / "docs"
 PICTURES = "pictures"  # beside the page
@@ -79,36 +76,25 @@ def write_section(page: Path, name: str, text: str) -> None:
     page.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
 
 
-def left_to_train(runs_dir: Path, words_of: Iterable[tuple[str, list[str]]]) -> Iterator[Job]:
+def left_to_train(runs_dir: Path, words_of: Iterable[tuple[str, list[str]]]) -> Iterator[TrainingJob]:
     """The trainings that are not done, of the names of runs with the flags of their trainings."""
     for name, words in words_of:
         words = [*words, "--run-name", name, "--runs-dir", str(runs_dir)]
-        folder = runs_dir / GROUP / name
-        if not is_done(folder, read_config(words)):
-            yield Job(name, words, Path(f"{folder}.log"))
+        job = TrainingJob(name, words, runs_dir / GROUP / name, read_config(words))
+        if not job.is_done():
+            yield job
 
 
-def train(jobs: Iterable[Job], room: Room, deadline: float = float("inf")) -> list[str]:
+def train(jobs: Iterable[TrainingJob], room: Room, deadline: float = float("inf")) -> list[str]:
     """Run the trainings, as many at a time as there is room; returns the names of those that failed.
 
     At the deadline, by time.monotonic, those that run are stopped; they do not count as failed.
     """
-    failed, stopped = list[str](), list[int]()
-
-    def tell_end(job: Job, code: int) -> None:
-        if code and not is_stopped():
-            failed.append(job.name)
-        problem = f"exit code {code}, {job.last_words()}" if code else "done"
-        print(f"{job.name}: {problem} in {duration(job.seconds)}", flush=True)
-
-    def is_stopped() -> bool:
-        return bool(stopped) or time.monotonic() > deadline
-
-    with stop_on_signals(stopped.append):
-        run_jobs(jobs, room, lambda job: None, tell_end, is_stopped, lambda running: None)
+    jobs = list(jobs)
+    stopped = run_jobs(jobs, room, "trainings", is_over=lambda: time.monotonic() > deadline)
     if stopped:
-        sys.exit(128 + stopped[0])
-    return failed
+        sys.exit(128 + stopped)
+    return [job.name for job in jobs if job.problem and not job.is_asked_to_stop]
 
 
 def gpu_name() -> str:

@@ -14,9 +14,7 @@ sys.path.insert(0, str(ROOT))
 from PIL import Image  # noqa: E402
 from script_parser import ScriptParser  # noqa: E402
 
-from marl.commands.launch_flags import HELP  # noqa: E402
-from marl.commands.train_league import HELP as LEAGUE_HELP  # noqa: E402
-from marl.commands.train_seeds import HELP as SEEDS_HELP  # noqa: E402
+from marl.commands.train_help import LEAGUE_HELP, RANKS_HELP, SEEDS_HELP  # noqa: E402
 from marl.config.help import help_of  # noqa: E402
 from marl.config.named_configs import about_configs  # noqa: E402
 from marl.config.options import MISSING, Option, Schema  # noqa: E402
@@ -64,7 +62,7 @@ def flags_page() -> str:
             lines += [f"Read with {', '.join(f'`--{PREFER} {name}`' for name in readers[section])}.", ""]
         lines += ["| flag | value | default | meaning |", "|---|---|---|---|"]
         lines += [_row(schema, option) for option in schema.options.values() if option.section == section]
-    lines += ["", "## Flags that start ranks", "", "```text", *HELP.rstrip().splitlines(), "```"]
+    lines += ["", "## Flags that start ranks", "", "```text", *RANKS_HELP.rstrip().splitlines(), "```"]
     lines += ["", "## Several seeds", "", "```text", *SEEDS_HELP.rstrip().splitlines(), "```"]
     lines += ["", "## League training", "", "```text", *LEAGUE_HELP.rstrip().splitlines(), "```"]
     return "\n".join(lines) + "\n"

@@ -24,10 +24,10 @@ from docs_section import DOCS, add_flags, gpu_name, left_to_train, publish, trai
 from script_parser import ScriptParser
 
 from arena.files import write_atomically
+from marl.analysis.runs import read_summary
+from marl.analysis.tables import amount
 from marl.arguments import add_device_flag, count, positive
 from marl.bench.planning import decisions_per_second
-from marl.commands.runs_summary import read_summary
-from marl.commands.runs_text import amount
 from marl.commands.training_jobs import Room
 from marl.compute import machine, threads
 from marl.config.train_config import read_config

@@ -78,7 +78,7 @@ LONGEST = (
     "marl/training/test_train_resume.py",
     "arena/render/test_window.py",  # W
     "marl/learners/test_flat_memory.py",
-    "marl/commands/test_league_page.py",
+    "marl/analysis/test_pages.py",
     "arena/test_golden.py",
     "marl/commands/test_play.py",  # W
     "marl/training/test_wandb_run.py",

@@ -35,7 +35,7 @@ AT_HOME = {
     "tensorboard": {"marl/training/event_file.py", "marl/training/run_texts.py"},
     "torch.utils.tensorboard": set(),
     "wandb": {"marl/training/wandb_run.py"},
-    "optuna": {"marl/commands/sweep_study.py"},
+    "optuna": {"marl/commands/sweep.py"},
 }
 
 
@@ -53,7 +53,7 @@ ORDER = (
     ("opponents",),
     (
         *("marl.errors", "marl.wording", "marl.compute.machine", "marl.invocation", "marl.arguments"),
-        *("marl.registry", "marl.rewards", "marl.machine_errors", "marl.statistics", "marl.garbage"),
+        *("marl.registry", "marl.rewards", "marl.machine_errors", "marl.garbage"),
         "marl.process_identity",
     ),
     ("marl.progress_bar",),
@@ -65,7 +65,7 @@ ORDER = (
     ("marl.storage", "marl.learners", "marl.pictures"),
     ("marl.planning",),
     ("marl.training",),
-    ("marl.export", "marl.doctor"),
+    ("marl.analysis", "marl.export", "marl.doctor"),
     ("marl.bench", "marl.commands"),
     ("marl",),  # the command line
 )

@@ -21,7 +21,7 @@ import pytest
 from helpers.command import ROOT, assert_one_line, without_compiling
 from helpers.training import TINY, files_of, here
 
-from marl.commands.runs_summary import read_summary
+from marl.analysis.runs import read_summary
 from marl.storage import checkpoint_finder, run_folder
 
 PLACE = "böse Läufe 蛇 'n' $HOME"  # all runs of this file are in a folder of this name

@@ -91,12 +91,12 @@ def encode_egocentric(match, snake, shared, out):
 
 def _bounds() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lowest and highest values, and scale."""
-    high = np.ones((PLANES, WINDOW), np.int8)
-    high[: P_MATE_HEADS // CELLS] = WAIT_MAX
+    planes = np.ones((PLANES, WINDOW), np.int8)
+    planes[: P_MATE_HEADS // CELLS] = WAIT_MAX
     scale = np.ones(E_VECTOR, np.float32)
-    scale[: high.size] /= high.reshape(-1)
-    window = np.zeros(E_VECTOR, np.int8)
-    low, high = window, np.concatenate((high.reshape(-1), window[high.size :]))
+    scale[: planes.size] /= planes.reshape(-1)
+    low = np.zeros(E_VECTOR, np.int8)
+    high = np.concatenate((planes.reshape(-1), low[planes.size :]))
     return (
         np.concatenate((low, CANONICAL.low)),
         np.concatenate((high, CANONICAL.high)),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from marl.arguments import count, new_file, positive
+from marl.arguments import count, new_file, positive, split_own
 from marl.bench.timing import WINDOWS, Row
 from marl.compute import machine
 from marl.errors import UserError
@@ -124,19 +124,9 @@ def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
     subject = next((word for word in words if word in BESIDE_TRAINING), None)
     if subject is None:
         return words, []
-    known = BESIDE_TRAINING[subject]
-    own: list[str] = []
-    others: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        flag, equals, _ = word.partition("=")
-        mine = flag in known or (word == subject and word not in own)
-        (own if mine else others).append(word)
-        if known.get(flag) and not equals:
-            own += rest[:1]
-            del rest[:1]
-    return own, others
+    at = words.index(subject)
+    before, after = (split_own(each, BESIDE_TRAINING[subject]) for each in (words[:at], words[at + 1 :]))
+    return [*before[0], subject, *after[0]], before[1] + after[1]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -195,7 +185,7 @@ def _run_comparison(args: argparse.Namespace) -> int:
         return 0
     least = args.least or LEAST
     ratios = compare.compare(args.compare, words, rounds)
-    print(compare.table(ratios, least))
+    compare.print_ratios(ratios, least)
     return 1 if any(compare.is_below(each, least) for each in ratios) else 0
 
 

@@ -6,39 +6,23 @@ rounds, with a 95 % interval from their spread.
 """
 
 import json
-import math
 import os
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from arena.files import write_user_file
+from marl.analysis.statistics import Rates, Ratio, ratios_of_pairs, ratios_of_sets
+from marl.analysis.tables import print_rows
 from marl.compute import machine
 from marl.errors import UserError
 from marl.storage.run_folder import git_state
 
 FORMAT = 1
 ROOT = Path(__file__).resolve().parent.parent.parent
-# Factor of the standard error of a mean for a 95 % interval, by degrees of freedom (Student's t).
-T95 = (math.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
-T95_MORE = 2.2
-
-Rates = dict[str, float]  # row -> per second
-
-
-class Ratio(NamedTuple):
-    """A row's speed divided by that of the other side, and the ends of its 95 % interval."""
-
-    row: str
-    theirs: float  # per second, geometric mean of the rounds
-    ours: float
-    ratio: float
-    low: float
-    high: float
 
 
 def save(path: Path, words: Sequence[str], rounds: int) -> int:
@@ -83,7 +67,8 @@ def _read(path: Path) -> tuple[list[str], list[Rates]]:
     """The words and the rounds of a file of `save`."""
     try:
         document = json.loads(path.read_text())
-        saved, rounds = document["words"], [dict(each) for each in document["rounds"]]
+        saved: list[str] = document["words"]
+        rounds: list[Rates] = [dict(each) for each in document["rounds"]]
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError):
@@ -116,56 +101,14 @@ def rates_in(report: dict[str, Any]) -> Rates:
     }
 
 
-def ratios_of_pairs(theirs: Sequence[Rates], ours: Sequence[Rates]) -> list[Ratio]:
-    """Of rounds that were measured one after the other."""
-    found = []
-    for row in _common_rows(theirs, ours):
-        logs = [math.log(mine[row] / other[row]) for other, mine in zip(theirs, ours, strict=True)]
-        error = statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
-        found.append(_ratio(row, theirs, ours, _t95(len(logs) - 1) * error))
-    return found
-
-
-def ratios_of_sets(theirs: Sequence[Rates], ours: Sequence[Rates]) -> list[Ratio]:
-    """Of rounds that were measured at different times."""
-    found = []
-    for row in _common_rows(theirs, ours):
-        spread = 0.0
-        for rounds in (theirs, ours):
-            logs = [math.log(each[row]) for each in rounds]
-            spread += statistics.variance(logs) / len(logs) if len(logs) > 1 else math.inf
-        freedom = min(len(theirs), len(ours)) - 1
-        found.append(_ratio(row, theirs, ours, _t95(freedom) * math.sqrt(spread)))
-    return found
-
-
-def _common_rows(theirs: Sequence[Rates], ours: Sequence[Rates]) -> list[str]:
-    rows = [row for row in ours[0] if all(row in each for each in (*theirs, *ours))]
-    if not rows:
-        raise UserError("no row was measured on both sides; give the same flags")
-    return rows
-
-
-def _ratio(row: str, theirs: Sequence[Rates], ours: Sequence[Rates], half: float) -> Ratio:
-    before, now = (statistics.geometric_mean(each[row] for each in rounds) for rounds in (theirs, ours))
-    ratio = now / before
-    high = ratio * math.exp(half) if half < 100 else math.inf
-    return Ratio(row, before, now, ratio, ratio * math.exp(-half), high)
-
-
-def _t95(freedom: int) -> float:
-    return T95[freedom] if freedom < len(T95) else T95_MORE
-
-
-def table(ratios: Sequence[Ratio], least: float) -> str:
-    """The ratios as a user reads them; rows that are surely below `least` are marked."""
-    width = max(len(each.row) for each in ratios)
-    lines = [f"{'per second':{width}} {'theirs':>14} {'here':>14} {'ratio':>6}  95 % interval"]
+def print_ratios(ratios: Sequence[Ratio], least: float) -> None:
+    """Print the ratios; rows that are surely below `least` are marked."""
+    rows = [("per second", "theirs", "here", "ratio", "95 % interval")]
     for each in ratios:
         mark = f"  below {least:g}" if is_below(each, least) else ""
-        interval = f"{each.low:.3f} to {each.high:.3f}"
-        lines.append(f"{each.row:{width}} {each.theirs:14,.0f} {each.ours:14,.0f} {each.ratio:6.3f}  {interval}{mark}")
-    return "\n".join(lines)
+        speeds = f"{each.theirs:,.0f}", f"{each.ours:,.0f}", f"{each.ratio:.3f}"
+        rows.append((each.row, *speeds, f"{each.low:.3f} to {each.high:.3f}{mark}"))
+    print_rows(rows, right=(1, 2, 3))
 
 
 def is_below(ratio: Ratio, least: float) -> bool:

@@ -15,7 +15,7 @@ from marl.bench.arena import checked_devices
 from marl.bench.timing import Row, best_rate
 from marl.planning.planned_player import PlannedPlayer
 from marl.planning.planner import CANDIDATES, Budget
-from marl.storage.saved_player import load_player
+from marl.storage.saved_player import load_policy
 from opponents.players import Player
 
 CPU_MATCHES = (1, 64)
@@ -44,7 +44,7 @@ class PlanningBench:
                     yield self._row(device, matches, budget)
 
     def _row(self, device: str, matches: int, budget: Budget) -> Row:
-        player = PlannedPlayer(load_player("champion"), budget)
+        player = PlannedPlayer(load_policy("champion"), budget)
         rate = decisions_per_second(player, matches, device, self._seconds)
         what = f"plan={budget.rollouts}x{budget.turns}:champion"
         self._decisions[f"{device}, {matches} matches, {what}"] = round(rate, 1)

@@ -3,20 +3,19 @@
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.rules import TEAM
 from marl.commands import launch_flags
+from marl.commands.train_argv import TrainArgv
 from marl.config.evaluation_plan import describe_plan, plan_evaluations
 from marl.config.options import Schema
 from marl.config.reader import to_yaml
 from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig
 from marl.config.values import as_written
 from marl.errors import UserError
-from marl.invocation import command
 from marl.ranks import environment
 from marl.training.report import device_notes, mix_text
 from marl.training.resume_plan import ResumePlan
@@ -30,11 +29,8 @@ if TYPE_CHECKING:
 MEASURED = ("threads", "onednn")  # at the start of a training on a CPU
 
 
-def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, print_config: bool) -> int:
-    """Check the plan and print it, or its configuration with all chosen values; returns the exit code.
-
-    words: the command line without --dry_run. flags: those of it that start ranks.
-    """
+def dry_run(argv: TrainArgv, plan: ResumePlan) -> int:
+    """Check the plan and print it, or its configuration with all chosen values; returns the exit code."""
     import torch
 
     from marl.ranks.nodes import ONE_NODE
@@ -47,7 +43,7 @@ def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, pr
             return 0
         local, world, nodes = found.local_world, found.world, ONE_NODE
     else:
-        local, nodes, _ = launch_flags.choose_launch(flags, plan) if flags else (1, ONE_NODE, 0)
+        local, nodes, _ = launch_flags.choose_launch(argv.launch, plan) if argv.launch else (1, ONE_NODE, 0)
         world = local * nodes.most
     backend, device = place(plan.config.ddp.backend, plan.config.device, 0, local, torch.cuda.device_count())
     shares_memory = nodes.most == 1 and plan.config.ddp.backend is None and device.type == "cpu"
@@ -57,7 +53,7 @@ def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, pr
     plan = plan.with_resolved_config(group)
     about, state = _check(plan, group)
     folder = plan.name_folder()
-    if print_config:
+    if argv.print_config:
         print(to_yaml(plan.config), end="")
         return 0
     rows = _rows(plan, folder, about, state, _ranks(local, nodes, backend, shares_memory))
@@ -67,7 +63,7 @@ def dry_run(words: Sequence[str], flags: Mapping[str, str], plan: ResumePlan, pr
     print("chosen for auto:" if chosen else "nothing is auto")
     for path, value in chosen.items():
         print(f"  {path:25} {value}")
-    print(f"\ndry run: nothing was started or written; start it: {command('train', *words)}")
+    print(f"\ndry run: nothing was started or written; start it: {argv.command()}")
     return 0
 
 

@@ -1,31 +1,20 @@
-"""Flags of `snakes train` that start ranks: they are for the launcher, not for the configuration of training."""
+"""The ranks that the flags of `train` ask for: how many, on which machines, and their start."""
 
 import gc
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from marl.arguments import parse_whole_number
 from marl.errors import UserError
-from marl.invocation import VARIABLE, command, program
+from marl.invocation import VARIABLE, program
 from marl.training.resume_plan import ResumePlan
 
 if TYPE_CHECKING:
     from marl.ranks.nodes import Nodes
 
-SHORT_HELP = """Ranks (or by torchrun -m marl train ..., which needs none of these):
-  --distributed               start one rank per GPU; without a GPU one per core, up to 16 (below 4 cores one process);
-                              NPROC=N fixes the number
-  --num_gpus N                start N ranks on N GPUs
-"""
-HELP = f"""{SHORT_HELP.rstrip()}
-  --nnodes N --node_rank K    several machines, or 1:4 if they may come and go; also NNODES and NODE_RANK
-  --master_addr A             address of machine 0; also MASTER_ADDR
-  --master_port P             a port that is free there; also MASTER_PORT
-  --max_restarts N            start all ranks again from the last checkpoint if one fails, this often
-"""
 # Name -> whether the flag takes a value.
 LAUNCH_FLAGS = {
     "distributed": False, "num_gpus": True, "nnodes": True, "node_rank": True,
@@ -37,24 +26,6 @@ LOADED_LATE = ("marl.training.trainer", "marl.training.outputs", "marl.training.
 VARIABLES = {
     "nnodes": "NNODES", "node_rank": "NODE_RANK", "master_addr": "MASTER_ADDR", "master_port": "MASTER_PORT",
 }  # fmt: skip
-
-
-def split_launch_flags(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The launcher's flags with their values, and all other words."""
-    flags, others, rest = {}, [], list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.removeprefix("--").partition("=")
-        name = name.replace("-", "_")
-        if not word.startswith("--") or name not in LAUNCH_FLAGS:
-            others.append(word)
-        elif not LAUNCH_FLAGS[name]:
-            flags[name] = ""
-        elif equals or (rest and not rest[0].startswith("--")):
-            flags[name] = value if equals else rest.pop(0)
-        else:
-            raise UserError(f"--{name} needs a value (see {command('train', '--help')})")
-    return flags, others
 
 
 def asks_for_nodes(flags: Mapping[str, str]) -> bool:

@@ -78,12 +78,12 @@ def run(args: argparse.Namespace) -> int:
         table = league(players, *settings, turn_progress, submissions)
     if args.png:
         from marl.pictures.canvas import save_png
-        from marl.pictures.league import draw
+        from marl.pictures.league_table import draw
 
         save_png(args.png, draw(table))
     if args.html:
         from arena.files import write_user_file
-        from marl.commands.league_page import league_page
+        from marl.analysis.pages import league_page
 
         write_user_file(args.html, league_page(table, pairs))
     if args.json:

@@ -9,6 +9,12 @@ from arena.batch import BatchArena
 from arena.render.timeline import Playlist, PolicyOutput, Timeline, Turn, policy_outputs_of
 from arena.replay import Recorder, today, write
 from arena.rules import OVER, SNAKES, TURNS
+from marl.errors import UserError
+from marl.storage.checkpoint import MANIFEST
+from marl.storage.checkpoint_finder import resolve
+from marl.storage.policy_player import PolicyPlayer
+from marl.storage.run_folder import GROUP, newest
+from marl.storage.saved_player import load_policy
 from opponents.players import Player
 from opponents.policy_outputs import policy_outputs, team_seats
 
@@ -148,3 +154,31 @@ class LiveMatches(Playlist):
                 path = path.with_name(f"{path.stem}.{self._next}{path.suffix}")
             match.write(path)
             print(path, flush=True)
+
+
+class LatestCheckpoint:
+    """Supplies the player for the next match: the newest checkpoint of a run, loaded again when it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        if (path / GROUP).is_dir():  # the folder of all runs stands for the run started last
+            path = newest(path) or path
+        self.run = path
+        self._loaded: tuple[Path, int] | None = None
+        self._player: PolicyPlayer | None = None
+
+    def __call__(self) -> tuple[PolicyPlayer, str]:
+        """The player, and a note if it changed. If the newest checkpoint cannot be loaded, the player before stays."""
+        try:
+            folder = resolve(self.run)
+            found = folder, (folder / MANIFEST).stat().st_mtime_ns
+            if found != self._loaded:
+                player = load_policy(str(folder))
+                player.name = f"{self.run.name} {folder.name}"
+                note = "" if self._player is None else f"new checkpoint: {folder.name}"
+                self._loaded, self._player = found, player
+                return player, note
+        except (UserError, OSError) as error:
+            if self._player is None:
+                raise UserError(f"--watch: {error}") from None
+            return self._player, f"still {self._player.name}: {error}"
+        return self._player, ""

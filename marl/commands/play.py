@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from arena.render import window
 
     window.open_display()
-    from marl.commands.live_match import LiveMatches
+    from marl.commands.live_match import LatestCheckpoint, LiveMatches
     from marl.planning.planned_player import load_player
     from opponents.match import open_player
     from opponents.submission import Submission
@@ -70,8 +70,6 @@ def run(args: argparse.Namespace) -> int:
         submissions = submission_options(args)
         blue = open_player(args.blue, opened, load_player, submissions)
         if args.watch is not None:
-            from marl.commands.latest_checkpoint import LatestCheckpoint
-
             red: Supply = LatestCheckpoint(args.watch)
             players = [blue]
         else:

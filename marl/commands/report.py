@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marl.analysis.tables import amount, print_rows, setting_text, training_time
 from marl.arguments import count, new_file, new_file_ending, split_words
-from marl.commands.runs_text import amount, duration, print_rows
-from marl.config.values import as_written
 from marl.progress_bar import ProgressBar
 from marl.storage.run_folder import all_runs
 from marl.storage.run_names import RUNS_DIR, find_named
@@ -18,10 +17,9 @@ from marl.wording import count as counted
 from marl.wording import in_one_line
 
 if TYPE_CHECKING:
-    from marl.commands.report_groups import Group
+    from marl.analysis.groups import RunGroup
 
 WITH_VALUE = ("--html", "--json", "--png", "--by", "--cross-play", "--side-by-side", "--device", "--runs-dir")
-CELL_MAX = 24  # letters of a setting in a table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,10 +64,9 @@ def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
 
 def run(args: argparse.Namespace) -> int:
     from arena.files import write_user_file
-    from marl.commands.report_groups import choose_runs, common_opponents, group_runs
-    from marl.commands.report_marl_eval import marl_eval_document, uneven
-    from marl.commands.report_results import collect
-    from marl.commands.runs_summary import find_runs
+    from marl.analysis.comparison import collect, marl_eval_document, uneven
+    from marl.analysis.groups import choose_runs, common_opponents, group_runs
+    from marl.analysis.runs import find_runs
     from marl.errors import UserError
     from marl.invocation import command
 
@@ -89,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         if problem := uneven(groups):
             _tell(f"{args.json}: marl-eval needs the same number for all: {problem}")
     if args.html:
-        from marl.commands.report_page import report_page
+        from marl.analysis.pages import report_page
 
         write_user_file(args.html, report_page(document))
     if args.png:
@@ -117,27 +114,25 @@ def _number(run: Path, pattern: re.Pattern[str]) -> int:
     return int(match[1]) if match else 0
 
 
-def _cross_play(groups: "Sequence[Group]", matches: int, device: str, side_by_side: int) -> dict[str, Any]:
-    from marl.commands.report_cross_play import cross_play
+def _cross_play(groups: "Sequence[RunGroup]", matches: int, device: str, side_by_side: int) -> dict[str, Any]:
+    from marl.analysis.cross_play import cross_play
 
     with ProgressBar("cross-play") as bar:
         return cross_play(groups, matches, device, bar.show, side_by_side)
 
 
 def _draw(document: dict[str, Any], by: str, png: Path) -> None:
-    from marl.pictures.canvas import save_png
-    from marl.pictures.run_comparison import Curve, draw
+    from marl.analysis.curves import Curve, save_curves
 
     panels: dict[str, list[Curve]] = {}
     for task in document["tasks"]:
-        for i, group in enumerate(document["groups"]):
+        for group in document["groups"]:
             curve, xs = group["curves"][task], group["axes"][by]
             ends = zip(xs, curve["low"], curve["high"], strict=True)
             band = [(x, low, high) for x, low, high in ends if low is not None]
-            label = chr(ord("A") + i) if i < 26 else str(i + 1)
-            points = list(zip(xs, curve["value"], strict=True))
-            panels.setdefault(task, []).append(Curve(label, f"{group['name']} ({_seeds(group)})", points, band))
-    save_png(png, draw(panels, by))
+            name = f"{group['name']} ({counted(len(group['seeds']), 'seed')})"
+            panels.setdefault(task, []).append(Curve(name, list(zip(xs, curve["value"], strict=True)), band))
+    save_curves(png, panels, by)
 
 
 def _print(document: dict[str, Any]) -> None:
@@ -152,7 +147,7 @@ def _print(document: dict[str, Any]) -> None:
             str(len(group["seeds"])),
             f"{group['episodes']:,.0f}",
             amount(group["env_steps"]),
-            duration(group["seconds"]),
+            training_time(group["seconds"]),
             *(_text(group["final"][task]) for task in tasks),
         )
         for group in groups
@@ -168,7 +163,7 @@ def _print(document: dict[str, Any]) -> None:
         _print_square(groups, document["cross_play"]["cells"])
     if document["settings"]:
         print("\nsettings that differ")
-        print_rows([(path, *map(_setting, values)) for path, values in document["settings"].items()])
+        print_rows([(path, *map(setting_text, values)) for path, values in document["settings"].items()])
 
 
 def _print_square(groups: list[dict[str, Any]], cells: list[list[Any]]) -> None:
@@ -181,15 +176,6 @@ def _print_square(groups: list[dict[str, Any]], cells: list[list[Any]]) -> None:
 
 def _text(cell: dict[str, Any]) -> str:
     return cell["text"] if cell["ends"] is None else f"{cell['text']} ({'-'.join(cell['ends'])})"
-
-
-def _setting(value: Any) -> str:
-    text = "-" if value is None else as_written(tuple(value) if isinstance(value, list) else value)
-    return text if len(text) <= CELL_MAX else text[: CELL_MAX - 3] + "..."
-
-
-def _seeds(group: dict[str, Any]) -> str:
-    return counted(len(group["seeds"]), "seed")
 
 
 def _tell(line: str) -> None:

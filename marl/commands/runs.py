@@ -4,16 +4,20 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from marl.analysis.tables import amount, letter, print_rows, setting_text, shortened, size_text, training_time
 from marl.arguments import count, new_file_ending, split_words
-from marl.commands.runs_text import amount, document, duration, print_rows, rate_text, shortened, size_text
 from marl.errors import UserError
 from marl.invocation import command
 from marl.storage.run_names import RUNS_DIR
 from marl.wording import count as counted
 from marl.wording import in_one_line
+
+if TYPE_CHECKING:
+    from marl.analysis.runs import EvaluationPoint, RunSummary
 
 # Action -> arguments and description in the help text.
 ACTIONS = {
@@ -34,6 +38,7 @@ READ_BY = {
     "older_than": ("prune",),
 }
 WITH_VALUE = ("--png", "--by", "--against", "--keep", "--older-than", "--runs-dir")
+SETTING_MAX = 30  # letters, in a comparison
 DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 
 
@@ -94,11 +99,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, names: list[str]) -> int:
-    from marl.commands.runs_summary import read_all
+    from marl.analysis.runs import read_all
 
     runs = read_all(args.runs_dir)
     if args.json:
-        print(json.dumps([document(run) for run in runs], indent=2))
+        print(json.dumps([run.document() for run in runs], indent=2))
         return 0
     if not runs:
         print(f"no runs in {in_one_line(args.runs_dir)}; train one: {command('train')}")
@@ -111,8 +116,8 @@ def _list(args: argparse.Namespace, names: list[str]) -> int:
                 run.algo,
                 f"{run.episodes:,}",
                 amount(run.env_steps),
-                rate_text(run.best),
-                duration(run.seconds),
+                _last_rate(run.best),
+                training_time(run.seconds),
                 size_text(run.size),
                 run.state,
             )
@@ -123,17 +128,61 @@ def _list(args: argparse.Namespace, names: list[str]) -> int:
 
 
 def _compare(args: argparse.Namespace, names: list[str]) -> int:
-    from marl.commands.runs_compare import compare
-    from marl.commands.runs_summary import find_runs
+    from marl.analysis.groups import differing_settings
+    from marl.analysis.runs import find_runs
 
     runs = find_runs(names, args.runs_dir)
     if len(runs) < 2:
         raise UserError(f"runs compare needs two different runs or more; given: {', '.join(names)}")
-    return compare(runs, args.png, args.by or "episodes", args.json)
+    if args.png:
+        _draw(runs, args.png, args.by or "episodes")
+    differing = differing_settings([run.settings() for run in runs])
+    if args.json:
+        print(json.dumps({"runs": [run.document() for run in runs], "settings": differing}, indent=2, default=str))
+        return 0
+    letters = [letter(i) for i in range(len(runs))]
+    for each, run in zip(letters, runs, strict=True):
+        print(f"{each}  {in_one_line(str(run.folder))} ({run.state})")
+    settings = [(path, *(setting_text(value, SETTING_MAX) for value in values)) for path, values in differing.items()]
+    for title, rows in (("settings that differ", settings), ("results", _results(runs))):
+        print(f"\n{title}")
+        if rows:
+            print_rows([(f"  {row[0]}", *row[1:]) for row in [("", *letters), *rows]])
+        else:
+            print("  none")
+    if args.png:
+        print(f"\npicture: {args.png}")
+    return 0
+
+
+def _results(runs: "Sequence[RunSummary]") -> list[tuple[str, ...]]:
+    rows = [
+        ("episodes", *(f"{run.episodes:,}" for run in runs)),
+        ("env steps", *(amount(run.env_steps) for run in runs)),
+        ("trained", *(training_time(run.seconds) for run in runs)),
+        ("on disk", *(size_text(run.size) for run in runs)),
+        ("best at episode", *(f"{run.best.episode:,}" if run.best else "-" for run in runs)),
+        ("points there", *(f"{run.best.points:.1%}" if run.best else "-" for run in runs)),
+    ]
+    for name in dict.fromkeys(name for run in runs for name in run.opponents):
+        rates = (run.best.text(name) if run.best and name in run.best.rates else "-" for run in runs)
+        rows.append((f"won against {name}", *rates))
+    return rows
+
+
+def _draw(runs: "Sequence[RunSummary]", png: Path, by: str) -> None:
+    from marl.analysis.curves import Curve, save_curves
+
+    names = dict.fromkeys(name for run in runs for name in run.opponents)
+    panels = {name: [Curve(run.name, run.curve(name, by)) for run in runs] for name in names}
+    panels = {name: curves for name, curves in panels.items() if any(curve.points for curve in curves)}
+    if not panels:
+        raise UserError("no curves to draw: none of these runs has been evaluated yet")
+    save_curves(png, panels, by)
 
 
 def _best(args: argparse.Namespace, names: list[str]) -> int:
-    from marl.commands.runs_summary import find_runs, read_all
+    from marl.analysis.runs import find_runs, read_all
 
     runs = [run for run in (find_runs(names, args.runs_dir) if names else read_all(args.runs_dir)) if run.best]
     if not runs:
@@ -151,7 +200,7 @@ def _best(args: argparse.Namespace, names: list[str]) -> int:
         raise UserError(f"--against {args.against}: no run was evaluated against it; known: {', '.join(known)}")
     best = max(compared, key=lambda run: score[id(run)])
     if args.json:
-        print(json.dumps(document(best), indent=2))
+        print(json.dumps(best.document(), indent=2))
         return 0
     print(in_one_line(str(best.folder)))
     left = len(runs) - len(compared)
@@ -172,15 +221,15 @@ def _last(args: argparse.Namespace, names: list[str]) -> int:
 
 
 def _delete(args: argparse.Namespace, names: list[str]) -> int:
+    from marl.analysis.runs import find_runs
     from marl.commands.runs_removal import delete_runs
-    from marl.commands.runs_summary import find_runs
 
     return delete_runs(find_runs(names, args.runs_dir), args.yes, args.json)
 
 
 def _prune(args: argparse.Namespace, names: list[str]) -> int:
+    from marl.analysis.runs import RUNNING, find_runs, read_all
     from marl.commands.runs_removal import delete_runs, prune_checkpoints
-    from marl.commands.runs_summary import RUNNING, find_runs, read_all
 
     if (args.keep is None) == (args.older_than is None):
         raise UserError("runs prune needs --keep N (checkpoints) or --older_than AGE (whole runs), one of them")
@@ -191,6 +240,14 @@ def _prune(args: argparse.Namespace, names: list[str]) -> int:
         return prune_checkpoints(runs, args.keep, args.yes, args.json)
     limit = time.time() - 86400 * args.older_than
     return delete_runs([run for run in runs if run.changed < limit], args.yes, args.json)
+
+
+def _last_rate(point: "EvaluationPoint | None") -> str:
+    """The win rate of an evaluation against its last opponent."""
+    if point is None:
+        return "-"
+    name = list(point.rates)[-1]
+    return f"{name} {point.text(name)}"
 
 
 def _days(text: str) -> float:

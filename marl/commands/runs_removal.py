@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from marl.commands.runs_summary import RUNNING, RunSummary, read_summary, size_on_disk
-from marl.commands.runs_text import print_rows, size_text
+from marl.analysis.runs import RUNNING, RunSummary, read_summary, size_on_disk
+from marl.analysis.tables import print_rows, size_text
 from marl.errors import UserError
 from marl.storage.run_owner import RunOwner
 from marl.wording import count

@@ -1,41 +1,58 @@
-"""The command `sweep`: search good values of options by Optuna, with successive halving; resumable."""
+"""The command `sweep`: search good values of options by Optuna, with successive halving; resumable.
+
+The study is a journal file in the sweep's folder, which several processes may use at the same time. A trial that was
+cut off is enqueued again with the same values, and resumes its run. Optuna is an optional package.
+"""
 
 import argparse
+import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from marl.arguments import count, flag_names, refuse_flags
-from marl.commands.runs_text import print_rows
-from marl.commands.sweep_ranges import BUILT_IN, HOW, Range, as_flags, parse_ranges, value_text
+from marl.analysis.runs import RUNNING, is_run, read_summary
+from marl.analysis.tables import print_rows
+from marl.arguments import count, flag_names, refuse_flags, split_own
+from marl.commands.dry_run import check_opponents
+from marl.commands.training_jobs import DONE, TrainingJob, find_room, run_jobs
+from marl.config.options import Option, Schema, Setting, as_key
+from marl.config.train_config import ALIASES, TrainConfig, read_config
+from marl.config.values import as_written, describe, parse
 from marl.errors import UserError
 from marl.invocation import command
+from marl.process_identity import is_running, process_name
 from marl.storage.run_folder import GROUP, named
+from marl.storage.run_names import RUNS_DIR
 from marl.training.metrics import LINES
+from marl.training.resume_plan import plan_resume
 from marl.wording import count as counted
 from marl.wording import duration
 
-if TYPE_CHECKING:
-    from marl.commands.sweep_study import Study, TrialResult
-    from marl.commands.training_jobs import Job
-    from marl.training.resume_plan import ResumePlan
-
-FOLDER = "runs/sweeps"
-AGAINST = "level3"
-TRIALS = 30
-BEST, PICTURE = "best.yaml", "importances.png"
+FOLDER, AGAINST, TRIALS = "runs/sweeps", "level3", 30  # by default
+JOURNAL, BEST, PICTURE = "study.journal", "best.yaml", "importances.png"
 MOST_FAILURES = 3  # in a row; then something is wrong with all of them
+REDUCTION = 3  # of successive halving: of the trials at a rung, the best third goes on
+RUN, SETTINGS, PROCESS = "run", "settings", "process"  # what the study keeps beside trials and values
 # Flag -> whether a value follows. All other words are those of a training.
 OWN_FLAGS = {
     "--name": True, "--trials": True, "--against": True, "--range": True, "--side-by-side": True, "--sweeps-dir": True,
     "--help": False, "-h": False,
 }  # fmt: skip
-OWN_RUN = ("--run-name", "{run}", "--runs-dir", "{folder}")
 # Flags of train that every trial has for itself.
 NOT_GIVEN = ("--run-name", "--runs-dir", "--resume", "--load-model", "--seeds", "--dry-run", "--print-config")
+# Ranges of options by their plain names; a learner gets those of the options that its section has. About a factor of 3
+# to 10 around the defaults.
+BUILT_IN: Mapping[str, str] = {
+    "lr": "5e-4:2e-2:log", "a_lr": "2e-4:1e-2:log", "c_lr": "2e-4:1e-2:log", "gamma": "0.9:0.995",
+    "gae_lambda": "0.8:0.99", "clip": "0.1:0.4", "epochs": "1:4", "n_step": "1:6", "tau": "0.002:0.05:log",
+    "entropy": "5e-4:5e-2:log",
+}  # fmt: skip
+HOW = "NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME=A,B,C"
+STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}  # of a trial that has ended
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,239 +80,307 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
     """The sweep's own words, and those of a training."""
-    own: list[str] = []
-    others: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        flag, equals, _ = word.partition("=")
-        (own if flag in OWN_FLAGS else others).append(word)
-        if OWN_FLAGS.get(flag) and not equals:
-            own += rest[:1]
-            del rest[:1]
-    return own, others
+    return split_own(words, OWN_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:
-    from marl.commands.sweep_study import Study, import_optuna
-    from marl.commands.training_jobs import find_room, run_jobs
-    from marl.progress_bar import ProgressBar
-    from marl.training.resume_plan import plan_resume
-    from marl.training.signals import stop_on_signals
-
-    words = _trained_words(args)
-    plan = plan_resume(words)
-    ranges = parse_ranges(args.range, plan.config.algo)
-    import_optuna()  # if it is missing, nothing is written
-    folder = _folder_of(args, plan.config.algo)
-    _check_opponents(plan, args.against)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {folder}: {error.strerror}; choose another --sweeps_dir") from None
-    settings = {"training": shlex.join(words), "against": args.against, "ranges": [str(each) for each in ranges]}
-    study = Study(folder, folder.name, ranges, settings)
-    room = find_room({}, plan, args.side_by_side)
-    print(f"sweep {folder}: up to {counted(args.trials, 'trial')}, {len(room)} at a time, against {args.against}")
-    for each in ranges:
-        print(f"  {each}")
-    stopped: list[int] = []
-    with stop_on_signals(stopped.append), ProgressBar("trials") as bar:
-        sweep = _Sweep(study, folder, words, args.against, args.trials, bar)
-        run_jobs(
-            sweep.jobs(),
-            room,
-            sweep.tell_start,
-            lambda job, code: sweep.end(job, code, bool(stopped) or sweep.is_hopeless),
-            lambda: bool(stopped) or sweep.is_hopeless,
-            sweep.watch,
-        )
-    again = command("sweep", *_own_words(args), *args.set_aside)
-    results = study.results()
-    _summarise(study, results, ranges, folder, args.against, words)
-    if stopped:
-        print(f"stopped; resume: {again}")
-        return 128 + stopped[0]
-    if sweep.is_hopeless:
-        print(f"snakes: {MOST_FAILURES} trials failed one after another: {sweep.problem}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _trained_words(args: argparse.Namespace) -> list[str]:
-    """The words of all trainings. Evaluations are against the objective's opponent alone, unless others are given."""
-    words = list(args.set_aside)
-    refuse_flags(words, NOT_GIVEN, "sweep", "every trial has a run of its own")
-    if not flag_names(words) & {"--eval-opponents", "--evaluation.eval-opponents"}:
-        words += ["--eval-opponents", args.against]
-    return [*words, "--no-eval-gif"]
-
-
-def _folder_of(args: argparse.Namespace, algo: str) -> Path:
-    """The folder of the sweep; its name is checked as that of a run."""
-    name = algo if args.name is None else args.name
+    argv = list(args.set_aside)
+    refuse_flags(argv, NOT_GIVEN, "sweep", "every trial has a run of its own")
+    if not flag_names(argv) & {"--eval-opponents", "--evaluation.eval-opponents"}:
+        argv += ["--eval-opponents", args.against]
+    argv.append("--no-eval-gif")
+    plan = plan_resume(argv)
+    ranges = parse_ranges(args.range, plan.config.algo)  # if Optuna is missing, nothing is written
+    name = plan.config.algo if args.name is None else args.name
     try:
         named(args.sweeps_dir, name)
     except UserError as error:  # it names the flag of train
         raise UserError(str(error).replace("--run_name", "--name", 1)) from None
-    return Path(args.sweeps_dir) / name
-
-
-def _check_opponents(plan: "ResumePlan", against: str) -> None:
-    """An opponent that does not exist, or that no evaluation plays, is an error now, not one of every trial."""
-    from marl.commands.dry_run import check_opponents
-
+    # An opponent that does not exist, or that no evaluation plays, is an error now, not one of every trial.
     check_opponents(plan)
-    evaluated = plan.config.evaluation.eval_opponents
-    for name in against.split(","):
-        if name not in evaluated:
-            raise UserError(f"--against {name!r} is none of --eval_opponents {','.join(evaluated)}")
+    for opponent in args.against.split(","):
+        if opponent not in plan.config.evaluation.eval_opponents:
+            evaluated = ",".join(plan.config.evaluation.eval_opponents)
+            raise UserError(f"--against {opponent!r} is none of --eval_opponents {evaluated}")
+    folder = Path(args.sweeps_dir) / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {folder}: {error.strerror}; choose another --sweeps_dir") from None
+    sweep = Sweep(folder, argv, plan.config, ranges, args.against)
+    room = find_room({}, plan, args.side_by_side)
+    print(f"sweep {folder}: up to {counted(args.trials, 'trial')}, {len(room)} at a time, against {args.against}")
+    for path, values in ranges.items():
+        print(f"  {range_text(path, values)}")
+    hooks = (sweep.start, sweep.end, lambda running: sweep.watch(running) / args.trials, lambda: sweep.is_hopeless)
+    stopped = run_jobs(sweep.jobs(args.trials), room, "trials", *hooks)
+    sweep.summarise()
+    if stopped:
+        print(f"stopped; resume: {command('sweep', *_own_words(args), *args.set_aside)}")
+        return 128 + stopped
+    if sweep.is_hopeless:
+        print(f"snakes: {MOST_FAILURES} trials failed one after another: {sweep.problem}", file=sys.stderr)
+    return int(sweep.is_hopeless)
 
 
-class _Sweep:
-    """The trials of one start."""
+class Sweep:
+    """An Optuna study that maximizes a win rate, and the trials of one start of the command."""
 
-    def __init__(self, study: "Study", folder: Path, words: Sequence[str], against: str, trials: int, bar: Any) -> None:
-        self._study, self._folder, self._words, self._against, self._trials = study, folder, words, against, trials
-        self._bar = bar
-        self._numbers: dict[str, int] = {}  # run -> number of its trial
+    def __init__(self, folder: Path, argv: Sequence[str], config: TrainConfig, ranges: Mapping[str, Any], against: str):
+        """argv, config: of all trials. ranges: path -> its distribution. against: whom to beat."""
+        optuna = import_optuna()
+        self._folder, self._argv, self._config, self._ranges = folder, argv, config, ranges
+        self._against, self._process = against, process_name(os.getpid())
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._states = optuna.trial.TrialState
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # experimental parts say so at each use
+            backend = optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL))
+            self._study = optuna.create_study(
+                study_name=folder.name,
+                storage=optuna.storages.JournalStorage(backend),
+                direction="maximize",
+                load_if_exists=True,
+                pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION),
+            )
+            # Another seed at each start: with the same one, a second start would draw the same values again. Beside
+            # other processes a random one, since they may start at the same time.
+            is_shared = any(map(self._is_of_another_process, self._running()))
+            seed = None if is_shared else len(self._study.trials)
+            self._study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+        texts = [range_text(path, values) for path, values in ranges.items()]
+        self._check_settings({"training": shlex.join(argv), "against": against, "ranges": texts})
+        for trial in self._running():  # cut off in an earlier start: tried again in the same run folder
+            if not self._is_of_another_process(trial):
+                if trial.params and RUN in trial.user_attrs:
+                    self._study.enqueue_trial(trial.params, user_attrs={RUN: trial.user_attrs[RUN]})
+                self._study.tell(trial.number, state=self._states.FAIL)
+        self._trials: dict[str, Any] = {}  # run -> trial, while it runs
         self._pruned: set[str] = set()
         self._read: dict[str, int] = {}  # run -> size of its metrics when they were last read
-        self._ended = len(study.results())
+        self._reported: dict[str, int] = {}  # run -> its evaluations that the study knows
         self._failures = 0
         self.is_hopeless = False  # from the last of MOST_FAILURES failures on, whatever comes of the other trials
         self.problem = ""
 
-    def jobs(self) -> Iterator["Job"]:
-        """The trials, each asked for when there is room: the later ones know the results of the earlier ones."""
-        from marl.commands.training_jobs import Job
+    def jobs(self, trials: int) -> Iterator[TrainingJob]:
+        """Up to so many trials, each asked for when there is room: the later ones know the results of the earlier."""
+        while len(self.results()) + len(self._running()) < trials:
+            trial = self._study.ask(dict(self._ranges))
+            run = trial.user_attrs.get(RUN) or f"trial_{trial.number:03}"
+            trial.set_user_attr(RUN, run)
+            trial.set_user_attr(PROCESS, self._process)
+            self._trials[run] = trial
+            argv = [*self._argv, *as_flags(trial.params), "--run-name", run, "--runs-dir", str(self._folder)]
+            yield TrainingJob(run, argv, self._folder / GROUP / run, self._config)
 
-        while self._study.begun < self._trials:
-            number, run, params = self._study.ask()
-            self._numbers[run] = number
-            own = [word.format(run=run, folder=self._folder) for word in OWN_RUN]
-            yield Job(run, [*self._words, *as_flags(params), *own], self._folder / GROUP / f"{run}.log")
+    def start(self, job: TrainingJob, _: str) -> str:
+        """The values of a trial, in words."""
+        return ", ".join(f"{path} {value_text(value)}" for path, value in self._trials[job.name].params.items())
 
-    def tell_start(self, job: "Job") -> None:
-        flags = job.words[len(self._words) : -len(OWN_RUN)]
-        values = [f"{flag[2:]} {value}" for flag, value in zip(flags[::2], flags[1::2], strict=True)]
-        print(f"{job.name}: {', '.join(values)}", flush=True)
-
-    def watch(self, running: Sequence["Job"]) -> None:
-        """Report new evaluations to the study, and end the trials that are behind."""
+    def watch(self, running: Sequence[TrainingJob]) -> int:
+        """Report new evaluations to the study, and end the trials that are behind; returns how many have ended."""
         for job in running:
-            size = _size_of(self._folder / GROUP / job.name / LINES)
-            if size == self._read.get(job.name) or job.name in self._pruned:
-                continue  # nothing new
-            self._read[job.name] = size
-            rates = self._rates(job.name)
-            if self._study.should_prune(self._numbers[job.name], rates):
-                self._pruned.add(job.name)
-                job.stop()
-        self._bar.show(self._ended / self._trials)
+            file = job.folder / LINES
+            size = file.stat().st_size if file.exists() else 0
+            if size != self._read.get(job.name) and job.name not in self._pruned:
+                self._read[job.name] = size
+                if self._should_prune(job.name, self._rates(job.folder)):
+                    self._pruned.add(job.name)
+                    job.stop()
+        return len(self.results())
 
-    def end(self, job: "Job", code: int, is_stopped: bool) -> None:
+    def end(self, job: TrainingJob) -> str:
         """Tell the study how a trial ended; one that was stopped stays open, and is resumed by the next start."""
-        rates, pruned = self._rates(job.name), job.name in self._pruned
-        if is_stopped and code and not pruned:
-            del self._numbers[job.name]
-            return
-        number = self._numbers.pop(job.name)
-        self._ended += 1
-        if code == 0 and rates:
-            self._study.should_prune(number, rates)
-            self._study.finish(number, "complete", rates[-1])
-            result = f"{rates[-1]:.1%} against {self._against}"
-        elif pruned:
-            self._study.finish(number, "pruned")
-            result = f"pruned at {rates[-1]:.1%} after {counted(len(rates), 'evaluation')}"
+        rates, is_pruned, is_done = self._rates(job.folder), job.name in self._pruned, job.state == DONE
+        trial = self._trials[job.name]
+        if job.is_asked_to_stop and not is_done and not is_pruned:
+            return ""
+        if is_done and rates:
+            self._should_prune(job.name, rates)
+            self._study.tell(trial, rates[-1])
+            told = f"{rates[-1]:.1%} against {self._against}"
+        elif is_pruned:
+            self._study.tell(trial, state=self._states.PRUNED)
+            told = f"pruned at {rates[-1]:.1%} after {counted(len(rates), 'evaluation')}"
         else:
-            self._study.finish(number, "failed")
-            self.problem = f"{job.name}: exit code {code}, {job.last_words() or 'no message'} (log: {job.log})"
-            result = f"failed with {self.problem}"
-        self._failures = self._failures + 1 if result.startswith("failed") else 0
+            self._study.tell(trial, state=self._states.FAIL)
+            problem = job.problem or f"no evaluation (log: {job.log})"
+            told, self.problem = f"failed with {problem}", f"{job.name}: {problem}"
+        self._failures = self._failures + 1 if told.startswith("failed") else 0
         self.is_hopeless |= self._failures >= MOST_FAILURES
-        print(f"{job.name}: {result}, {duration(job.seconds)}", flush=True)
+        return f"{told}, {duration(job.seconds)}"
 
-    def _rates(self, run: str) -> list[float]:
+    def results(self) -> list[Any]:
+        """All ended trials, the best first, failed ones last; of one that was cut off, the next one of its run."""
+        newest = {trial.user_attrs.get(RUN): trial for trial in self._study.get_trials(deepcopy=False)}
+        ended = [trial for trial in newest.values() if trial.state.is_finished()]
+        return sorted(ended, key=lambda each: (list(STATES).index(each.state.name), -(each.value or 0.0), each.number))
+
+    def summarise(self) -> None:
+        """Print the table of all trials, and write the best configuration and the picture."""
+        results = self.results()
+        if not results:
+            print("no trial has ended yet")
+            return
+        rows = [("trial", "state", f"won against {self._against}", *self._ranges)]
+        for each in results:
+            values = [value_text(each.params[path]) if path in each.params else "-" for path in self._ranges]
+            rate = "-" if each.value is None else f"{each.value:.1%}"
+            rows.append((each.user_attrs.get(RUN, "-"), STATES[each.state.name], rate, *values))
+        print()
+        print_rows(rows, right=(2,))
+        complete = [each for each in results if each.state == self._states.COMPLETE]
+        if not complete:
+            print("no trial was trained to its end, so there is no best one")
+            return
+        importances = self._importances(complete)
+        if importances:
+            told = ", ".join(f"{path} {share:.0%}" for path, share in importances.items())
+            print(f"\nwhat mattered, by {counted(len(complete), 'complete trial')}: {told}")
+        self._draw([each for each in results if each.value is not None], importances)
+        self._write_best(complete[0], len(results))
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        """A study that exists must have the same settings of all trials."""
+        saved = self._study.user_attrs.get(SETTINGS, settings)
+        for name, now in settings.items():
+            if saved.get(name) != now:
+                begun = f"the sweep {self._folder} was begun with {name} {saved.get(name)!r}"
+                raise UserError(f"{begun}, not {now!r}; take another --name")
+        self._study.set_user_attr(SETTINGS, settings)
+
+    def _should_prune(self, run: str, rates: Sequence[float]) -> bool:
+        """Report the new win rates of a trial, and ask whether to end it."""
+        trial = self._trials[run]
+        for step in range(self._reported.get(run, 0), len(rates)):
+            trial.report(rates[step], step + 1)
+        self._reported[run] = len(rates)
+        return bool(rates) and bool(trial.should_prune())
+
+    def _rates(self, folder: Path) -> list[float]:
         """Win rates of a run so far (the mean over the opponents), without the evaluation before the first update."""
-        from marl.commands.runs_summary import read_summary
-
         names = self._against.split(",")
-        points = read_summary(self._folder / GROUP / run).evaluations
-        rates = [[point.rates[name] for name in names if name in point.rates] for point in points if point.episode]
-        return [sum(each) / len(names) for each in rates if len(each) == len(names)]
+        points = [point for point in read_summary(folder).evaluations if point.episode]
+        return [sum(each.rates[name] for name in names) / len(names) for each in points if {*names} <= {*each.rates}]
+
+    def _running(self) -> list[Any]:
+        """Trials that run or were cut off."""
+        return self._study.get_trials(deepcopy=False, states=(self._states.RUNNING,))
+
+    def _is_of_another_process(self, trial: Any) -> bool:
+        """Whether another process is training this trial. On another machine: whether its run was written lately."""
+        process = trial.user_attrs.get(PROCESS, "")
+        if process in ("", self._process):
+            return False
+        run, alive = self._folder / GROUP / trial.user_attrs[RUN], is_running(process)
+        return bool(alive) if alive is not None else is_run(run) and read_summary(run).state == RUNNING
+
+    def _importances(self, complete: Sequence[Any]) -> dict[str, float]:
+        """Share of each option in the differences between trials, the largest first (PED-ANOVA); empty if unknown."""
+        if len(complete) < 4 or len({each.value for each in complete}) < 2:
+            return {}
+        from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return get_param_importances(self._study, evaluator=PedAnovaImportanceEvaluator())
+
+    def _draw(self, results: Sequence[Any], importances: Mapping[str, float]) -> None:
+        from marl.pictures.canvas import save_png
+        from marl.pictures.sweep import Dot, draw
+
+        dots = [Dot(each.params, each.value, each.state == self._states.PRUNED) for each in results]
+        about = f"win rate in percent against {self._against}, {counted(len(dots), 'trial')}; pruned ones in grey"
+        logs = [path for path, values in self._ranges.items() if getattr(values, "log", False)]
+        save_png(self._folder / PICTURE, draw(f"{self._folder.name}: {about}", importances, dots, logs))
+        print(f"picture: {self._folder / PICTURE}")
+
+    def _write_best(self, best: Any, trials: int) -> None:
+        from arena.files import write_user_file
+        from marl.config.reader import to_yaml
+
+        config = replace(read_config([*self._argv, *as_flags(best.params)]), run_name=None, runs_dir=RUNS_DIR)
+        told, file = f"{best.user_attrs[RUN]}, {best.value:.1%} against {self._against}", self._folder / BEST
+        about = f"# The best of {trials} trials of the sweep {self._folder.name}: {told}.\n"
+        write_user_file(file, about + to_yaml(config))
+        print(f"best: {told}; train it: {command('train', '--config', file)}")
 
 
-def _summarise(
-    study: "Study",
-    results: "Sequence[TrialResult]",
-    ranges: Sequence[Range],
-    folder: Path,
-    against: str,
-    words: Sequence[str],
-) -> None:
-    """Print the table of all trials, and write the best configuration and the picture."""
-    if not results:
-        print("no trial has ended yet")
-        return
-    paths = [each.path for each in ranges]
-    rows = [("trial", "state", f"won against {against}", *paths)]
-    for each in results:
-        rate = "-" if each.value is None else f"{each.value:.1%}"
-        values = [value_text(each.params[path]) if path in each.params else "-" for path in paths]
-        rows.append((each.run, each.state, rate, *values))
-    print()
-    print_rows(rows, right=(2,))
-    complete = [each for each in results if each.state == "complete"]
-    if not complete:
-        print("no trial was trained to its end, so there is no best one")
-        return
-    importances = study.importances()
-    if importances:
-        told = ", ".join(f"{path} {share:.0%}" for path, share in importances.items())
-        print(f"\nwhat mattered, by {counted(len(complete), 'complete trial')}: {told}")
-    _draw(results, importances, ranges, folder, against)
-    _write_best(complete[0], folder, against, len(results), words)
+def parse_ranges(texts: Sequence[str], algo: str) -> dict[str, Any]:
+    """Path -> distribution of the options that the user gives; without any, of those built in for the learner."""
+    schema, section = Schema(TrainConfig, ALIASES), TrainConfig(algo=algo).learner_section
+    known = [f"{section}.{name}={text}" for name, text in BUILT_IN.items() if f"{section}.{name}" in schema.options]
+    if not texts and not known:
+        raise UserError(f"there are no built-in ranges for {algo}; give --range {HOW}")
+    ranges: dict[str, Any] = {}
+    for text in texts or known:
+        path, distribution = _parse_range(text, schema, section)
+        if path in ranges:
+            raise UserError(f"--range: {path} has two ranges; leave one out")
+        ranges[path] = distribution
+    return ranges
 
 
-def _draw(
-    results: "Sequence[TrialResult]",
-    importances: dict[str, float],
-    ranges: Sequence[Range],
-    folder: Path,
-    against: str,
-) -> None:
-    from marl.pictures.canvas import save_png
-    from marl.pictures.sweep import Dot, draw
-
-    dots = [Dot(each.params, each.value, each.state == "pruned") for each in results if each.value is not None]
-    title = f"{folder.name}: win rate in percent against {against}, {counted(len(dots), 'trial')}; pruned ones in grey"
-    save_png(folder / PICTURE, draw(title, importances, dots, [each.path for each in ranges if each.is_log]))
-    print(f"picture: {folder / PICTURE}")
-
-
-def _write_best(best: "TrialResult", folder: Path, against: str, trials: int, words: Sequence[str]) -> None:
-    from arena.files import write_user_file
-    from marl.config.reader import to_yaml
-    from marl.config.train_config import read_config
-    from marl.storage.run_names import RUNS_DIR
-
-    config = replace(read_config([*words, *as_flags(best.params)]), run_name=None, runs_dir=RUNS_DIR)
-    about = (
-        f"# The best of {trials} trials of the sweep {folder.name}: {best.run}, {best.value:.1%} against {against}.\n"
-    )
-    write_user_file(folder / BEST, about + to_yaml(config))
-    print(
-        f"best: {best.run}, {best.value:.1%} against {against}; train it: {command('train', '--config', folder / BEST)}"
-    )
+def _parse_range(text: str, schema: Schema, section: str) -> tuple[str, Any]:
+    distributions = import_optuna().distributions
+    name, _, values = text.partition("=")
+    if not (name and values):
+        raise UserError(f"--range {text}: {HOW} is needed")
+    option = schema.resolve(Setting(None, f"--{name}", as_key(name), values), section)
+    if option.section in schema.chosen_by(schema.options["algo"]) and option.section != section:
+        raise UserError(f"--range {text}: {option.path} is not read by this learner, which reads section {section}")
+    if ":" not in values:
+        choices = [part.strip() for part in values.split(",")]
+        for choice in choices:
+            _value(choice, option, text)
+        if len(set(choices)) < 2:
+            raise UserError(f"--range {text}: two different values or more are needed")
+        return option.path, distributions.CategoricalDistribution(choices)
+    ends, is_log = values.removesuffix(":log").split(":"), values.endswith(":log")
+    low, high = (_value(end, option, text) for end in (*ends, "")[:2])
+    if len(ends) != 2 or not {type(low), type(high)} <= {int, float}:
+        raise UserError(f"--range {text}: {HOW} is needed")
+    if not low < high or (is_log and low <= 0):
+        raise UserError(f"--range {text}: low must be below high{', and above 0 for log' if is_log else ''}")
+    kind = distributions.IntDistribution if type(low) is int else distributions.FloatDistribution
+    return option.path, kind(low, high, log=is_log)
 
 
-def _size_of(file: Path) -> int:
+def _value(text: str, option: Option, given: str) -> Any:
     try:
-        return file.stat().st_size
-    except OSError:  # not there yet
-        return 0
+        return parse(text, option.type)
+    except (ValueError, OverflowError):
+        allowed = describe(option.type)[1]
+        raise UserError(f"--range {given}: {text!r} is no value of {option.path}; allowed: {allowed}") from None
+
+
+def range_text(path: str, distribution: Any) -> str:
+    """A range as the user writes it."""
+    if hasattr(distribution, "choices"):
+        return f"{path}={','.join(distribution.choices)}"
+    return f"{path}={distribution.low:g}:{distribution.high:g}{':log' if distribution.log else ''}"
+
+
+def as_flags(params: Mapping[str, Any]) -> list[str]:
+    """The flags of a training with these values."""
+    return [word for path, value in params.items() for word in (f"--{path}", value_text(value))]
+
+
+def value_text(value: Any) -> str:
+    """A value of a trial as a user would write it; four digits tell enough of a drawn number."""
+    return f"{value:.4g}" if isinstance(value, float) else as_written(value)
+
+
+def import_optuna() -> Any:
+    """The package, or a UserError that says how to install it."""
+    try:
+        import optuna.storages.journal
+    except ImportError:
+        from arena.extras import install_hint
+
+        raise UserError(f"sweep needs the package optuna; {install_hint('sweep')}") from None
+    return optuna
 
 
 def _own_words(args: argparse.Namespace) -> list[str]:

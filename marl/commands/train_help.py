@@ -1,9 +1,8 @@
 """The help of `train`: the flags that matter most, or with `--help all` every flag."""
 
 import textwrap
-from collections.abc import Sequence
 
-from marl.commands import launch_flags, train_league, train_seeds
+from marl.commands.train_argv import ROUNDS
 from marl.config.help import WIDTH, help_text, short_help_text
 from marl.config.named_configs import about_configs
 from marl.config.options import Schema
@@ -24,20 +23,35 @@ Train a team of three snakes. Without flags: good defaults for this machine.
   --help all                  every flag; --help SECTION those of one section:
                               {sections}
 """
+SHORT_RANKS_HELP = """Ranks (or by torchrun -m marl train ..., which needs none of these):
+  --distributed               start one rank per GPU; without a GPU one per core, up to 16 (below 4 cores one process);
+                              NPROC=N fixes the number
+  --num_gpus N                start N ranks on N GPUs
+"""
+RANKS_HELP = f"""{SHORT_RANKS_HELP.rstrip()}
+  --nnodes N --node_rank K    several machines, or 1:4 if they may come and go; also NNODES and NODE_RANK
+  --master_addr A             address of machine 0; also MASTER_ADDR
+  --master_port P             a port that is free there; also MASTER_PORT
+  --max_restarts N            start all ranks again from the last checkpoint if one fails, this often
+"""
+SEEDS_HELP = """Several seeds:
+  --seeds 1-10                train each of these seeds (also 1,2,5), in runs NAME_seed1, ... with --run_name NAME; a
+                              second start skips the seeds that are done and resumes the others; see report --help
+  --side_by_side N            of them at a time (default: cores / (ranks x threads), on GPUs one per GPU)
+"""
+LEAGUE_HELP = f"""League training:
+  --league [ROUNDS]           train the team in rounds (default: {ROUNDS}) against itself, the schedule and a league of
+                              frozen copies of itself and of exploiters; with --run_name NAME the same command goes on
+"""
 ALL = "all"
 
 
-def asks_for_help(words: Sequence[str]) -> bool:
-    return any(word in ("-h", "--help", "--help-all") or word.startswith("--help=") for word in words)
-
-
-def train_help(words: Sequence[str]) -> str:
-    """The help text that the words ask for: short, of one section, or of all flags."""
+def train_help(topic: str) -> str:
+    """The help text about a section, about all flags, or without a topic the short one."""
     sections = [section for section in Schema(TrainConfig).sections if section]
-    topic = _topic(words)
     usage = USAGE.format(train=command("train"), configs=_configs(), sections=", ".join(sections))
     if topic == ALL:
-        starts = f"{launch_flags.HELP}\n{train_seeds.HELP}\n{train_league.HELP}"
+        starts = f"{RANKS_HELP}\n{SEEDS_HELP}\n{LEAGUE_HELP}"
         return f"{usage}\n{starts}\n{help_text(TrainConfig, ALIASES, PREFER)}"
     if topic in sections:
         return help_text(TrainConfig, ALIASES, PREFER, [topic])
@@ -48,20 +62,7 @@ def train_help(words: Sequence[str]) -> str:
         "Every option is a flag or a line of a YAML file; flags override files, later files override earlier ones.\n"
         f"{command('train', '--help', ALL)} lists every flag."
     )
-    return f"{usage}\n{main}\n\n{launch_flags.SHORT_HELP}\n{end}"
-
-
-def _topic(words: Sequence[str]) -> str:
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if word == "--help-all":
-            return ALL
-        if word.startswith("--help="):
-            return word.partition("=")[2]
-        if word in ("-h", "--help") and rest and not rest[0].startswith("-"):
-            return rest[0]
-    return ""
+    return f"{usage}\n{main}\n\n{SHORT_RANKS_HELP}\n{end}"
 
 
 def _configs() -> str:

@@ -1,26 +1,47 @@
-"""Trainings as processes of their own, side by side as far as the cores or GPUs of this machine go."""
+"""Several trainings with resume: each is a job with a run folder, which a second start finds done or resumes.
 
+Jobs run as processes of their own, side by side as far as the cores or GPUs of this machine go, or one after the other
+in this process. Their output goes to a log.
+"""
+
+import gc
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from marl.analysis.runs import NOT_GROUPED, RUNNING, is_run, read_summary
 from marl.arguments import parse_whole_number
 from marl.commands import launch_flags
+from marl.commands.train_here import train_here
 from marl.compute import machine
 from marl.compute.thread_variables import NUMBA_THREADS, THREADS, user_fixes_threads
+from marl.config.reader import to_dict
+from marl.config.train_config import TrainConfig
+from marl.config.values import as_written
+from marl.errors import UserError
 from marl.invocation import VARIABLE, program
-from marl.training.resume_plan import ResumePlan
-from marl.wording import in_one_line
+from marl.progress_bar import ProgressBar
+from marl.training.metrics import last_line
+from marl.training.resume_plan import ResumePlan, plan_resume
+from marl.training.signals import STOP_SIGNALS, stop_on_signals
+from marl.wording import count, duration, in_one_line
 
 TRAIN = (sys.executable, "-m", "marl", "train")
 BESIDE_OTHERS = 2  # threads of a training; more of them gain little: see marl/compute/threads.py
 POLL = 0.2  # seconds
+WATCH_SECONDS = 1.0  # between two readings of the metrics
 GPUS = "CUDA_VISIBLE_DEVICES"
+WAITING, DONE, FAILED, STOPPED = "waiting", "done", "failed", "stopped"  # states of a job, beside RUNNING
+# Exit codes of a training that a signal has ended: after a save, or before it could save anything.
+STOPPED_CODES = tuple(code for number in STOP_SIGNALS for code in (128 + number, -number))
+LIMITS = ("schedule.max_episodes", "max_minutes")  # settings that a second start may change
 
 
 @dataclass(frozen=True)
@@ -32,24 +53,43 @@ class Room:
     def __len__(self) -> int:
         return len(self.places)
 
+    def describe(self, jobs: int) -> str:
+        """How so many jobs are started, in words."""
+        if jobs <= 1 or len(self) == 1:
+            return "one after another"
+        threads = self.places[0].get(THREADS)
+        return f"{min(len(self), jobs)} at a time" + (f", {count(int(threads), 'thread')} each" if threads else "")
+
 
 @dataclass
-class Job:
-    """One training; its output goes to a log file."""
+class TrainingJob:
+    """One training: its command line, its run folder, and how it goes."""
 
     name: str
-    words: Sequence[str]
-    log: Path
-    place: int = 0
-    process: subprocess.Popen[bytes] | None = None
-    begun: float = field(default_factory=time.monotonic)
+    argv: Sequence[str]  # what follows `train`
+    folder: Path  # of the run
+    config: TrainConfig  # which the run is to have
+    log: Path = Path()  # by default beside the run folder
+    state: str = WAITING
+    problem: str = ""  # of one that has failed or was stopped
+    is_asked_to_stop: bool = False
+    seconds: float = 0.0  # that it has run, up to its end
+    _begun: float = 0.0
+    _process: subprocess.Popen[bytes] | None = None
+    _chosen_episodes: int | None = None
 
-    def start(self, place: int, variables: Mapping[str, str]) -> None:
-        self.place, self.begun = place, time.monotonic()
+    def __post_init__(self) -> None:
+        if self.log == Path():
+            self.log = Path(f"{self.folder}.log")
+
+    def start(self, variables: Mapping[str, str]) -> str:
+        """Start the training as a process with these environment variables; returns what to tell."""
+        verb = "resumed" if is_run(self.folder) else "started"
+        self.state, self._begun = RUNNING, time.monotonic()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [*TRAIN, *self.words],
+            self._process = subprocess.Popen(
+                [*TRAIN, *self.argv],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -58,17 +98,78 @@ class Job:
                 start_new_session=True,
                 preexec_fn=_end_with_parent(),
             )
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.begun
+        return f"{verb}, log in {self.log}"
 
     def stop(self) -> None:
         """Ask the training to save and end."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+        self.is_asked_to_stop = True
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
 
-    def last_words(self) -> str:
+    def has_ended(self) -> bool:
+        """Whether the process has ended; state, problem and seconds then say how."""
+        code = None if self._process is None else self._process.poll()
+        if code is None:
+            return False
+        self.seconds = time.monotonic() - self._begun
+        self.state = DONE if code == 0 else STOPPED if code in STOPPED_CODES else FAILED
+        if self.state == STOPPED:
+            self.problem = "stopped by a signal"
+        elif self.state == FAILED:
+            self.problem = f"exit code {code}, {self._last_words() or 'no message'} (log: {self.log})"
+        return True
+
+    def describe_end(self) -> str:
+        """How it has ended, in words."""
+        if self.state == DONE:
+            return f"done in {duration(self.seconds)}, {self.result()}"
+        return self.problem if self.state == STOPPED else f"failed with {self.problem}"
+
+    def train_here(self, until: float = 1.0) -> int:
+        """Train in this process up to a share of the run; returns the exit code."""
+        plan = replace(plan_resume(self.argv), until=until)
+        try:
+            with open(self.log, "a") as log, redirect_stdout(log):
+                return train_here(plan)[0]
+        finally:
+            gc.collect()  # frees a GPU's memory of this training before the next one
+
+    def is_done(self) -> bool:
+        """Whether the run has reached the limits of the configuration, which may be higher than those it had before."""
+        if (
+            is_run(self.folder)
+            and replace(read_summary(self.folder), config=to_dict(self.config)).has_reached_its_limit
+        ):
+            self.state = DONE
+        return self.state == DONE
+
+    def check_same_settings(self) -> None:
+        """A UserError if the run, which is done, was trained with other settings than those of the configuration."""
+        saved = read_summary(self.folder)
+        now = replace(saved, config=to_dict(self.config)).settings()
+        for path, before in saved.settings((*NOT_GROUPED, *LIMITS)).items():
+            if now.get(path) not in (None, before):
+                raise UserError(
+                    f"{self.folder} is done, but with {path} {as_written(before)}, not {as_written(now[path])}; "
+                    "take another --run_name"
+                )
+
+    def share(self) -> float:
+        """The done share of the run, by episodes or by time."""
+        line, config = last_line(self.folder), self.config
+        if config.schedule.max_episodes is None and self._chosen_episodes is None and is_run(self.folder):
+            self._chosen_episodes = read_summary(self.folder).config.get("schedule", {}).get("max_episodes")
+        episodes = config.schedule.max_episodes or self._chosen_episodes
+        by_episodes = line.get("step", 0) / episodes if episodes else 0.0
+        by_time = line.get("time/seconds", 0.0) / (60 * config.max_minutes) if config.max_minutes else 0.0
+        return min(1.0, max(by_episodes, by_time))
+
+    def result(self) -> str:
+        """The last evaluation of the run in a few words."""
+        points = read_summary(self.folder).evaluations
+        return ", ".join(f"{name} {rate:.1%}" for name, rate in points[-1].rates.items()) if points else "no evaluation"
+
+    def _last_words(self) -> str:
         """The program's own message at the end of the log, or else the last line."""
         try:
             lines = self.log.read_text(errors="replace").strip().splitlines()
@@ -79,43 +180,57 @@ class Job:
 
 
 def run_jobs(
-    jobs: Iterable[Job],
+    jobs: Iterable[TrainingJob],
     room: Room,
-    on_start: Callable[[Job], None],
-    on_end: Callable[[Job, int], None],
-    is_stopped: Callable[[], bool],
-    watch: Callable[[Sequence[Job]], None],
-) -> None:
+    title: str,
+    on_start: Callable[[TrainingJob, str], str] = lambda job, text: text,
+    on_end: Callable[[TrainingJob], str] = TrainingJob.describe_end,
+    watch: Callable[[Sequence[TrainingJob]], float] | None = None,
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
     """Run all jobs, as many at a time as there is room; each next one is taken when a place is free.
 
-    After `is_stopped` no job is started, and those that run are asked to save and end. `watch` is called with the
-    running jobs a few times a second.
+    After a signal, or once `is_over`, no job is started, and those that run are asked to save and end. Each start and
+    each end is told in a line: what `on_start` and `on_end` return; nothing for an empty text. `watch` is called with
+    the running jobs about once a second, and returns the done share of all work for the bar with this title; without
+    it `jobs` must be a list. Returns the number of the signal, or 0.
     """
-    waiting, running = iter(jobs), list[Job]()
-    free, is_done, is_told = list(range(len(room))), False, False
-    while running or not is_done:
-        while free and not is_done and not is_stopped():
-            job = next(waiting, None)
-            if job is None:
-                is_done = True
-                break
-            job.start(free[0], room.places[free[0]])
-            free.pop(0)
-            running.append(job)
-            on_start(job)
-        if is_stopped():
-            is_done = True
-            if not is_told:
-                for job in running:
+    waiting, running = iter(jobs), dict[int, TrainingJob]()  # place -> job
+    stopped, is_told, is_empty, watched = list[int](), False, False, -math.inf
+
+    def tell(job: TrainingJob, text: str) -> None:
+        if text:
+            print(f"{job.name}: {text}", flush=True)
+
+    def mean_share(_: Sequence[TrainingJob]) -> float:
+        shares = [job.share() if job.state == RUNNING else job.state != WAITING for job in jobs]
+        return sum(shares) / max(1, len(shares))
+
+    with stop_on_signals(stopped.append), ProgressBar(title) as bar:
+        while running or not is_empty:
+            while len(running) < len(room) and not (is_empty or stopped or is_over()):
+                job = next(waiting, None)
+                if job is None:
+                    is_empty = True
+                    break
+                place = min(set(range(len(room))) - running.keys())
+                running[place] = job
+                tell(job, on_start(job, job.start(room.places[place])))
+            if stopped or is_over():
+                is_empty = True
+                for job in () if is_told else running.values():
                     job.stop()
-            is_told = True
-        for job in [each for each in running if each.process is not None and each.process.poll() is not None]:
-            running.remove(job)
-            free = sorted([*free, job.place])
-            on_end(job, job.process.returncode)
-        watch(running)
-        if running:
-            time.sleep(POLL)
+                is_told = True
+            for place, job in list(running.items()):
+                if job.has_ended():
+                    del running[place]
+                    tell(job, on_end(job))
+            if time.monotonic() - watched >= WATCH_SECONDS:
+                watched = time.monotonic()
+                bar.show((watch or mean_share)(list(running.values())))
+            if running:
+                time.sleep(POLL)
+    return stopped[0] if stopped else 0
 
 
 def find_room(flags: Mapping[str, str], plan: ResumePlan, asked: int | None) -> Room:

@@ -17,7 +17,7 @@ from marl.errors import UserError
 from marl.storage import checkpoint, checkpoint_finder
 from marl.storage.checkpoint import BEST, FOLDER, LAST, MANIFEST, WEIGHTS, Checkpoint
 from marl.storage.regular_file import read_regular
-from marl.storage.saved_player import load_player
+from marl.storage.saved_player import load_policy
 from opponents.match import play
 
 MATCHES, OPPONENT = 2, "level0"
@@ -143,7 +143,7 @@ def _finite(name: str, weights: dict[str, torch.Tensor]) -> Check:
 def _plays(folder: Path) -> Check:
     name = f"player of {folder.name}"
     try:
-        results = play(load_player(str(folder)), OPPONENT, MATCHES)
+        results = play(load_policy(str(folder)), OPPONENT, MATCHES)
     except (UserError, ArenaError) as error:
         return Check.failed(name, error, OTHER)
     except Exception as error:  # of any kind: it belongs into the report

@@ -113,9 +113,9 @@ def _load(name: str) -> "PolicyPlayer":
 
     if is_scripted(name):
         raise UserError(f"{name} is scripted; only what was trained can be exported: a run or a checkpoint")
-    from marl.storage.saved_player import load_player
+    from marl.storage.saved_player import load_policy
 
-    return load_player(name)
+    return load_policy(name)
 
 
 def _check(args: argparse.Namespace) -> int:

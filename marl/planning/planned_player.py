@@ -85,9 +85,9 @@ def _clock(device: torch.device) -> float:
 def load_player(name: str) -> Player:
     """The player of a path or of a champion's name, with planning if the name begins with `plan`."""
     if not name.startswith(PLAN):
-        return saved_player.load_player(name)
+        return saved_player.load_policy(name)
     budget, inner = split_planned(name)
-    policy = find(inner, saved_player.load_player)
+    policy = find(inner, saved_player.load_policy)
     if not isinstance(policy, PolicyPlayer):
         policy.close()
         raise UserError(f"player {name!r}: {inner} is no trained policy; give a run, checkpoint, snapshot or champion")

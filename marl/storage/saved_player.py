@@ -8,7 +8,7 @@ from marl.storage.policy_player import PolicyPlayer
 from opponents.players import champion
 
 
-def load_player(path: str) -> PolicyPlayer:
+def load_policy(path: str) -> PolicyPlayer:
     """The team of a run (its `best`), a checkpoint, a pointer file or a snapshot, by path; or a champion, by name."""
     frozen = champion(path)
     if frozen is not None or path.endswith(snapshot.SUFFIX):

@@ -20,9 +20,9 @@ from arena import jidi_log, replay
 from arena.errors import ArenaError
 from helpers.command import ROOT
 from helpers.fuzzing import changed, damaged, limited_time
+from marl.analysis.runs import read_summary
 from marl.commands.league_record import FILE as LEAGUE
 from marl.commands.league_record import read_record
-from marl.commands.runs_summary import read_summary
 from marl.config.yaml_file import read_yaml
 from marl.errors import UserError
 from marl.storage import checkpoint, checkpoint_finder, checkpoint_writer, run_folder, run_owner, snapshot

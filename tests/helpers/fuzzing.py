@@ -315,8 +315,9 @@ def _without_long_work(folder: Path) -> Iterator[None]:
         commands = ("launch_flags._load_training", "train.dry_run")
         for target in (*(f"ranks.{name}" for name in launches), *(f"commands.{name}" for name in commands)):
             patches.enter_context(mock.patch(f"marl.{target}", return_value=0))
-        patches.enter_context(mock.patch("marl.commands.train.train_here", return_value=(0, None)))
-        for name in ("training_jobs.run_jobs", "train_seeds.run_jobs", "exploit._training_words"):
+        for name in ("train", "training_jobs"):
+            patches.enter_context(mock.patch(f"marl.commands.{name}.train_here", return_value=(0, None)))
+        for name in ("train_seeds.run_jobs", "sweep.run_jobs", "exploit._job"):
             patches.enter_context(mock.patch(f"marl.commands.{name}", side_effect=SystemExit(0)))
         patches.enter_context(mock.patch("marl.commands.replay._watch"))
         patches.enter_context(mock.patch("sys.stdin", nothing))

@@ -47,9 +47,7 @@ def _actions(command: str) -> list[argparse.Action]:
 
 
 def _train_flags() -> Iterator[Flag]:
-    from marl.commands.launch_flags import LAUNCH_FLAGS
-    from marl.commands.train_league import LEAGUE
-    from marl.commands.train_seeds import SEEDS, SIDE_BY_SIDE
+    from marl.commands.train_argv import FLAGS
     from marl.config.named_configs import config_names
     from marl.config.options import Schema
     from marl.config.train_config import ALIASES, TrainConfig
@@ -58,12 +56,8 @@ def _train_flags() -> Iterator[Flag]:
     schema = Schema(TrainConfig, ALIASES)
     yield Flag("--config", tuple(config_names()))
     yield Flag("--help", ("all", *filter(None, schema.sections)))
-    for flag in ("--print_config", "--dry_run"):
-        yield Flag(flag, takes_value=False)
-    for flag in (SEEDS, SIDE_BY_SIDE, LEAGUE):
-        yield Flag(flag)
-    for name, takes_value in LAUNCH_FLAGS.items():
-        yield Flag(f"--{name}", takes_value=takes_value)
+    for name, takes_value in FLAGS.items():
+        yield Flag(f"--{name}", takes_value=takes_value is not False)
     for option in schema.options.values():
         yield Flag(schema.shortest_flag(option), ("true", "false") if option.is_bool else choices_of(option.type))
     for alias in schema.aliases:

@@ -9,7 +9,7 @@ import pytest
 from helpers.command import ROOT
 
 from marl.config.train_config import read_config
-from marl.storage.saved_player import load_player
+from marl.storage.saved_player import load_policy
 from opponents.match import play
 from opponents.players import champion, find, listing
 
@@ -21,7 +21,7 @@ CARDS = {name: json.loads((ROOT / "opponents" / "champions" / f"{name}.json").re
 def test_it_is_a_player_with_a_name(name) -> None:
     card = CARDS[name]
     assert dict(listing())[name] == card["about"]
-    player = find(name, load_player)
+    player = find(name, load_policy)
     assert player.name == name
     assert player.encoder.name == card["network"]["encoder"]
     assert list(player.actor.spec.body) == card["network"]["body"]
@@ -78,5 +78,5 @@ def test_its_results_add_up(result, matches) -> None:
 @pytest.mark.parametrize("name", ["champion", "champion_small"])
 def test_it_wins_as_its_card_says(name) -> None:
     """98 % of the matches: fewer than 34 of 40 once in a million times."""
-    results = play(name, "level2", 40, seed=5, loader=load_player)
+    results = play(name, "level2", 40, seed=5, loader=load_policy)
     assert results.wins >= 34, results

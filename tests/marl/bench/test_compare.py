@@ -7,6 +7,7 @@ import pytest
 from helpers.command import ROOT, assert_one_line
 from helpers.training import alone
 
+from marl.analysis.statistics import Rates, ratios_of_pairs, ratios_of_sets
 from marl.bench import compare
 from marl.cli import main
 
@@ -14,11 +15,11 @@ SEED = 11
 FLAGS = ("arena", "--device", "cpu", "--matches", "1", "--threads", "1", "--seconds", "0.02")
 
 
-def rounds(mean: float, count: int, spread: float, rng: random.Random) -> list[compare.Rates]:
+def rounds(mean: float, count: int, spread: float, rng: random.Random) -> list[Rates]:
     return [{"step": mean * rng.lognormvariate(0, spread)} for _ in range(count)]
 
 
-@pytest.mark.parametrize("ratios", [compare.ratios_of_pairs, compare.ratios_of_sets])
+@pytest.mark.parametrize("ratios", [ratios_of_pairs, ratios_of_sets])
 def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says(ratios) -> None:
     """200 comparisons of a program that is 5 % slower, with 2 % of noise: 95 % +- 3 standard errors."""
     rng = random.Random(SEED)
@@ -31,7 +32,7 @@ def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says(ratios) -> 
 
 
 def test_one_round_says_nothing_about_the_spread() -> None:
-    (found,) = compare.ratios_of_pairs([{"step": 100.0}], [{"step": 50.0}])
+    (found,) = ratios_of_pairs([{"step": 100.0}], [{"step": 50.0}])
     assert (found.ratio, found.low) == (pytest.approx(0.5), 0.0)
     assert not compare.is_below(found, 0.97)
 

@@ -8,7 +8,7 @@ from helpers.command import assert_one_line
 from helpers.training import alone, here
 from PIL import Image
 
-from marl.pictures.league import EVEN, LOST, PAPER, WON, draw
+from marl.pictures.league_table import EVEN, LOST, PAPER, WON, draw
 from opponents.league import Table, rate
 
 CALL = ("league", "--players", "level0,level2,level1", "--matches", "20", "--seed", "1")

@@ -5,20 +5,21 @@ from pathlib import Path
 import pytest
 
 from marl.commands.league_record import LeagueRecord, Pair, Step
-from marl.commands.league_steps import LEAGUE_EXPLOITER, MAIN, MAIN_EXPLOITER, LeagueSteps, check_words
+from marl.commands.train_argv import parse_train
+from marl.commands.train_league import LEAGUE_EXPLOITER, MAIN, MAIN_EXPLOITER, League, check_league
 from marl.config.train_config import TrainConfig, read_config
 
 MAIN_RUN = Path("runs/snakes_3v3/team")
 WORDS = ("--max-episodes", "8000", "--max-minutes", "4", "--seed", "3")
 
 
-def steps_of(*words: str, rounds: int = 2) -> LeagueSteps:
-    words = (*WORDS, *words)
-    return LeagueSteps(MAIN_RUN, check_words(rounds, words), words, rounds)
+def steps_of(*words: str, rounds: int = 2) -> League:
+    argv = parse_train([*WORDS, *words, "--league", str(rounds)])
+    return League(MAIN_RUN, check_league(argv), argv.training, argv.rounds)
 
 
-def config_of(steps: LeagueSteps, role: str, number: int, **opponents: float) -> TrainConfig:
-    return read_config(steps.words_of(role, number, opponents))
+def config_of(steps: League, role: str, number: int, **opponents: float) -> TrainConfig:
+    return read_config(steps.job(role, number, opponents).argv)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +66,11 @@ def test_a_team_meets_those_that_it_loses_to() -> None:
     )
     for algo, total in (("ppo", 1.0), ("ddpg", 0.7)):
         steps = steps_of("--algo", algo, "--league-power", "1")
-        shares = steps.choose_opponents(record, MAIN, 2)
+        steps.record = record
+        shares = steps.choose_opponents(MAIN, 2)
         assert sum(shares.values()) == pytest.approx(0.49, abs=3e-4)
         assert shares["main_exploiter_1"] == pytest.approx(5 * shares["league_exploiter_1"], rel=0.01)
-        assert sum(steps.choose_opponents(record, LEAGUE_EXPLOITER, 2).values()) == pytest.approx(total, abs=3e-4)
-        assert steps.choose_opponents(record, MAIN_EXPLOITER, 2) == {"main_2": 1.0}
+        assert sum(steps.choose_opponents(LEAGUE_EXPLOITER, 2).values()) == pytest.approx(total, abs=3e-4)
+        assert steps.choose_opponents(MAIN_EXPLOITER, 2) == {"main_2": 1.0}
     assert steps.describe(MAIN, {"main_1": 0.5}) == "itself 30%, main_1 50%, the schedule"
     assert steps_of("--algo", "ppo").describe(LEAGUE_EXPLOITER, {"main_1": 1.0}) == "main_1 100%"

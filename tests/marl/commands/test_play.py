@@ -16,8 +16,7 @@ from helpers.command import ROOT, assert_one_line, snakes
 from arena.batch import BatchArena
 from arena.encoders import encoder_named
 from arena.replay import Replay, read
-from marl.commands.latest_checkpoint import LatestCheckpoint
-from marl.commands.live_match import KEPT, LiveMatch, LiveMatches
+from marl.commands.live_match import KEPT, LatestCheckpoint, LiveMatch, LiveMatches
 from marl.errors import UserError
 from marl.networks.actors import Actor
 from marl.networks.policy import describe_actor

@@ -15,10 +15,10 @@ from helpers.command import assert_one_line
 from helpers.training import TINY_ANY, here
 from PIL import Image
 
-from marl.commands.report_groups import group_names, group_runs
-from marl.commands.report_results import collect
-from marl.commands.runs_summary import find_runs
-from marl.statistics import estimate_iqm, probability_of_improvement
+from marl.analysis.comparison import collect
+from marl.analysis.groups import group_names, group_runs
+from marl.analysis.runs import find_runs
+from marl.analysis.statistics import estimate_iqm, probability_of_improvement
 
 ENDED = f"{os.uname().nodename} another-boot 1 1"
 OPPONENTS = ["level0", "level2"]  # of the evaluations

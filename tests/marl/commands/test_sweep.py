@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -13,9 +14,8 @@ from helpers.training import here
 from PIL import Image
 
 from marl.commands import training_jobs
-from marl.commands.sweep import _Sweep
-from marl.commands.sweep_ranges import Range, parse_ranges
-from marl.commands.sweep_study import Study
+from marl.commands.sweep import Sweep, parse_ranges, range_text
+from marl.commands.training_jobs import DONE, FAILED, STOPPED
 from marl.config.train_config import read_config
 from marl.process_identity import process_name
 from marl.registry import LEARNERS
@@ -58,11 +58,7 @@ with open(folder / "metrics.jsonl", "w") as metrics:
 """
 CALL = ("sweep", "--algo", "ppo", "--max_episodes", "300", "--device", "cpu", "--range", "lr=1e-3:1e-2:log")
 
-SHARED = {
-    "training": "--algo ppo --max-episodes 300 --device cpu --eval-opponents level3,level4 --no-eval-gif",
-    "against": "level3,level4",
-    "ranges": ["ppo.lr=0.001:0.01:log"],
-}
+TRAINING = "--algo ppo --max-episodes 300 --device cpu --eval-opponents level3,level4 --no-eval-gif"
 
 
 @pytest.fixture
@@ -70,7 +66,13 @@ def fake(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(training_jobs, "TRAIN", (sys.executable, "-S", "-c", FAKE))
     monkeypatch.setattr(training_jobs, "POLL", 0.02)
+    monkeypatch.setattr(training_jobs, "WATCH_SECONDS", 0.02)
     return tmp_path
+
+
+def sweep_in(folder: Path, training: str = "", against: str = "level3") -> Sweep:
+    ranges = parse_ranges(["lr=1e-3:1e-2:log"], "ppo")
+    return Sweep(folder, training.split(), read_config(training.split()), ranges, against)
 
 
 def calls() -> list[str]:
@@ -136,9 +138,10 @@ def test_a_trial_that_was_cut_off_is_resumed_with_its_values(fake) -> None:
 def test_two_processes_work_on_one_study(fake, monkeypatch) -> None:
     """A trial of a process that still runs is left to it; several opponents: the mean of their win rates."""
     (fake / "runs/sweeps/two").mkdir(parents=True)
-    study = Study(fake / "runs/sweeps/two", "two", [Range("ppo.lr", 1e-3, 1e-2, is_log=True)], SHARED)
-    monkeypatch.setattr(study, "_process", process_name(os.getppid()))
-    assert study.ask()[1] == "trial_000"
+    other = sweep_in(fake / "runs/sweeps/two", TRAINING, "level3,level4")
+    monkeypatch.setattr(other, "_process", process_name(os.getppid()))
+    job = next(other.jobs(3))
+    assert job.name == "trial_000"
     done = here(*CALL, "--trials", "3", "--name", "two", "--side_by_side", "1", "--against", "level3,level4")
     assert done.returncode == 0, done.stderr
     assert calls() == ["trial_001", "trial_002"]
@@ -146,8 +149,10 @@ def test_two_processes_work_on_one_study(fake, monkeypatch) -> None:
     last = json.loads(lines[-1])
     middle = (last["eval/win_rate_level3"] + last["eval/win_rate_level4"]) / 2
     assert f"trial_001: {middle:.1%} against level3,level4" in done.stdout
-    study.finish(0, "complete", 1.0)
-    assert study.begun == 3
+    shutil.copytree("runs/sweeps/two/snakes_3v3/trial_001", job.folder, dirs_exist_ok=True)
+    job.state = DONE
+    assert other.end(job).startswith(f"{middle:.1%} against level3,level4")
+    assert list(other.jobs(3)) == []
 
 
 @needs_optuna
@@ -175,23 +180,25 @@ def test_a_sweep_that_gives_up_stops_healthy_trials_and_resumes_them_later(fake)
 
 
 @needs_optuna
-@pytest.mark.parametrize("code", [0, 143])
-def test_a_sweep_that_has_given_up_stays_so_whatever_its_other_trials_do(tmp_path, code) -> None:
+@pytest.mark.parametrize("state", [DONE, STOPPED])
+def test_a_sweep_that_has_given_up_stays_so_whatever_its_other_trials_do(tmp_path, state) -> None:
     (tmp_path / GROUP / "trial_000").mkdir(parents=True)
     (tmp_path / GROUP / "trial_000/config.yaml").write_text("evaluation: {eval_opponents: [level3]}\n")
     line = {"step": 100, "eval/win_rate_level3": 0.5, "eval/points": 0.5}
     (tmp_path / GROUP / "trial_000/metrics.jsonl").write_text(json.dumps(line) + "\n")
-    study = Study(tmp_path, "s", [Range("ppo.lr", 1e-3, 1e-2, is_log=True)], {})
-    trials = _Sweep(study, tmp_path, [], "level3", 4, bar=None)
-    healthy, *failing = trials.jobs()
+    trials = sweep_in(tmp_path)
+    healthy, *failing = trials.jobs(4)
     for job in failing:
-        trials.end(job, 1, trials.is_hopeless)
+        job.state = FAILED
+        trials.end(job)
     assert trials.is_hopeless
     problem = trials.problem
-    trials.end(healthy, code, trials.is_hopeless)
+    healthy.stop()
+    healthy.state = state
+    trials.end(healthy)
     assert (trials.is_hopeless, trials.problem) == (True, problem)
-    states = {each.run: each.state for each in study.results()}
-    assert states.get("trial_000") == ("complete" if code == 0 else None), "one that was stopped stays open"
+    states = {each.user_attrs["run"]: each.state.name for each in trials.results()}
+    assert states.get("trial_000") == ("COMPLETE" if state == DONE else None), "one that was stopped stays open"
 
 
 @needs_optuna
@@ -202,13 +209,13 @@ def test_a_picture_that_cannot_be_written_is_told_in_one_line(fake) -> None:
     assert done.stderr == "snakes: runs/sweeps/ppo/importances.png: cannot be written: Is a directory\n"
 
 
+@needs_optuna
 def test_ranges() -> None:
-    found = parse_ranges(["lr=1e-4:1e-2:log", "ppo.epochs=1:4", "encoder=features,planes"], "ppo")
-    assert found == [
-        Range("ppo.lr", 1e-4, 1e-2, is_log=True),
-        Range("ppo.epochs", 1, 4, is_int=True),
-        Range("network.encoder", choices=("features", "planes")),
-    ]
+    texts = ["ppo.lr=0.0001:0.01:log", "ppo.epochs=1:4", "network.encoder=features,planes"]
+    found = parse_ranges(["lr=1e-4:1e-2:log", *texts[1:]], "ppo")
+    assert [range_text(*each) for each in found.items()] == texts
+    kinds = [type(distribution).__name__ for distribution in found.values()]
+    assert kinds == ["FloatDistribution", "IntDistribution", "CategoricalDistribution"]
     for algo in LEARNERS:
         assert len(parse_ranges([], algo)) >= 3, "built in"
 

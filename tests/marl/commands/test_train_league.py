@@ -14,11 +14,10 @@ from helpers.command import assert_one_line
 from helpers.training import SMOKE, assert_goes_on, files_of, here
 
 from marl.commands.league_record import LeagueRecord, read_record
-from marl.commands.league_steps import ROLES
-from marl.commands.train_league import _League, split_league_flag
+from marl.commands.train_league import ROLES, League
 from marl.storage import snapshot
 from marl.storage.run_names import find_named
-from marl.storage.saved_player import load_player
+from marl.storage.saved_player import load_policy
 from marl.training.metrics import read_lines
 from marl.training.trainer import Trainer
 from opponents import match
@@ -62,16 +61,16 @@ def undisturbed(tmp_path_factory) -> Path:
     """The run of a main team of two rounds; as it was after the first one: `halfway`, in the folder of all runs."""
     print(f"seed {SEED}")
     runs = tmp_path_factory.mktemp("undisturbed")
-    end_round = _League.end_round
+    end_round = League.end_round
 
-    def end_and_copy(league: _League, number: int) -> None:
+    def end_and_copy(league: League, number: int) -> None:
         end_round(league, number)
         if number == 1:
             owner = shutil.ignore_patterns("owner.*.json")
             shutil.copytree(runs / "snakes_3v3", runs / "halfway/snakes_3v3", ignore=owner)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_League, "end_round", end_and_copy)
+        patch.setattr(League, "end_round", end_and_copy)
         done = here(*WORDS, "--runs_dir", runs, "--league", "2")
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines() if " joins: " in line] == MEMBERS
@@ -130,7 +129,7 @@ def test_every_member_has_met_every_other_one(undisturbed) -> None:
 def test_the_main_team_is_one_run_and_a_player(undisturbed) -> None:
     assert_goes_on(undisturbed, EPISODES)
     assert find_named("last", undisturbed.parents[1]) == undisturbed
-    last, frozen = load_player(f"{undisturbed}/checkpoints/last"), snapshot.read(member(undisturbed, "main_2"))
+    last, frozen = load_policy(f"{undisturbed}/checkpoints/last"), snapshot.read(member(undisturbed, "main_2"))
     for name, weights in frozen.actor.state_dict().items():
         assert weights.equal(last.actor.state_dict()[name])
     assert member(undisturbed, "main_1").read_bytes() != member(undisturbed, "main_2").read_bytes()
@@ -244,9 +243,3 @@ def test_a_dry_run_is_that_of_the_main_team(tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip().endswith("--league 3")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_flag_has_a_default() -> None:
-    assert split_league_flag(["--algo", "ppo"]) == (None, ["--algo", "ppo"])
-    assert split_league_flag(["--league", "--algo", "ppo"]) == (4, ["--algo", "ppo"])
-    assert split_league_flag(["--lr", "1", "--league=2"]) == (2, ["--lr", "1"])

@@ -10,9 +10,9 @@ import yaml
 from helpers.command import assert_one_line
 from helpers.training import TINY, here
 
-from marl.commands import train_seeds, training_jobs
-from marl.commands.train_seeds import parse_seeds
-from marl.commands.training_jobs import find_room, limit_threads
+from marl.commands import training_jobs
+from marl.commands.train_argv import parse_seeds
+from marl.commands.training_jobs import TrainingJob
 from marl.training.resume_plan import plan_resume
 
 # Stands for `python -m marl train`: writes a run as a training does, or fails, and notes that it was called.
@@ -91,10 +91,10 @@ def test_done_seeds_are_skipped_and_a_failure_does_not_lose_the_others(fake) -> 
 def test_the_bar_knows_the_episodes_that_a_training_has_chosen(fake) -> None:
     (fake / "episodes").write_text('{"1": 25}')
     words = ("--algo", "ppo", "--device", "cpu", "--run_name", "x")
-    seeds = train_seeds._Seeds({1: plan_resume([*words, "--seed", "1"])}, Path("runs"), "x")
-    assert seeds._share(1) == 0.0, "it has not begun"
+    job = TrainingJob("seed 1", (), Path("runs/snakes_3v3/x_seed1"), plan_resume(words).config)
+    assert job.share() == 0.0, "it has not begun"
     assert here("train", *words, "--seeds", "1").returncode == 0
-    assert seeds._share(1) == 0.25
+    assert job.share() == 0.25
 
 
 @pytest.mark.parametrize("command", [("train", "--seeds", "1", "--max_episodes", "20"), ("exploit", "level1")])
@@ -123,40 +123,6 @@ def test_other_settings_need_another_name(fake) -> None:
     assert here(*CALL, "--seeds", "1").returncode == 0
     done = here(*CALL, "--seeds", "1", "--lr", "0.1")
     assert_one_line(done, "x_seed1 is done, but with ppo.lr 0.003, not 0.1", "another --run_name")
-
-
-@pytest.mark.parametrize(
-    ("cores", "words", "environment", "asked", "places"),
-    [
-        (2, [], {}, None, [{}]),
-        (2, ["--threads", "1"], {}, None, [limit_threads(1)] * 2),
-        (8, [], {}, None, [limit_threads(2)] * 4),
-        (8, [], {"OMP_NUM_THREADS": "4"}, None, [limit_threads(4)] * 2),
-        (2, [], {}, 2, [{"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}] * 2),
-        (1, [], {}, None, [{}]),
-    ],
-)
-def test_room_is_cores_by_ranks_and_threads(cores, words, environment, asked, places, monkeypatch) -> None:
-    monkeypatch.setattr(training_jobs.machine, "usable_cores", lambda: cores)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    plan = plan_resume(["--device", "cpu", *words])
-    assert list(find_room({}, plan, asked).places) == places
-
-
-@pytest.mark.parametrize(
-    ("device", "visible", "places"),
-    [
-        ("auto", "", [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]),
-        ("cuda", "3,5", [{"CUDA_VISIBLE_DEVICES": "3"}, {"CUDA_VISIBLE_DEVICES": "5"}]),
-        ("cuda:1", "", [{}]),
-    ],
-)
-def test_a_gpu_has_room_for_one_training(device, visible, places, monkeypatch) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert list(find_room({}, plan_resume(["--device", device]), None).places) == places
 
 
 @pytest.mark.parametrize(
@@ -206,4 +172,4 @@ def test_a_real_training(tmp_path, monkeypatch) -> None:
     assert yaml.safe_load((run / "config.yaml").read_text())["seed"] == 3
     report = here("report", "real")
     assert report.stdout.startswith("1 run in 1 group"), report.stderr
-    assert train_seeds.is_done(run, plan_resume(["--max_episodes", "1"]).config)
+    assert TrainingJob("seed 3", (), run, plan_resume(["--max_episodes", "1"]).config).is_done()

@@ -36,7 +36,7 @@ from arena.encoders import encoder_named
 from arena.jidi import jidi_observation
 from arena.rules import SNAKES, TURNS
 from marl.export import jidi
-from marl.storage.saved_player import load_player
+from marl.storage.saved_player import load_policy
 from opponents.match import play
 
 # Games that are compared, of 600 positions each. Encoders differ in few lines of the submission: most get fewer games.
@@ -105,7 +105,7 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
     encoder, run, path = exported
     module, obs = watched(path)
     compared = COMPARED.get(encoder, COMPARED_ELSE)
-    logits = legal_logits(load_player(str(run)), rows(encoder)[:compared])
+    logits = legal_logits(load_policy(str(run)), rows(encoder)[:compared])
     chosen, at, doubtful = [], [], []
     for number, game in enumerate(games()[:compared]):
         for turn, position in enumerate(game):
@@ -187,8 +187,8 @@ def test_the_games_hold_what_is_hard_to_see() -> None:
 
 def test_a_whole_match_is_the_match_of_its_checkpoint(exported) -> None:
     _, run, path = exported
-    with_it = play(str(run), str(path), 2, seed=5, record=True, loader=load_player)
-    without = play(str(run), str(run), 2, seed=5, record=True, loader=load_player)
+    with_it = play(str(run), str(path), 2, seed=5, record=True, loader=load_policy)
+    without = play(str(run), str(run), 2, seed=5, record=True, loader=load_policy)
     assert not with_it.problems
     assert with_it.away_forfeits == 0
     for which in with_it.replays:

@@ -36,7 +36,7 @@ from marl.export import jidi
 from marl.export import play_page as page_export
 from marl.export.dense_layers import dense_layers, packed, widths
 from marl.export.play_page import play_page
-from marl.storage.saved_player import load_player
+from marl.storage.saved_player import load_policy
 from opponents.match import play
 
 pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "there is a browser")
@@ -175,7 +175,7 @@ def test_the_policy_sees_says_and_does_what_torch_does(policy_page) -> None:
     encoder, run, page = policy_page
     places = some_places(1000)
     answers = asked(page, places)
-    who, obs = load_player(str(run)), rows(encoder)[tuple(np.array(places).T)]
+    who, obs = load_policy(str(run)), rows(encoder)[tuple(np.array(places).T)]
     assert np.array_equal(np.array([row for row, _, _ in answers]), obs)
     said = who.actor(torch.from_numpy(obs)).numpy()
     assert np.abs(np.array([answer for _, answer, _ in answers]) - said).max() < 1e-4
@@ -239,7 +239,7 @@ def test_watching_shows_the_match_that_python_plays(policy_page) -> None:
     _, run, page = policy_page
     page.value("snakes.takeSeat(null), snakes.begin(0, 5), snakes.play(false)")
     page.value("(() => { while (!snakes.shown().over) snakes.advance(); })()")
-    replay = play(str(run), str(run), 1, seed=5, record=True, loader=load_player).replays["first"]
+    replay = play(str(run), str(run), 1, seed=5, record=True, loader=load_policy).replays["first"]
     assert page.value("snakes.shown().last") == TURNS
     assert page.value("Array.from({length: 201}, (_, k) => snakes.state(k))") == replay.states()
     died = page.value("snakes.steps().slice(1).map(step => step.died)")

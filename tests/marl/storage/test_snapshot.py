@@ -15,7 +15,7 @@ from marl.networks.policy import describe_actor
 from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
 from marl.storage import snapshot
-from marl.storage.saved_player import load_player
+from marl.storage.saved_player import load_policy
 from opponents import players
 from opponents.match import play
 from opponents.players import find
@@ -106,7 +106,7 @@ def test_narrow_weights_are_half_the_size_and_play_in_full_precision(dtype, tmp_
 def test_a_snapshot_plays_whole_matches_by_its_path(tmp_path) -> None:
     path = tmp_path / "team.safetensors"
     written(path, "lstm")
-    results = play(str(path), "level0", 4, seed=SEED, loader=load_player)
+    results = play(str(path), "level0", 4, seed=SEED, loader=load_policy)
     assert (results.home, results.wins + results.draws + results.losses) == (str(path), 4)
 
 
@@ -114,10 +114,10 @@ def test_a_champion_plays_by_its_name(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(players, "CHAMPIONS", tmp_path)
     written(tmp_path / "victor.safetensors", dtype=torch.float16)
     (tmp_path / "victor.json").write_text(json.dumps({"about": "Won everything."}))
-    found = find("victor", load_player)
+    found = find("victor", load_policy)
     assert isinstance(found, PolicyPlayer)
     assert found.name == "victor"
-    assert play("victor", "level0", 2, seed=SEED, loader=load_player).home == "victor"
+    assert play("victor", "level0", 2, seed=SEED, loader=load_policy).home == "victor"
     assert players.listing()[-1] == ("victor", "Won everything.")
 
 

@@ -11,7 +11,7 @@ from helpers.training_states import LEAGUE
 
 from marl.learners import factory
 from marl.storage.checkpoint_finder import episode_of, list_complete
-from marl.storage.saved_player import load_player
+from marl.storage.saved_player import load_policy
 from marl.training import past_selves
 from marl.training.metrics import of_run
 from marl.training.past_selves import FOLDER, read_pool
@@ -110,7 +110,7 @@ def test_past_selves_are_in_the_run_folder(runs) -> None:
     assert state["schedule"]["past_selves"] == state["past_selves"]["pool"]
     assert set(state["past_selves"]["names"]) <= set(state["past_selves"]["pool"]) < names
     assert len(names) >= 4
-    assert find(str(run / FOLDER / "past_0.safetensors"), load_player).encoder.name == "features"
+    assert find(str(run / FOLDER / "past_0.safetensors"), load_policy).encoder.name == "features"
 
 
 def test_a_resumed_league_equals_the_run_that_was_not_stopped(runs) -> None:

@@ -6,8 +6,8 @@ import json
 import pytest
 from helpers import browser
 
+from marl.analysis.pages import league_page
 from marl.cli import main
-from marl.commands.league_page import league_page
 from opponents.intervals import wilson
 from opponents.league import league
 

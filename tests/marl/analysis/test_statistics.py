@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from marl.statistics import (
+from marl.analysis.statistics import (
     estimate_improvement,
     estimate_iqm,
     estimate_pair_mean,

@@ -5,7 +5,7 @@ Reads plain files only (config.yaml, run.json, metrics.jsonl, pointer files, man
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -28,7 +28,17 @@ RUNNING, FINISHED, UNFINISHED = "running", "finished", "unfinished"
 CHECKPOINTS = "checkpoints"
 RECENT = 3600.0  # seconds: a run of another machine that was written to since then counts as running
 RATE, LOW, HIGH, POINTS = "eval/win_rate_", "eval_low/", "eval_high/", "eval/points"
-AXES = {"steps": ("train/env_steps", 1), "minutes": ("time/seconds", 60)}  # x axis -> metric, its unit
+# x axis -> metric, its unit
+AXES = {"steps": ("train/env_steps", 1), "minutes": ("time/seconds", 60), "seconds": ("time/seconds", 1)}
+# Settings that say where a run is or how it was begun, not what was trained.
+NOT_COMPARED = (
+    "run_name", "runs_dir", "resume", "load_model", "load_model_run", "load_model_run_episode", "config_version",
+)  # fmt: skip
+# Those, and settings that change neither what is trained nor how it is measured.
+NOT_GROUPED = (
+    *NOT_COMPARED, "seed", "threads", "onednn", "log_interval", "save_interval", "keep_last", "milestones",
+    "save_buffer", "wandb", "evaluation.eval_gif", "evaluation.uncaged", "ddp.timeout", "ddp.check_sync",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,11 @@ class EvaluationPoint:
     points: float  # mean share of the points over all opponents
     rates: dict[str, float]  # opponent -> share of the matches won
     intervals: dict[str, tuple[float, float]]  # opponent -> 95 % interval of that share
+
+    def text(self, opponent: str) -> str:
+        """The win rate against an opponent, with its interval."""
+        low, high = self.intervals[opponent]
+        return f"{self.rates[opponent]:.1%} ({100 * low:.0f}-{100 * high:.0f})"
 
 
 @dataclass
@@ -57,6 +72,12 @@ class RunSummary:
     @property
     def algo(self) -> str:
         return str(self.config.get("algo", "-"))
+
+    @property
+    def seed(self) -> int:
+        """The seed; 0 if the configuration is damaged."""
+        seed = self.config.get("seed")
+        return seed if isinstance(seed, int) else 0
 
     @property
     def started(self) -> float:
@@ -127,7 +148,7 @@ class RunSummary:
         return FINISHED if finished else UNFINISHED
 
     def curve(self, opponent: str, by: str) -> list[tuple[float, float]]:
-        """(x, win rate) of all evaluations against an opponent. by: episodes, steps or minutes."""
+        """(x, win rate) of all evaluations against an opponent. by: episodes, or one of AXES."""
         points = [(point.episode, point.rates[opponent]) for point in self.evaluations if opponent in point.rates]
         if by == "episodes":
             return [(float(episode), rate) for episode, rate in points]
@@ -135,10 +156,31 @@ class RunSummary:
         logged = [(0.0, 0.0), *((float(line["step"]), line[tag] / unit) for line in self.lines if tag in line)]
         return [(_interpolated(episode, logged), rate) for episode, rate in points]
 
-    def settings(self) -> dict[str, Any]:
-        """All options by path, without the sections of learners that this run does not use."""
+    def settings(self, without: Collection[str] = NOT_COMPARED) -> dict[str, Any]:
+        """Options by path, without some of them and without the sections of learners that this run does not use."""
         learners = {section_of(name, self.config) for name in LEARNERS} - {section_of(self.algo, self.config)}
-        return {path: value for path, value in _flat(self.config) if path.partition(".")[0] not in learners}
+        flat = ((path, value) for path, value in _flat(self.config) if path not in without)
+        return {path: value for path, value in flat if path.partition(".")[0] not in learners}
+
+    def document(self) -> dict[str, Any]:
+        """The run for JSON."""
+        best = self.best
+        rates = {
+            name: {"win_rate": rate, "low": best.intervals[name][0], "high": best.intervals[name][1]}
+            for name, rate in (best.rates if best else {}).items()
+        }
+        return {
+            "name": self.name,
+            "path": str(self.folder),
+            "algo": self.algo,
+            "state": self.state,
+            "episodes": self.episodes,
+            "env_steps": self.env_steps,
+            "seconds": self.seconds,
+            "started_unix": self.started,
+            "bytes": self.size,
+            "best": {"episode": best.episode, "points": best.points, "against": rates} if best else None,
+        }
 
     def _interval(self, line: Mapping[str, Any], name: str) -> tuple[float, float]:
         """95 % interval of the win rate against an opponent in an evaluation."""

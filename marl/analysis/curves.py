@@ -1,15 +1,17 @@
-"""The picture of several runs: a panel for each opponent, in it the learning curves of all runs."""
+"""The picture of several runs or groups: a panel for each opponent, in it the learning curves of all of them."""
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from PIL import Image
 from PIL.ImageFont import FreeTypeFont
 
-from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font
-from marl.pictures.learning_curve import COLOURS
+from marl.analysis.tables import letter
+from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font, save_png
+from marl.pictures.learning_curve import BAND, COLOURS
 
 PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 430, 250, 2
 LEFT, RIGHT, TOP, BOTTOM = 56, 40, 40, 40  # margins around the curves of a panel
@@ -19,20 +21,18 @@ LABEL_GAP = 14  # least distance between two labels at the ends of their curves
 X_NAMES = {
     "episodes": "episodes", "steps": "env steps", "minutes": "minutes of training", "seconds": "seconds of training",
 }  # fmt: skip
-BAND = 0.15  # opacity of an interval
 
 
 class Curve(NamedTuple):
-    """The win rates of one run against one opponent."""
+    """The win rates of one run or group against one opponent."""
 
-    label: str  # a letter
-    run: str
+    name: str
     points: Sequence[tuple[float, float]]  # x, share of the matches won
     band: Sequence[tuple[float, float, float]] = ()  # x and the ends of an interval
 
 
-def draw(panels: Mapping[str, Sequence[Curve]], by: str) -> Image.Image:
-    """Draw the curves of each opponent; the same runs, in the same order, in every panel."""
+def save_curves(file: Path, panels: Mapping[str, Sequence[Curve]], by: str) -> None:
+    """Draw the curves of each opponent into a PNG file; the same runs, in the same order, in every panel."""
     runs = next(iter(panels.values()))
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -54,8 +54,8 @@ def draw(panels: Mapping[str, Sequence[Curve]], by: str) -> Image.Image:
         y = TITLE + MARGIN + PANEL_HEIGHT * rows + LEGEND_ROW * (i + 0.5)
         colour = COLOURS[i % len(COLOURS)]
         canvas.line((MARGIN, y, MARGIN + 28, y), colour, 3)
-        canvas.text((MARGIN + 38, y), f"{curve.label}  {curve.run}", text, INK, "lm")
-    return image
+        canvas.text((MARGIN + 38, y), f"{letter(i)}  {curve.name}", text, INK, "lm")
+    save_png(file, image)
 
 
 def _panel(
@@ -94,7 +94,7 @@ def _panel(
         for at in places:
             canvas.dot(at, 2.5, colour)
         if places:
-            ends.append((places[-1][1], places[-1][0], curve.label, colour))
+            ends.append((places[-1][1], places[-1][0], letter(i), colour))
     below = -math.inf
     for y, x, label, colour in sorted(ends):
         below = max(y, below + LABEL_GAP)  # labels never overlap

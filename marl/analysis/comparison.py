@@ -1,4 +1,8 @@
-"""The numbers of a report: results with intervals, learning curves, probabilities of improvement, cross-play."""
+"""Groups of runs compared: results with intervals, learning curves, probabilities of improvement; for JSON.
+
+The document of a report holds all numbers of terminal and page. marl-eval's layout is environment -> task -> algorithm
+-> run -> step -> metrics: a task is an opponent, an algorithm a group, a run a seed.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,17 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from marl.commands.report_groups import ALL, Group, differing_settings
-from marl.commands.runs_summary import RunSummary
-from marl.statistics import Estimate, estimate_improvement, estimate_iqm
+from marl.analysis.groups import RunGroup, differing_settings
+from marl.analysis.runs import RunSummary
+from marl.analysis.statistics import Estimate, estimate_improvement, estimate_iqm
 from marl.wording import count
 
+ALL = "all opponents"
+ENVIRONMENT = "snakes_3v3"  # in marl-eval's layout
 AXES = ("episodes", "steps", "seconds")
 CURVE_RESAMPLES = 1_000  # of the bootstrap, for each point of a curve
 DIGITS = 6  # after the point, of the numbers in a document
 
 
-def collect(groups: Sequence[Group], opponents: Sequence[str]) -> dict[str, Any]:
+def collect(groups: Sequence[RunGroup], opponents: Sequence[str]) -> dict[str, Any]:
     """All numbers of a report as one JSON document. A number without an interval has null as its ends."""
     tasks = tasks_of(opponents)
     finals = [group.final(opponents) for group in groups]
@@ -31,7 +37,7 @@ def collect(groups: Sequence[Group], opponents: Sequence[str]) -> dict[str, Any]
             ]
             for i, mine in enumerate(finals)
         ],
-        "settings": differing_settings(groups),
+        "settings": differing_settings([group.settings for group in groups]),
         "machine": _machine(groups),
         "cross_play": None,
     }
@@ -63,7 +69,7 @@ def probability(value: float) -> str:
     return f"{value:.2f}"
 
 
-def _about_group(group: Group, opponents: Sequence[str]) -> dict[str, Any]:
+def _about_group(group: RunGroup, opponents: Sequence[str]) -> dict[str, Any]:
     return {
         "name": group.name,
         "algo": group.runs[0].algo,
@@ -78,7 +84,7 @@ def _about_group(group: Group, opponents: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _final(group: Group, opponents: list[str]) -> dict[str, Any]:
+def _final(group: RunGroup, opponents: list[str]) -> dict[str, Any]:
     """Interquartile mean of the last win rates of all seeds against all these opponents, and each seed's plain mean.
 
     With one run and one opponent the interval is that of its matches.
@@ -92,14 +98,52 @@ def _final(group: Group, opponents: list[str]) -> dict[str, Any]:
     return table_cell(estimate, percent) | {"each_text": each}
 
 
-def _curve(group: Group, opponents: list[str]) -> dict[str, Any]:
+def _curve(group: RunGroup, opponents: list[str]) -> dict[str, Any]:
     rates = group.curve(opponents)
     points = [interval(estimate_iqm(scores, CURVE_RESAMPLES)) for scores in rates]
     curve: dict[str, Any] = {name: [point[name] for point in points] for name in ("value", "low", "high")}
     return curve | {"each": rates.mean(2).T.round(DIGITS).tolist()}
 
 
-def _machine(groups: Sequence[Group]) -> list[str]:
+def marl_eval_document(groups: Sequence[RunGroup], opponents: Sequence[str]) -> dict[str, Any]:
+    """The evaluations in marl-eval's layout, which wants equally many runs and steps of all groups (see uneven).
+
+    `step_count` counts env steps; every metric is a list of one number, since an evaluation knows its rates and not its
+    single matches; `absolute_metrics` are those of the last one. marl-eval reads the runs of all algorithms by the
+    names of the first one's, and refuses commas in the names of algorithms.
+    """
+    seeds = groups[0].seeds
+    by_seed = len(set(seeds)) == len(seeds) and all(group.seeds == seeds for group in groups)
+
+    def runs_of(group: RunGroup, opponent: str) -> dict[str, Any]:
+        names = [f"seed_{seed}" if by_seed else f"run_{i}" for i, seed in enumerate(group.seeds, start=1)]
+        number = len(group.evaluations[0])
+        return {name: _steps(run, opponent, number) for name, run in zip(names, group.runs, strict=True)}
+
+    algorithms = {group.name.replace(",", " "): group for group in groups}
+    tasks = {name: {algo: runs_of(group, name) for algo, group in algorithms.items()} for name in opponents}
+    return {ENVIRONMENT: tasks}
+
+
+def uneven(groups: Sequence[RunGroup]) -> str:
+    """Why marl-eval would refuse the document: unequal numbers of runs or evaluations; empty if it would not."""
+    runs, points = {len(group.runs) for group in groups}, {len(group.evaluations[0]) for group in groups}
+    for what, numbers in (("seeds", runs), ("evaluations", points)):
+        if len(numbers) > 1:
+            return f"groups have different numbers of {what} ({', '.join(map(str, sorted(numbers)))})"
+    return ""
+
+
+def _steps(run: RunSummary, opponent: str, number: int) -> dict[str, Any]:
+    rates, times = run.curve(opponent, "steps")[:number], run.curve(opponent, "seconds")[:number]
+    steps: dict[str, Any] = {}
+    for i, ((env_steps, rate), (seconds, _)) in enumerate(zip(rates, times, strict=True), start=1):
+        metrics = {"win_rate": [rate], "elapsed_time": [seconds]}
+        steps[f"step_{i}"] = {"step_count": round(env_steps), **metrics}
+    return steps | {"absolute_metrics": metrics}
+
+
+def _machine(groups: Sequence[RunGroup]) -> list[str]:
     """The machines of the runs, in words, each once."""
     return list(dict.fromkeys(_machine_of(run) for group in groups for run in group.runs))
 

@@ -7,21 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
 
 from arena.rules import TEAM
-from marl.commands.report_groups import Group
-from marl.commands.report_results import percent, table_cell
-from marl.commands.runs_summary import CHECKPOINTS, RunSummary
+from marl.analysis.comparison import percent, table_cell
+from marl.analysis.groups import RunGroup
+from marl.analysis.runs import CHECKPOINTS
+from marl.analysis.statistics import Estimate, estimate_pair_mean
 from marl.errors import UserError
 from marl.fast.dense_pass import dense_layers
 from marl.fast.many_actors import ManyActors
 from marl.networks.actors import AnyActor
-from marl.statistics import Estimate, estimate_pair_mean
 from marl.storage.policy_player import PolicyPlayer
 from opponents.intervals import wilson
 
@@ -86,13 +85,8 @@ def _as_one(players: "Sequence[Player]") -> "Player":
     return PolicyPlayer(actor, policies[0].encoder, _Teams.name)
 
 
-def final_team(run: RunSummary) -> Path:
-    """The last checkpoint of a run, as a player."""
-    return run.folder / CHECKPOINTS / "last"
-
-
 def cross_play(
-    groups: Sequence[Group],
+    groups: Sequence[RunGroup],
     matches: int,
     device: str,
     progress: Callable[[float], None] | None = None,
@@ -108,7 +102,7 @@ def cross_play(
     if len(groups) < 2:
         raise UserError("--cross_play needs runs of two configurations or more")
     device = choose_device(device, [])
-    teams = [tuple(str(final_team(run)) for run in group.runs) for group in groups]
+    teams = [tuple(str(run.folder / CHECKPOINTS / "last") for run in group.runs) for group in groups]
     pairs = list(combinations(range(len(groups)), 2))
     each = {(i, j): max(2, 2 * round(matches / len(teams[i]) / len(teams[j]) / 2)) for i, j in pairs}
     rows = [

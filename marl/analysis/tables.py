@@ -1,0 +1,52 @@
+"""Tables of the terminal: aligned columns, and numbers and settings as they stand in them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from marl.config.values import as_written
+from marl.wording import in_one_line
+
+NAME_MAX, SETTING_MAX = 28, 24  # letters
+
+
+def print_rows(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = (), gap: str = "  ") -> None:
+    """Print aligned columns; those in `right` are aligned on the right."""
+    rows = [tuple(map(in_one_line, row)) for row in rows]  # names of runs may hold terminal escapes
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:{'>' if i in right else '<'}{widths[i]}}" for i, cell in enumerate(row))
+        print(gap.join(cells).rstrip())
+
+
+def letter(number: int) -> str:
+    """What stands for a run or a group in tables and pictures: A, B, ... Z, 27, ..."""
+    return chr(ord("A") + number) if number < 26 else str(number + 1)
+
+
+def shortened(name: str, most: int = NAME_MAX) -> str:
+    """A name of at most so many letters; the beginning says most."""
+    return name if len(name) <= most else name[: most - 3] + "..."
+
+
+def setting_text(value: Any, most: int = SETTING_MAX) -> str:
+    """The value of a setting, at most so many letters; `-` where it is not read."""
+    return shortened("-" if value is None else as_written(tuple(value) if isinstance(value, list) else value), most)
+
+
+def amount(number: float) -> str:
+    """A large number: `600 k`, `1.25 M`."""
+    for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if number >= factor:
+            return f"{number / factor:.3g}{unit}"
+    return f"{number:.0f}"
+
+
+def size_text(number: int) -> str:
+    """A size on disk."""
+    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
+
+
+def training_time(seconds: float) -> str:
+    """A time of training in one unit."""
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{seconds:.0f} s" if seconds < 100 else f"{minutes:.0f} min" if minutes < 100 else f"{hours:.1f} h"

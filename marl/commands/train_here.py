@@ -1,0 +1,147 @@
+"""A training in this process, alone or as a rank: from its plan to its summary."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arena.errors import ArenaError
+from marl import garbage
+from marl.commands.dry_run import check_opponents
+from marl.config.train_config import TrainConfig
+from marl.errors import UserError
+from marl.storage.run_owner import RunOwner
+from marl.training.resume_plan import ResumePlan
+
+if TYPE_CHECKING:
+    from marl.ranks.process_group import Ranks, Solo
+    from marl.storage.checkpoint import Checkpoint
+    from marl.training.compile_kernels import KernelCompilers
+    from marl.training.cpu_setup import CpuSetup
+
+
+def train_here(plan: ResumePlan) -> tuple[int, Path | None]:
+    """Train in this process, alone or as a rank; returns the exit code, and the run folder if there is one."""
+    from marl.compute.process_state import process_state_restored
+    from marl.ranks.placement import set_nccl_defaults
+    from marl.training.compile_kernels import compiling_kernels
+
+    folders = [] if plan.source is None else [plan.source]
+    with process_state_restored(), compiling_kernels(plan.config) as compilers:
+        nccl_settings = set_nccl_defaults()  # before CUDA starts
+        code = _run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, folders, compilers))
+    return code, folders[-1] if folders else None
+
+
+def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -> int:
+    """Join the process group, call `train` with it and leave the group; returns the exit code of this process.
+
+    A lost rank ends this process at once, because a group with a lost rank cannot be taken down in order.
+    """
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank, tell
+    from marl.ranks.lost_rank import explain, leave
+    from marl.ranks.startup import start
+    from marl.ranks.sync_check import OutOfSync
+    from marl.training.nonfinite import NotFinite
+
+    try:
+        group = start(config.ddp.backend, config.ddp.timeout, config.device)
+    except LostRank as error:
+        tell(str(error))
+        return EXIT_LOST_RANK
+    try:
+        code = train(group)
+        group.close()
+        return code
+    except (UserError, ArenaError):  # raised on all ranks
+        group.close()
+        raise
+    except (NotFinite, OutOfSync) as error:  # raised on all ranks
+        if group.is_main:
+            print(f"snakes: {error}", file=sys.stderr)
+        group.close()
+        return 1 if group.backend is None else EXIT_TOGETHER
+    except LostRank as error:
+        leave(error, group)
+    except RuntimeError as error:
+        lost = explain(error, group)
+        if lost is None:
+            raise
+        leave(lost, group)
+
+
+def _train_in_group(
+    plan: ResumePlan,
+    group: "Solo | Ranks",
+    nccl_settings: dict[str, str],
+    folders: list[Path],
+    compilers: "KernelCompilers",
+) -> int:
+    """One rank's training from the plan to the summary, as the owner of the run's folder; returns the exit code.
+
+    The run folder is added to `folders`.
+    """
+    plan = plan.with_relaunch(group).with_resolved_config(group)
+    compilers.begin(plan.config, group.device)
+    check_opponents(plan, group.is_main)
+    with RunOwner() as owner:
+        plan.take_folder(owner, group)
+        return _train_as_owner(plan, group, nccl_settings, folders, owner)
+
+
+def _train_as_owner(
+    plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], folders: list[Path], owner: RunOwner
+) -> int:
+    """The same once nobody else can write to the folder of a resumed run; a new one is taken when it is made."""
+    from marl.training.checkpointing import build_state
+    from marl.training.compile_ahead import compiling_ahead
+    from marl.training.outputs import open_outputs
+    from marl.training.report import banner, summarise
+    from marl.training.signals import stop_on_signals
+    from marl.training.trainer import Trainer
+
+    garbage.keep_what_is_loaded()
+    checkpoint = plan.load_checkpoint(group)
+    plan, cpu = _set_up_cpu(plan, group, checkpoint)
+    with (
+        compiling_ahead(plan.config, cpu.threads, cpu.halves) if cpu is not None and group.world == 1 else nullcontext()
+    ):
+        state = build_state(plan.config, group, checkpoint)
+        state.until = plan.until
+        message = plan.check_unfinished(checkpoint, state) if checkpoint else ""
+        if message:
+            if group.is_main:
+                print(message)
+            return 0
+        # Nothing is written up to here: if anything does not fit, the run to resume stays as it is.
+        outputs = open_outputs(plan, state, cpu, owner)
+        folders.append(outputs.folder)
+        trainer = Trainer(state, outputs)
+        with outputs.console:
+            outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
+            for line in state.named.warnings([len(slots) for slots in state.rollout.assignment.named]):
+                outputs.console.note(f"opponents: {line}", warning=True)
+            with stop_on_signals(trainer.request_stop):
+                began, trained_before = time.perf_counter(), state.progress.seconds
+                ended = trainer.run()
+            if group.is_main:
+                summarise(trainer, ended, time.perf_counter() - began, trained_before)
+        outputs.metrics.close()
+        return 128 + (trainer.stop_signal or signal.SIGTERM) if ended == "signal" else 0
+
+
+def _set_up_cpu(
+    plan: ResumePlan, group: "Solo | Ranks", checkpoint: "Checkpoint | None"
+) -> tuple[ResumePlan, "CpuSetup | None"]:
+    """Set threads and oneDNN; the plan with oneDNN's choice in its configuration. A collective; nothing on a GPU."""
+    if group.device.type != "cpu":
+        return plan, None
+    from marl.training.cpu_setup import set_up_cpu
+
+    saved = checkpoint.part("state").get("onednn") if checkpoint else None
+    cpu = set_up_cpu(plan.config, group, saved, plan.saved_start().get("cpu"))
+    return replace(plan, config=replace(plan.config, onednn=cpu.onednn)), cpu
