@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from marl.statistics import (
+    _resample,
     estimate_improvement,
     estimate_iqm,
     estimate_pair_mean,
@@ -48,6 +49,18 @@ def test_the_bootstrap_is_stratified() -> None:
     assert estimate.high - estimate.low < 0.6, "a bootstrap over all scores would draw one task only"
     wide = estimate_iqm(scores.reshape(-1))  # one task with all scores
     assert wide.high - wide.low > estimate.high - estimate.low
+
+
+def test_each_task_draws_its_own_runs_with_replacement() -> None:
+    runs, tasks = 6, 3
+    scores = np.arange(runs * tasks, dtype=float).reshape(runs, tasks)
+    drawn = _resample(scores, 200, np.random.default_rng(SEED))
+    assert drawn.shape == (200, runs, tasks)
+    run, task = np.divmod(drawn.astype(int), tasks)
+    assert (task == np.arange(tasks)).all(), "a score stays in its task"
+    assert not (run[..., 0] == run[..., 1]).all(1).any(), "two tasks draw separately"
+    assert max(len({*row}) for row in run[..., 0].tolist()) > min(len({*row}) for row in run[..., 0].tolist())
+    assert {*run.ravel().tolist()} == {*range(runs)}
 
 
 def test_the_interval_covers_the_truth() -> None:
