@@ -52,6 +52,7 @@ def test_the_bootstrap_is_stratified() -> None:
 
 
 def test_each_task_draws_its_own_runs_with_replacement() -> None:
+    print(f"seed {SEED}")
     runs, tasks = 6, 3
     scores = np.arange(runs * tasks, dtype=float).reshape(runs, tasks)
     drawn = _resample(scores, 200, np.random.default_rng(SEED))
