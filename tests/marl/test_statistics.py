@@ -121,6 +121,7 @@ def test_the_mean_of_pairs_is_drawn_by_rows_and_columns() -> None:
     points = np.array([[1.0, 1.0], [0.0, 0.0]])  # all depends on the run of the home side
     estimate = estimate_pair_mean(points)
     assert (estimate.value, estimate.low, estimate.high) == (0.5, 0.0, 1.0)
+    assert estimate_pair_mean(points.T) == (0.5, 0.0, 1.0)  # all depends on the run of the away side
     draws = {np.mean([points[i, j] for i in rows for j in columns]) for rows, columns in itertools.product(
         itertools.product((0, 1), repeat=2), repeat=2
     )}  # fmt: skip

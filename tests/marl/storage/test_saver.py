@@ -11,7 +11,7 @@ from helpers.processes import wait_until
 
 from marl.storage import checkpoint_writer, saver
 from marl.storage.checkpoint_finder import list_complete, load
-from marl.storage.saver import Saver
+from marl.storage.saver import Saver, on_host
 
 WORLD = 3
 
@@ -181,3 +181,13 @@ def test_a_folder_that_a_rank_does_not_see(tmp_path) -> None:
     assert not Saver(0, lambda *_: None).sees(tmp_path, seconds=0.2)
     Saver(0, lambda *_: None).prepare(tmp_path)
     assert Saver(0, lambda *_: None).sees(tmp_path)
+
+
+def test_what_is_saved_does_not_change_with_what_is_trained() -> None:
+    weights, steps = torch.ones(3), torch.zeros(2)
+    kept = on_host({"weights": weights, "optimizer": [{"steps": steps}, ("adam", weights)], "episode": 7})
+    weights += 1
+    steps += 1
+    assert kept["weights"].tolist() == kept["optimizer"][1][1].tolist() == [1, 1, 1]
+    assert kept["optimizer"][0]["steps"].tolist() == [0, 0]
+    assert (kept["episode"], kept["optimizer"][1][0]) == (7, "adam")
