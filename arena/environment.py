@@ -28,7 +28,6 @@ from arena.encoders import ENCODERS, board_encoder
 from arena.errors import ArenaError
 from arena.jit import announced, njit
 from arena.render.ansi import ansi
-from arena.render.frame import frame
 from arena.rules import (
     BOARD,
     CELLS,
@@ -218,7 +217,11 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
 
                 self._window = LiveWindow(self.metadata["render_fps"])
             return self._window.show(self.get_match())
-        return frame(self.get_match()) if self.render_mode == "rgb_array" else ansi(self.get_match())
+        if self.render_mode == "ansi":
+            return ansi(self.get_match())
+        from arena.render.frame import frame  # it brings Pillow
+
+        return frame(self.get_match())
 
     def close(self) -> None:
         """Close the window, if there is one."""

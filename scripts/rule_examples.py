@@ -116,7 +116,7 @@ def draw_example(example: Example) -> Image.Image:
     image = Image.new("RGB", (2 * width + BETWEEN, height), PAPER)
     for at, match in ((0, played.before), (width + BETWEEN, played.after)):
         picture = Image.fromarray(frame(match, CELL))
-        board = picture.height - ROWS * CELL  # below the strip with the scores
+        board = picture.height - ROWS * CELL  # below the header with the scores
         image.paste(picture.crop((left * CELL, board + top * CELL, right * CELL, board + bottom * CELL)), (at, 0))
     middle = ((width + BETWEEN / 2) / SCALE, height / 2 / SCALE)  # in units of SCALE pixels
     Canvas(image).text(middle, ">", load_font(14), FAINT, "mm")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from arena.match_dict import gains, team_scores
-from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, PUPIL_COLOUR, SNAKE_COLOURS, TAIL_SHADE, TEAM_COLOURS, blend
+from arena.render.theme import BEAN_COLOUR, BOARD_COLOURS, PUPIL_COLOUR, SNAKE_COLOURS, TAIL_SHADE, TEAM_COLOURS, blend
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, TEAM, TURNS, UP
 from arena.snake_names import TEAMS
 

@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from arena.encoders.orientation import STEPS
 from arena.match_dict import team_scores
-from arena.render.frame import STEPS
 from arena.render.timeline import Timeline, Turn
 from arena.rules import COLUMNS, ROWS, SNAKES, START_LENGTH
 from arena.snake_names import TEAMS, full_name, snake_name, team_name

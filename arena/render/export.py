@@ -1,6 +1,6 @@
 """Writes recorded matches as PNG, GIF, MP4 or HTML. (marl/export writes policies.)
 
-The pictures are those of film.py: several per turn in a GIF or MP4, and the result at the end.
+The pictures are those of frame.py: several per turn in a GIF or MP4, and the result at the end.
 """
 
 import io
@@ -17,9 +17,9 @@ from arena.errors import ArenaError
 from arena.extras import install_hint
 from arena.files import atomic_path, cannot_write, write_user_file
 from arena.jidi_log import JidiLog
-from arena.render import film
-from arena.render.film import Film
+from arena.render.frame import Film, palette
 from arena.render.page import page
+from arena.render.theme import CELL_MIN, STRIP_COLOUR
 from arena.render.timeline import Timeline, recorded_timeline
 from arena.replay import Replay
 
@@ -33,6 +33,7 @@ VIDEO_RATE = 30.0  # pictures per second, at least: there are several for a turn
 
 PNG_CELL, SHEET_CELL, MP4_CELL = 48, 16, 32  # pixels
 SHEET_COLUMNS, SHEET_ROWS, SHEET_GAP = 3, 4, 8
+SHEET_COLOUR = (40, 45, 58)  # between the pictures of a sheet
 GIF_SIZES = (
     (20, 2),
     (16, 2),
@@ -52,7 +53,7 @@ def png(path: str | os.PathLike, match: Match, turn: int | None = None, scale: f
     else:
         states = match.states()
         state_at(states, turn)
-        image = Film(timeline, _scaled(PNG_CELL, scale)).picture(turn - states[0]["turn"])
+        image = Image.fromarray(Film(timeline, _scaled(PNG_CELL, scale)).picture(turn - states[0]["turn"]))
     write_user_file(path, _saved(image, "PNG", optimize=True))
 
 
@@ -138,25 +139,26 @@ def state_at(states: Sequence[dict[str, Any]], turn: int) -> dict[str, Any]:
     return states[turn - first]
 
 
-def _pictures(drawn: Film, timeline: Timeline, motion: int) -> Iterator[Image.Image]:
+def _pictures(drawn: Film, timeline: Timeline, motion: int) -> Iterator[np.ndarray]:
     """The pictures of a film: `motion` of them per turn, and the end card."""
     last = len(timeline.turns) - 1
     yield from drawn.pictures([step / motion for step in range(last * motion)])
     yield drawn.end_card()
 
 
-def _animated(pictures: Iterable[Image.Image], duration: int) -> bytes:
+def _animated(pictures: Iterable[np.ndarray], duration: int) -> bytes:
     """An animated GIF of pictures that are shown for `duration` milliseconds each, the last one longer."""
-    colours = film.palette()
-    palette, before = Image.new("P", (1, 1)), None
-    palette.putpalette(bytes(chain.from_iterable(colours)))
+    colours = palette()
+    used, before = Image.new("P", (1, 1)), None
+    used.putpalette(bytes(chain.from_iterable(colours)))
     unchanged = len(colours)  # the largest number of a colour: it leaves a pixel as it is
-    all_colours = bytes(chain.from_iterable((*colours, film.STRIP_COLOUR)))
+    all_colours = bytes(chain.from_iterable((*colours, STRIP_COLOUR)))
     stored = []
     for picture in pictures:
-        pixels = np.asarray(picture.quantize(palette=palette, dither=Image.Dither.NONE))
+        image = Image.fromarray(picture).quantize(palette=used, dither=Image.Dither.NONE)
+        pixels = np.asarray(image)
         same = np.zeros_like(pixels) if before is None else (pixels == before).view(np.uint8)
-        stored.append(Image.frombytes("P", picture.size, np.maximum(pixels, same * np.uint8(unchanged)).tobytes()))
+        stored.append(Image.frombytes("P", image.size, np.maximum(pixels, same * np.uint8(unchanged)).tobytes()))
         stored[-1].putpalette(all_colours)
         before = pixels
     durations = [duration] * (len(stored) - 1) + [round(1000 * REST_SECONDS)]
@@ -171,10 +173,12 @@ def _sheet(timeline: Timeline, cell: int) -> Image.Image:
     pictures = drawn.pictures([round(i * last / max(1, count - 1)) for i in range(count)])
     (width, height), across = drawn.size, min(SHEET_COLUMNS, count)
     size = (across * (width + SHEET_GAP) + SHEET_GAP, -(-count // across) * (height + SHEET_GAP) + SHEET_GAP)
-    sheet = Image.new("RGB", size, film.SHEET_COLOUR)
+    sheet = Image.new("RGB", size, SHEET_COLOUR)
     for i, picture in enumerate(pictures):
         row, column = divmod(i, across)
-        sheet.paste(picture, (SHEET_GAP + column * (width + SHEET_GAP), SHEET_GAP + row * (height + SHEET_GAP)))
+        sheet.paste(
+            Image.fromarray(picture), (SHEET_GAP + column * (width + SHEET_GAP), SHEET_GAP + row * (height + SHEET_GAP))
+        )
     return sheet
 
 
@@ -182,7 +186,7 @@ def _scaled(cell: int, scale: float) -> int:
     """Pixels of a cell; ArenaError for a scale that is not allowed."""
     if not SCALE_MIN <= scale <= SCALE_MAX:
         raise ArenaError(f"scale is {scale:g}; allowed: {SCALE_MIN:g} to {SCALE_MAX:g}")
-    return max(film.CELL_MIN, round(cell * scale))
+    return max(CELL_MIN, round(cell * scale))
 
 
 def _saved(image: Image.Image, kind: str, **options: Any) -> bytes:

@@ -1,203 +1,253 @@
-"""A match as a picture (numpy only, no display).
+"""Pictures of a match in pixels, at any moment: those of the environment (rgb_array) and of PNG, GIF and MP4 files.
 
-Shapes are drawn by the distance of each pixel to them (signed distance), which gives smooth edges at every size;
-Pillow's ImageDraw draws without smooth edges. The environment (rgb_array) and the window draw with this file, and
-neither loads Pillow: only export.py does.
+They have the look of the replay page: above the board are the names, the score, the gains of all snakes and the turn.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from arena.encoders.orientation import STEPS
 from arena.errors import ArenaError
-from arena.match_dict import gains, team_scores
-from arena.rules import COLUMNS, ROWS, SNAKES, TEAM
+from arena.render import scene
+from arena.render.shapes import dots, draw, lines
+from arena.render.theme import (
+    BEAN_COLOUR,
+    BEAN_RADIUS,
+    BOARD_COLOURS,
+    CELL_MAX,
+    CELL_MIN,
+    EYE_COLOUR,
+    FAINT_COLOUR,
+    HEAD_RADIUS,
+    MARK_ALPHA,
+    MARKS,
+    NECK_RADIUS,
+    PUPIL_COLOUR,
+    SNAKE_COLOURS,
+    STRIP_COLOUR,
+    TAIL_RADIUS,
+    TAIL_SHADE,
+    TEAM_COLOURS,
+    TEXT_COLOUR,
+    Colour,
+    blend,
+)
+from arena.render.timeline import Timeline, Turn
+from arena.render.words import put_words, shortened
+from arena.rules import COLUMNS, ROWS, SNAKES, TEAM, TURNS
 
-CELL_MIN, CELL_MAX = 12, 96  # pixels; in smaller pictures the numbers on top do not fit
-# Two families that colour-blind people can distinguish: amber, orange, red against light blue, blue, violet.
-SNAKE_COLOURS = ((255, 186, 60), (255, 121, 28), (226, 62, 52), (118, 204, 255), (52, 140, 255), (134, 108, 246))
-TEAM_COLOURS = ((255, 121, 28), (52, 140, 255))
-BEAN_COLOUR = (238, 242, 226)
-BOARD_COLOURS = ((23, 26, 35), (27, 31, 41))  # a faint chequer instead of lines
-STRIP_COLOUR = (13, 15, 21)
-TEXT_COLOUR = (214, 219, 230)
-EYE_COLOUR, PUPIL_COLOUR = (250, 250, 250), (12, 14, 20)
-
-# Radii in cells.
-HEAD_RADIUS, NECK_RADIUS, TAIL_RADIUS, BEAN_RADIUS, GLOW_RADIUS = 0.47, 0.40, 0.25, 0.23, 0.42
-TAIL_SHADE = 0.62  # brightness of a tail, compared with the head
-# Mark on every segment, because colours of one team are hard to distinguish: nothing, a dot or a ring (radius, hole).
-MARKS = ((0.0, 0.0), (0.11, 0.0), (0.19, 0.11))
-MARK_ALPHA = 0.45
-
-# Letters of five columns and seven rows: one number per row, one bit per pixel.
-GLYPH_ROWS, GLYPH_COLUMNS = 7, 5
-GLYPHS = {
-    "0": (14, 17, 19, 21, 25, 17, 14),
-    "1": (4, 12, 4, 4, 4, 4, 14),
-    "2": (14, 17, 1, 2, 4, 8, 31),
-    "3": (14, 17, 1, 6, 1, 17, 14),
-    "4": (2, 6, 10, 18, 31, 2, 2),
-    "5": (31, 16, 30, 1, 1, 17, 14),
-    "6": (6, 8, 16, 30, 17, 17, 14),
-    "7": (31, 1, 2, 4, 8, 8, 8),
-    "8": (14, 17, 17, 14, 17, 17, 14),
-    "9": (14, 17, 17, 15, 1, 2, 12),
-    "B": (30, 17, 17, 30, 17, 17, 30),
-    "D": (30, 17, 17, 17, 17, 17, 30),
-    "E": (31, 16, 16, 30, 16, 16, 31),
-    "L": (16, 16, 16, 16, 16, 16, 31),
-    "N": (17, 25, 21, 19, 17, 17, 17),
-    "R": (30, 17, 17, 30, 20, 18, 17),
-    "T": (31, 4, 4, 4, 4, 4, 4),
-    "U": (17, 17, 17, 17, 17, 17, 14),
-    "-": (0, 0, 0, 14, 0, 0, 0),
-    " ": (0, 0, 0, 0, 0, 0, 0),
-}
+DIMMED = 0.72  # how much of the board the end card hides
+HEADER = 2.3  # height above the board, in cells
+NAME_SHARE = 0.36  # of the width, for a player's name
+GLOW = ((0.55, 0.05), (0.47, 0.12), (0.39, 0.2), (0.31, 0.3))  # of a bean: radii in cells, and opacity
+AT_ONCE = 8  # pictures whose snakes are placed together
+WHITE = (255, 255, 255)
 
 
 def frame(match: dict[str, Any], cell: int = 24) -> np.ndarray:
     """A picture [H, W, 3] uint8 of a match as get_match returns it; a cell is `cell` pixels wide and high."""
     if not CELL_MIN <= cell <= CELL_MAX:
         raise ArenaError(f"cell is {cell!r} pixels; allowed: {CELL_MIN} to {CELL_MAX}")
-    strip = cell * 3 // 4 * 2  # even, like all sides of the picture: video files need even sides
-    picture = np.empty((strip + ROWS * cell, COLUMNS * cell, 3), np.float32)
-    _draw_strip(picture[:strip], match, cell)
-    board = picture[strip:]  # shapes are cut off at its edges
-    chequer = np.add.outer(np.arange(ROWS), np.arange(COLUMNS)) % 2
-    board[:] = np.array(BOARD_COLOURS)[chequer].repeat(cell, 0).repeat(cell, 1)
-    for bean in match["beans"]:
-        for part in (1.0, 0.85, 0.7):
-            _dot(board, cell, bean, GLOW_RADIUS * part, BEAN_COLOUR, 0.05)
-        _dot(board, cell, bean, BEAN_RADIUS, BEAN_COLOUR)
-    for snake in range(SNAKES):
-        _draw_body(board, cell, match["snakes"][snake], SNAKE_COLOURS[snake])
-        radius, hole = MARKS[snake % TEAM]
-        for place in match["snakes"][snake][1:] if radius else ():
-            _dot(board, cell, place, radius, PUPIL_COLOUR, MARK_ALPHA, hole)
-    for snake in range(SNAKES):
-        if match["snakes"][snake]:
-            _draw_head(board, cell, match["snakes"][snake][0], match["directions"][snake], SNAKE_COLOURS[snake])
-    return (picture + 0.5).astype(np.uint8)
+    return Film(Timeline("red", "blue", [Turn(match)]), cell).picture(0)
 
 
-def blend(a: Sequence[int], b: Sequence[int], share: float) -> tuple[int, int, int]:
-    """The colour that is `share` of the way from a to b."""
-    red, green, blue = (round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
-    return red, green, blue
+def per_cell(cell: int) -> int:
+    """Places per cell of a body, dense enough for smooth bends in cells of `cell` pixels."""
+    return min(10, round((1.5 * cell) ** 0.5))
 
 
-def _draw_strip(strip: np.ndarray, match: dict[str, Any], cell: int) -> None:
-    """Scores of the teams and of their snakes left and right, the turn in the middle, and a bar.
-
-    The parts of the bar are the teams' shares of the total length.
-    """
-    strip[:] = STRIP_COLOUR
-    height, width, _ = strip.shape
-    scale = cell // 12
-    bar = 2 * scale
-    top = (height - bar - GLYPH_ROWS * scale) // 2
-    gap = cell // 4
-    numbers = [str(gain) for gain in gains(match)]
-    red, blue = team_scores(match)
-
-    x = _write(strip, top, gap, f"RED {red}", TEXT_COLOUR, scale) + 2 * gap
-    for snake in range(TEAM):
-        x = _write(strip, top, x, numbers[snake], SNAKE_COLOURS[snake], scale) + gap
-    title = f"BLUE {blue}"
-    x = width - gap - _text_width(title, scale)
-    _write(strip, top, x, title, TEXT_COLOUR, scale)
-    x -= gap
-    for snake in reversed(range(TEAM, SNAKES)):
-        x -= gap + _text_width(numbers[snake], scale)
-        _write(strip, top, x, numbers[snake], SNAKE_COLOURS[snake], scale)
-    turn = f"TURN {match['turn']}"
-    _write(strip, top, (width - _text_width(turn, scale)) // 2, turn, TEXT_COLOUR, scale)
-
-    lengths = [len(body) for body in match["snakes"]]
-    share = round(width * sum(lengths[:TEAM]) / max(1, sum(lengths)))
-    strip[-bar:, :share] = TEAM_COLOURS[0]
-    strip[-bar:, share:] = TEAM_COLOURS[1]
-    strip[-bar:, width // 2 - scale // 2 : width // 2 + (scale + 1) // 2] = TEXT_COLOUR
+def body(snake: scene.Snake, per_cell: int) -> np.ndarray:
+    """A body without its head: as few lines as it has straight pieces, since a line costs time."""
+    steps = np.zeros_like(snake.places)  # from every place to the next one; 0 at the head, and over a gap
+    steps[:-1] = scene.nearest_turn(np.diff(snake.places, axis=0))
+    steps[np.abs(steps).max(1) > 1.5 / per_cell] = 0
+    bends = np.flatnonzero(np.abs(np.diff(steps, axis=0)).max(1) > 1e-6) + 1
+    first, last = np.concatenate(([0], bends)), np.concatenate((bends, [len(steps) - 1]))
+    starts = snake.places[first]
+    ends = starts + (last - first)[:, None] * steps[first]
+    radii = (NECK_RADIUS + (TAIL_RADIUS - NECK_RADIUS) * snake.ways) * snake.size
+    shades = np.outer(1 + (TAIL_SHADE - 1) * snake.ways, SNAKE_COLOURS[snake.number])
+    return lines(starts, ends, (radii[first], radii[last]), (shades[first], shades[last]))
 
 
-def _text_width(text: str, scale: int) -> int:
-    return (len(text) * (GLYPH_COLUMNS + 1) - 1) * scale
+class Film:
+    """Draws one match in cells of `cell` pixels."""
+
+    def __init__(self, timeline: Timeline, cell: int) -> None:
+        self._timeline, self._cell = timeline, cell
+        self._strip = round(HEADER * cell / 2) * 2
+        self._times = max(2, round(64 / cell))  # how much larger words on the board are drawn, before they are reduced
+        self._per_cell = per_cell(cell)
+        self._header_at = functools.lru_cache(2)(self._header)
+        self._empty = np.empty((*self.size[::-1], 3), np.uint8)
+        self._empty[: self._strip] = STRIP_COLOUR
+        self._draw_names(self._empty[: self._strip])
+        chequer = np.add.outer(np.arange(ROWS), np.arange(COLUMNS)) % 2
+        self._empty[self._strip :] = np.array(BOARD_COLOURS, np.uint8)[chequer].repeat(cell, 0).repeat(cell, 1)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels, both even, as video files need it."""
+        return COLUMNS * self._cell, ROWS * self._cell + self._strip
+
+    def picture(self, position: float) -> np.ndarray:
+        """The match at a position of its timeline, which may lie between two turns: [H, W, 3] uint8."""
+        return next(self.pictures([position]))
+
+    def pictures(self, positions: Sequence[float]) -> Iterator[np.ndarray]:
+        """The match at several positions, which takes less time than one after the other."""
+        for first in range(0, len(positions), AT_ONCE):
+            part = positions[first : first + AT_ONCE]
+            for position, snakes in zip(part, scene.snakes_at(self._timeline, part, self._per_cell), strict=True):
+                picture = self._empty.copy()
+                picture[: self._strip] = self._header_at(int(position))
+                self._draw_board(picture[self._strip :], position, snakes)
+                yield picture
+
+    def end_card(self) -> np.ndarray:
+        """The last turn with the result on top of it."""
+        last = len(self._timeline.turns) - 1
+        picture, cell = self.picture(last), self._cell
+        board = picture[self._strip :]
+        board[:] = board + DIMMED * (np.array(STRIP_COLOUR) - board) + 0.5
+        red, blue = self._timeline.team_scores(last)
+        names = (self._timeline.red, self._timeline.blue)
+        winner = None if red == blue else int(blue > red)
+        title = "Draw" if winner is None else f"{names[winner]} wins"
+        y = self._strip + ROWS * cell // 2
+        colour = TEXT_COLOUR if winner is None else TEAM_COLOURS[winner]
+        self._centred(picture, y - round(2.0 * cell), title, 1.1, colour)
+        self._centred(picture, y, f"{red} : {blue}", 2.2, TEXT_COLOUR)
+        deaths = [sum(snake // TEAM == team for turn in self._timeline.turns for snake in turn.died) for team in (0, 1)]
+        self._centred(picture, y + round(1.9 * cell), f"deaths {deaths[0]} : {deaths[1]}", 0.75, TEXT_COLOUR)
+        about = [] if self._timeline.seed is None else [f"match {self._timeline.match} of seed {self._timeline.seed}"]
+        about += [self._timeline.date] if self._timeline.date else []
+        self._centred(picture, y + round(3.0 * cell), " · ".join(about), 0.6, FAINT_COLOUR)
+        return picture
+
+    # The header
+
+    def _draw_names(self, header: np.ndarray) -> None:
+        """What all turns have in common: the names, and a head of every snake."""
+        cell, width = self._cell, self.size[0]
+        edge, top, pixels = round(0.35 * cell), round(0.68 * cell), max(10, round(0.72 * cell))
+        for name, anchor, x in ((self._timeline.red, "lm", edge), (self._timeline.blue, "rm", width - edge)):
+            put_words(header, (x, top), shortened(name, pixels, NAME_SHARE * width), pixels, TEXT_COLOUR, anchor)
+        self._centred(header, top - round(0.08 * cell), ":", 0.9, FAINT_COLOUR)
+        side = round(0.9 * cell)  # heads are a little smaller than on the board
+        for snake in range(SNAKES):
+            middle = round(1.58 * cell) - side // 2 + side / 2, self._legend_at(snake) + side / 2
+            head = np.array(middle) / side - 0.5
+            direction = 3 if snake < TEAM else 2
+            draw(header, _head(snake, head, direction), side)
+            self._put_number(header, snake, head, direction, side)
+
+    def _legend_at(self, snake: int) -> int:
+        """The left end of a snake's head and gain."""
+        edge, across = round(0.35 * self._cell), round(2.4 * self._cell)
+        return edge + snake * across if snake < TEAM else self.size[0] - edge - (SNAKES - snake) * across
+
+    def _header(self, index: int) -> np.ndarray:
+        """Names, score, gains, turn, and a bar with the teams' shares of the total length."""
+        timeline, cell, width = self._timeline, self._cell, self.size[0]
+        header = self._empty[: self._strip].copy()
+        top, below = round(0.68 * cell), round(1.58 * cell)
+        for team, (score, anchor) in enumerate(zip(timeline.team_scores(index), ("rm", "lm"), strict=True)):
+            x = width // 2 + round(0.4 * cell) * (2 * team - 1)
+            put_words(header, (x, top), str(score), round(1.1 * cell), TEAM_COLOURS[team], anchor)
+        for snake, gain in enumerate(timeline.gains(index)):
+            x = self._legend_at(snake) + round(0.9 * cell) + cell // 6
+            put_words(header, (x, below), f"{gain:+d}", max(10, round(0.62 * cell)), SNAKE_COLOURS[snake], "lm")
+        self._centred(header, below, f"turn {timeline.turns[index].state['turn']} / {TURNS}", 0.55, FAINT_COLOUR)
+        lengths = timeline.lengths(index)
+        share, bar = round(width * sum(lengths[:TEAM]) / max(1, sum(lengths))), max(2, cell // 8)
+        header[-bar:, :share], header[-bar:, share:] = TEAM_COLOURS
+        return header
+
+    def _centred(self, picture: np.ndarray, y: int, words: str, cells: float, colour: Colour) -> None:
+        pixels, width = max(10, round(cells * self._cell)), self.size[0]
+        put_words(picture, (width // 2, y), shortened(words, pixels, 0.9 * width), pixels, colour)
+
+    # The board
+
+    def _draw_board(self, board: np.ndarray, position: float, snakes: list[scene.Snake]) -> None:
+        effects = scene.effects(self._timeline, position) if position % 1 else []
+        shapes = _beans(scene.beans(self._timeline, position))
+        shapes += [np.concatenate([body(snake, self._per_cell) for snake in snakes])] if snakes else []
+        shapes += [mark for snake in snakes if snake.size == 1 for mark in _marks(snake)]
+        shapes += [part for snake in snakes for part in _head(snake.number, snake.head, snake.direction, snake.size)]
+        shapes += [_ring(effect) for effect in effects]
+        draw(board, shapes, self._cell)
+        for snake in snakes:
+            self._put_number(board, snake.number, snake.head, snake.direction, self._cell, snake.size)
+        for effect in effects:
+            if effect.change:
+                x, y = (effect.place[1] + 0.5) * self._cell, (effect.place[0] - 0.3 - 0.4 * effect.age) * self._cell
+                put_words(board, (x, y), f"{effect.change:+d}", 0.6 * self._cell, WHITE, times=self._times)
+
+    def _put_number(
+        self, picture: np.ndarray, snake: int, head: np.ndarray, direction: int, cell: int, size: float = 1.0
+    ) -> None:
+        """Write the number of a snake onto the back of its head."""
+        row, column = head - 0.22 * size * np.array(STEPS[direction]) + 0.5
+        at = (column * cell, row * cell)
+        put_words(picture, at, str(snake), max(4 / self._times, 0.4 * size * cell), PUPIL_COLOUR, times=self._times)
 
 
-def _write(picture: np.ndarray, y: int, x: int, text: str, colour: tuple[int, int, int], scale: int) -> int:
-    """Write text with its upper left corner at (y, x); returns the x of its end."""
-    for letter in text:
-        bits = np.array(GLYPHS[letter])[:, None] >> np.arange(GLYPH_COLUMNS)[::-1] & 1
-        dots = bits.repeat(scale, 0).repeat(scale, 1).astype(bool)
-        picture[y : y + dots.shape[0], x : x + dots.shape[1]][dots] = colour
-        x += (GLYPH_COLUMNS + 1) * scale
-    return x - scale
+def palette() -> list[Colour]:
+    """The colours of a GIF: those of theme.py, shades from head to tail, and mixed colours for smooth edges."""
+    board = BOARD_COLOURS[0]
+    plain = (TEXT_COLOUR, FAINT_COLOUR, BEAN_COLOUR, EYE_COLOUR, PUPIL_COLOUR, *TEAM_COLOURS)
+    colours: list[Colour] = [*BOARD_COLOURS, STRIP_COLOUR, *plain]
+    colours += [blend(STRIP_COLOUR, colour, share) for colour in (*plain[:2], *plain[5:]) for share in (0.35, 0.7)]
+    colours += [blend(colour, STRIP_COLOUR, DIMMED) for colour in (*BOARD_COLOURS, BEAN_COLOUR)]
+    colours += [blend(board, BEAN_COLOUR, share) for share in (0.05, 0.12, 0.2, 0.3, 0.5)]
+    for colour in SNAKE_COLOURS:
+        colours += [blend((0, 0, 0), colour, shade) for shade in np.linspace(1, TAIL_SHADE, 8)]
+        colours += [blend(board, colour, share) for share in (0.2, 0.4, 0.6)]
+        colours += [blend(blend((0, 0, 0), colour, shade), PUPIL_COLOUR, MARK_ALPHA) for shade in (1, 0.8, TAIL_SHADE)]
+        colours += [
+            blend(colour, PUPIL_COLOUR, 0.7),
+            blend(STRIP_COLOUR, colour, 0.28),
+            blend(STRIP_COLOUR, colour, 0.18),
+        ]
+    return list(dict.fromkeys(colours))
 
 
-def _draw_body(board: np.ndarray, cell: int, body: list[list[int]], colour: tuple[int, int, int]) -> None:
-    """Draw every segment joined to the next one. Across the edge of the board: a stub on both sides. Gaps stay."""
-    way = np.linspace(0, 1, len(body))
-    radii = NECK_RADIUS + (TAIL_RADIUS - NECK_RADIUS) * way
-    shades = np.outer(1 + (TAIL_SHADE - 1) * way, colour)
-    for i in reversed(range(1, len(body))):
-        (row, column), ahead = body[i], body[i - 1]
-        rows = (ahead[0] - row + ROWS // 2) % ROWS - ROWS // 2
-        columns = (ahead[1] - column + COLUMNS // 2) % COLUMNS - COLUMNS // 2
-        if abs(rows) + abs(columns) != 1:
-            _dot(board, cell, body[i], radii[i], shades[i])
-            continue
-        ends = [((row, column), (row + rows, column + columns))]
-        if ends[0][1] != tuple(ahead):
-            ends.append(((ahead[0] - rows, ahead[1] - columns), (ahead[0], ahead[1])))
-        for start, end in ends:
-            _line(board, cell, start, end, radii[[i, i - 1]], shades[[i, i - 1]])
+def _beans(beans: Sequence[scene.Bean]) -> list[np.ndarray]:
+    """Beans in a glow of rings, each around the next."""
+    places = np.array([bean.place for bean in beans]).reshape(-1, 2)
+    sizes = np.array([bean.size for bean in beans])
+    holes = (*(radius for radius, _ in GLOW[1:]), BEAN_RADIUS)
+    rings = [(radius, hole, alpha) for (radius, alpha), hole in zip(GLOW, holes, strict=True)]
+    return [
+        dots(places, r * sizes, BEAN_COLOUR, alpha, hole * sizes)
+        for r, hole, alpha in (*rings, (BEAN_RADIUS, 0.0, 1.0))
+    ]
 
 
-def _draw_head(board: np.ndarray, cell: int, place: list[int], direction: int, colour: tuple[int, int, int]) -> None:
-    _dot(board, cell, place, HEAD_RADIUS, colour)
-    rows, columns = STEPS[direction]
-    for side in (-1, 1):
-        row = place[0] + 0.13 * rows + 0.21 * side * columns
-        column = place[1] + 0.13 * columns + 0.21 * side * rows
-        _dot(board, cell, (row, column), 0.15, EYE_COLOUR)
-        _dot(board, cell, (row + 0.06 * rows, column + 0.06 * columns), 0.085, PUPIL_COLOUR)
+def _marks(snake: scene.Snake) -> list[np.ndarray]:
+    radius, hole = MARKS[snake.number % TEAM]
+    return [dots(snake.marks, radius, PUPIL_COLOUR, MARK_ALPHA, hole)] if radius else []
 
 
-def _dot(
-    board: np.ndarray, cell: int, place: Any, radius: float, colour: Any, alpha: float = 1.0, hole: float = 0.0
-) -> None:
-    _line(board, cell, place, place, (radius, radius), (colour, colour), alpha, hole)
+def _head(snake: int, place: np.ndarray, direction: int, size: float = 1.0) -> list[np.ndarray]:
+    """A head with its eyes."""
+    ahead = np.array(STEPS[direction])
+    aside = ahead[::-1] * np.array(((-1,), (1,)))
+    eyes = place + (0.13 * ahead + 0.21 * aside) * size
+    return [
+        dots([place], HEAD_RADIUS * size, SNAKE_COLOURS[snake]),
+        dots(eyes, 0.15 * size, EYE_COLOUR),
+        dots(eyes + 0.06 * size * ahead, 0.085 * size, PUPIL_COLOUR),
+    ]
 
 
-def _line(
-    board: np.ndarray,
-    cell: int,
-    start: Any,
-    end: Any,
-    radii: Any,
-    colours: Any,
-    alpha: float = 1.0,
-    hole: float = 0.0,
-) -> None:
-    """Draw a line with round ends between the middles of two cells; radii in cells, one per end."""
-    start = (np.array(start, np.float32) + 0.5) * cell - 0.5
-    end = (np.array(end, np.float32) + 0.5) * cell - 0.5
-    radii = np.array(radii, np.float32) * cell
-    colours = np.array(colours, np.float32)
-    low = np.maximum(np.floor(np.minimum(start, end) - radii.max() - 1), 0).astype(int)
-    high = np.minimum(np.ceil(np.maximum(start, end) + radii.max() + 2), board.shape[:2]).astype(int)
-    y = np.arange(low[0], high[0], dtype=np.float32)[:, None]
-    x = np.arange(low[1], high[1], dtype=np.float32)
-    along = end - start
-    length = max(float(along @ along), 1e-6)
-    t = np.clip(((y - start[0]) * along[0] + (x - start[1]) * along[1]) / length, 0, 1)
-    distance = np.hypot(y - start[0] - t * along[0], x - start[1] - t * along[1])
-    cover = np.clip(radii[0] + (radii[1] - radii[0]) * t - distance + 0.5, 0, 1)
-    if hole:
-        cover -= np.clip(hole * cell - distance + 0.5, 0, 1)
-    cover *= alpha
-    part = board[low[0] : high[0], low[1] : high[1]]
-    part += cover[..., None] * (colours[0] + (colours[1] - colours[0]) * t[..., None] - part)
+def _ring(effect: scene.Effect) -> np.ndarray:
+    """A ring that grows and gets thinner with age."""
+    radius = 0.45 + (1.1 if effect.died else 0.45) * effect.age
+    colour = SNAKE_COLOURS[effect.snake] if effect.died else BEAN_COLOUR
+    return dots([effect.place], radius, colour, hole=radius - 0.1 * (1 - effect.age))

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from arena.render.frame import CELL_MAX, CELL_MIN
+from arena.render.theme import CELL_MAX, CELL_MIN
 from arena.rules import COLUMNS, ROWS
 
 TOP, BOTTOM = 2.5, 2.1  # heights above and below the board, in cells

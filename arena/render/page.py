@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.jidi_log import JidiLog
-from arena.render import frame
+from arena.render import theme
 from arena.render.events import events
 from arena.render.timeline import recorded_timeline
 from arena.replay import Replay
@@ -58,21 +58,21 @@ def embedded(data: Any) -> str:
 
 
 def look() -> dict[str, Any]:
-    """Size of the board, and the colours and sizes that the page draws with: those of frame.py."""
-    radii = {"head": frame.HEAD_RADIUS, "neck": frame.NECK_RADIUS, "tail": frame.TAIL_RADIUS, "bean": frame.BEAN_RADIUS}
+    """Size of the board, and the colours and sizes that the page draws with: those of theme.py."""
+    radii = {"head": theme.HEAD_RADIUS, "neck": theme.NECK_RADIUS, "tail": theme.TAIL_RADIUS, "bean": theme.BEAN_RADIUS}
     colours = {
-        "snakes": frame.SNAKE_COLOURS,
-        "teams": frame.TEAM_COLOURS,
-        "bean": frame.BEAN_COLOUR,
-        "board": frame.BOARD_COLOURS,
-        "strip": frame.STRIP_COLOUR,
-        "text": frame.TEXT_COLOUR,
-        "eye": frame.EYE_COLOUR,
-        "pupil": frame.PUPIL_COLOUR,
+        "snakes": theme.SNAKE_COLOURS,
+        "teams": theme.TEAM_COLOURS,
+        "bean": theme.BEAN_COLOUR,
+        "board": theme.BOARD_COLOURS,
+        "strip": theme.STRIP_COLOUR,
+        "text": theme.TEXT_COLOUR,
+        "eye": theme.EYE_COLOUR,
+        "pupil": theme.PUPIL_COLOUR,
     }
     sizes = {"rows": ROWS, "columns": COLUMNS, "turns": TURNS, "startLength": START_LENGTH}
-    marks = {"rings": frame.MARKS, "alpha": frame.MARK_ALPHA}
-    return {**sizes, "radii": radii, "tailShade": frame.TAIL_SHADE, "marks": marks, **colours}
+    marks = {"rings": theme.MARKS, "alpha": theme.MARK_ALPHA}
+    return {**sizes, "radii": radii, "tailShade": theme.TAIL_SHADE, "marks": marks, **colours}
 
 
 def timeline_data(match: Replay | JidiLog) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arena.render.frame import STEPS
+from arena.encoders.orientation import STEPS
 from arena.render.timeline import Timeline, Turn
 from arena.rules import COLUMNS, ROWS, SNAKES, START_LENGTH
 

@@ -20,9 +20,9 @@ import pygame
 from arena.files import write_atomically
 from arena.render import scene
 from arena.render.events import events
-from arena.render.frame import STRIP_COLOUR
 from arena.render.layout import Layout, first_size
 from arena.render.playback import BEAN, DEATH, Playback
+from arena.render.theme import STRIP_COLOUR
 from arena.render.timeline import Playlist, Recordings
 from arena.render.window_board import Board, Camera
 from arena.render.window_buttons import Button

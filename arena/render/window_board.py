@@ -6,9 +6,10 @@ from collections.abc import Collection
 import numpy as np
 import pygame
 
+from arena.encoders.orientation import STEPS
 from arena.render import scene
-from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS, STEPS, TEXT_COLOUR
 from arena.render.playback import Playback
+from arena.render.theme import BEAN_COLOUR, SNAKE_COLOURS, TEXT_COLOUR
 from arena.render.timeline import PolicyOutput
 from arena.render.window_sprites import AGES, LEVELS, SIZES, WHITE, Sprites, text
 from arena.rules import COLUMNS, ROWS

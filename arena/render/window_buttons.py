@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import pygame
 
-from arena.render.frame import TEXT_COLOUR
 from arena.render.layout import Layout
 from arena.render.playback import Playback
+from arena.render.theme import TEXT_COLOUR
 from arena.render.window_sprites import text
 
 GROUND, HOVERED, PRESSED, FAINT_EDGE = (22, 26, 35), (34, 41, 56), (52, 62, 84), (48, 55, 72)

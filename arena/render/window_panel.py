@@ -2,9 +2,9 @@
 
 import pygame
 
-from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS, STRIP_COLOUR, TEAM_COLOURS, TEXT_COLOUR
 from arena.render.layout import Layout
 from arena.render.playback import Playback
+from arena.render.theme import BEAN_COLOUR, SNAKE_COLOURS, STRIP_COLOUR, TEAM_COLOURS, TEXT_COLOUR
 from arena.render.window_board import Board
 from arena.render.window_buttons import Button, ButtonRow
 from arena.render.window_sprites import text

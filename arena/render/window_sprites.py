@@ -6,24 +6,24 @@ from collections.abc import Sequence
 import numpy as np
 import pygame
 
-from arena.render.frame import (
+from arena.encoders.orientation import STEPS
+from arena.render.frame import frame
+from arena.render.theme import (
     BEAN_COLOUR,
     BEAN_RADIUS,
     BOARD_COLOURS,
-    GLOW_RADIUS,
     HEAD_RADIUS,
     MARK_ALPHA,
     MARKS,
     NECK_RADIUS,
     PUPIL_COLOUR,
     SNAKE_COLOURS,
-    STEPS,
     TAIL_RADIUS,
     TAIL_SHADE,
-    frame,
 )
 from arena.rules import COLUMNS, ROWS, SNAKES, TEAM
 
+GLOW_RADIUS = 0.42  # of a bean, in cells
 LEVELS = 32  # steps of thickness and shade along a body
 SIZES = 10  # steps of size while something appears or disappears
 AGES = 16  # steps of an effect
@@ -98,7 +98,7 @@ class Sprites:
         return _surface(BEAN_COLOUR, 1 - through)
 
     def _mark(self, snake: int) -> pygame.Surface | None:
-        """The mark on every segment, as in frame.py."""
+        """The mark on every segment, as in pictures."""
         radius, hole = MARKS[snake % TEAM]
         if not radius:
             return None
@@ -145,7 +145,7 @@ def _distance(side: int) -> np.ndarray:
 
 
 def _cover(distance: np.ndarray, radius: float) -> np.ndarray:
-    """The share of every pixel that a disc covers, as in frame.py."""
+    """The share of every pixel that a disc covers."""
     return np.clip(radius - distance + 0.5, 0, 1)
 
 
@@ -164,19 +164,15 @@ def _board(cell: int) -> pygame.Surface:
 
 
 def _heads(cell: int) -> list[list[pygame.Surface]]:
-    """Every snake's head in every direction: cut out of frame.py's picture, with the snake's number added."""
+    """Every snake's head in every direction, with the snake's number: cut out of frame.py's picture."""
     cover = _cover(_distance(cell), HEAD_RADIUS * cell)
     heads: list[list[pygame.Surface]] = [[] for _ in range(SNAKES)]
-    for direction, (rows, columns) in STEPS.items():
+    for direction in STEPS:
         match = {"turn": 0, "snakes": [[[0, snake]] for snake in range(SNAKES)], "beans": []}
         picture = frame(match | {"directions": [direction] * SNAKES}, cell)
         row = picture[-ROWS * cell :][:cell]
         for snake in range(SNAKES):
             cut = row[:, snake * cell : (snake + 1) * cell]
             # Pixels at the rim are mixed with the board; here they get the plain colour of the snake.
-            head = _surface(np.where(cover[..., None] < 1, SNAKE_COLOURS[snake], cut), cover)
-            number = text(str(snake), max(9, round(0.4 * cell)), PUPIL_COLOUR)
-            middle = ((0.5 - 0.22 * columns) * cell, (0.5 - 0.22 * rows) * cell)
-            head.blit(number, number.get_rect(center=middle))
-            heads[snake].append(head)
+            heads[snake].append(_surface(np.where(cover[..., None] < 1, SNAKE_COLOURS[snake], cut), cover))
     return heads

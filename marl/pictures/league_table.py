@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image, ImageFont
 
-from arena.render.frame import blend
+from arena.render.theme import blend
 from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from helpers.viewed import MATCH, wild_match
 
 from arena.render.ansi import PLAIN, Terminal, ansi, terminal
-from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, SNAKE_COLOURS
+from arena.render.theme import BEAN_COLOUR, BOARD_COLOURS, SNAKE_COLOURS
 
 LARGE, SMALL = Terminal(True, True, True), Terminal(True, False, False)
 

@@ -1,4 +1,4 @@
-"""PNG, GIF, MP4 and HTML files: their pictures are those of film.py, and their sizes are within the limits."""
+"""PNG, GIF, MP4 and HTML files: their pictures are those of frame.py, and their sizes are within the limits."""
 
 import importlib.util
 import io
@@ -15,7 +15,7 @@ from PIL import Image
 from arena.errors import ArenaError
 from arena.extras import install_hint
 from arena.render import export
-from arena.render.film import Film
+from arena.render.frame import Film
 from arena.render.page import timeline_data
 from arena.render.timeline import recorded_timeline
 from arena.replay import Replay
@@ -44,9 +44,9 @@ def film(cell: int, match: Replay | None = None) -> Film:
     return Film(recorded_timeline(match or short()), cell)
 
 
-def far(shown: np.ndarray, drawn: Image.Image) -> float:
+def far(shown: np.ndarray, drawn: np.ndarray) -> float:
     """Mean difference between two pictures."""
-    return np.abs(shown.astype(int) - np.asarray(drawn)).mean()
+    return np.abs(shown.astype(int) - drawn).mean()
 
 
 def test_png_of_a_turn_is_a_picture_of_the_film(tmp_path):

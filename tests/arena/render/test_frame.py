@@ -1,4 +1,4 @@
-"""Pictures of a match."""
+"""Pictures of a match: its states, motion between them, names and scores of any kind."""
 
 import copy
 import re
@@ -6,13 +6,18 @@ import re
 import numpy as np
 import pytest
 import torch
-from helpers.viewed import MATCH
+from helpers.viewed import MATCH, long_match, wild_match
 
 from arena.batch import BatchArena
 from arena.errors import ArenaError
 from arena.match_dict import gains, team_scores
+from arena.render import frame as module
 from arena.render.ansi import ansi
-from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, GLYPHS, SNAKE_COLOURS, STRIP_COLOUR, frame
+from arena.render.frame import Film, frame, palette
+from arena.render.scene import Effect
+from arena.render.shapes import draw
+from arena.render.theme import BEAN_COLOUR, BOARD_COLOURS, SNAKE_COLOURS, STRIP_COLOUR, TEAM_COLOURS
+from arena.render.timeline import Timeline, Turn, recorded_timeline
 
 FACES = {0: (-1, 0), 1: (1, 0), 2: (0, -1), 3: (0, 1)}
 
@@ -102,67 +107,42 @@ def test_eyes_look_where_the_snake_goes(direction):
     assert (rows.mean() - middle) * ahead[0] + (columns.mean() - middle) * ahead[1] > 1
 
 
-def words_of(strip: np.ndarray) -> list[str]:
-    """The texts of a strip of scale 1, left to right: letters that stand together are one text."""
-    inked = (strip[:-2] != STRIP_COLOUR).any(-1)
-    top = int(inked.any(1).argmax())
-    patterns = {
-        letter: np.array([[row >> bit & 1 for bit in (4, 3, 2, 1, 0)] for row in rows], bool)
-        for letter, rows in GLYPHS.items()
-        if letter != " "
-    }
-    found: list[tuple[int, str]] = []
-    x = 0
-    while x < inked.shape[1] - 5:
-        letter = next(
-            (name for name, dots in patterns.items() if (inked[top : top + 7, x : x + 5] == dots).all()), None
-        )
-        if letter is None:
-            x += 1
-        else:
-            found.append((x, letter))
-            x += 6
-    words, end = [], None
-    for x, letter in found:
-        if x == end:
-            words[-1] += letter
-        else:
-            words.append(letter)
-        end = x + 6
-    return words
-
-
 @pytest.mark.parametrize("cell", [12, 16, 20])
 @pytest.mark.parametrize("blue", [-3, 5])
-def test_the_strip_shows_the_scores_that_the_gains_add_up_to(cell, blue):
+def test_the_header_shows_the_scores_that_the_gains_add_up_to(cell, blue, monkeypatch):
     match = copy.deepcopy(MATCH)
     match["snakes"][5] = [[9, 2 + i] for i in range(blue + 3)]
     assert (gains(match), team_scores(match)) == ([2, 1, 0, 0, 0, blue], (3, blue))
-    picture = frame(match, cell)
-    strip = picture[: picture.shape[0] - 10 * cell]
-    assert words_of(strip) == ["RED", "3", "2", "1", "0", "TURN", "57", "0", "0", str(blue), "BLUE", str(blue)]
+    written = []
+    monkeypatch.setattr(
+        module, "put_words", lambda picture, at, words, *_, **__: written.append((len(picture), at[1], at[0], words))
+    )
+    frame(match, cell)
+    header = sorted((y > 1.2 * cell, x, words) for height, y, x, words in written if height < 3 * cell)
+    rows = [[words for below, _, words in header if below == second] for second in (False, True)]
+    assert rows[0] == ["red", "3", ":", str(blue), "blue"]
+    of_red, of_blue = ["0", "+2", "1", "+1", "2", "+0"], ["3", "+0", "4", "+0", "5", f"{blue:+d}"]
+    assert rows[1] == [*of_red, "turn 57 / 200", *of_blue]
 
 
-def test_the_longest_scores_fit_into_the_smallest_strip():
-    match = copy.deepcopy(MATCH) | {"turn": 200, "beans": []}
-    match["snakes"][:3] = [[[0, 0]] * 103, [[0, 0]] * 43, [[0, 0]] * 40]
-    strip = frame(match, 12)[:18]
-    assert "".join(words_of(strip)).startswith("RED1771004037TURN200"), "no letter covers another"
+def test_the_header_changes_with_the_turn_and_the_lengths_alone():
+    def header(match):
+        return frame(match)[:-240]
 
-
-def test_the_strip_shows_the_turn_and_the_lengths():
-    def strip(match):
-        picture = frame(match)
-        return picture[: picture.shape[0] - 240]
-
-    before = strip(MATCH)
-    assert not np.array_equal(before, strip(MATCH | {"turn": 58}))
+    before = header(MATCH)
+    assert not np.array_equal(before, header(MATCH | {"turn": 58}))
     longer = copy.deepcopy(MATCH)
     longer["snakes"][3].append([2, 13])
-    assert not np.array_equal(before, strip(longer))
+    assert not np.array_equal(before, header(longer))
     moved = copy.deepcopy(MATCH)
     moved["beans"].pop()
-    assert np.array_equal(before, strip(moved))
+    assert np.array_equal(before, header(moved))
+
+
+def test_the_bar_has_the_shares_of_the_total_length():
+    bar = frame(MATCH, 24)[-241]
+    assert (bar[: round(480 * 12 / 18)] == TEAM_COLOURS[0]).all()
+    assert (bar[round(480 * 12 / 18) :] == TEAM_COLOURS[1]).all()
 
 
 def test_a_picture_does_not_change_the_match_and_is_the_same_twice():
@@ -192,3 +172,81 @@ def test_every_turn_of_a_random_match_can_be_shown():
 def test_a_cell_size_that_cannot_be_drawn_is_refused(cell):
     with pytest.raises(ArenaError, match="allowed: 12 to 96"):
         frame(MATCH, cell)
+
+
+def board(film: Film, position: float) -> np.ndarray:
+    picture = film.picture(position).astype(int)
+    return picture[-10 * picture.shape[1] // 20 :]
+
+
+@pytest.mark.parametrize("cell", [12, 20, 33])
+def test_a_whole_turn_shows_the_state(cell):
+    match = long_match()
+    film = Film(recorded_timeline(match), cell)
+    assert film.size[0] == 20 * cell
+    assert film.size[1] % 2 == 0
+    for turn in (0, 120):
+        state, picture = match.states()[turn], board(film, turn)
+        taken = [place for body in state["snakes"] for place in body]
+        for row in range(10):
+            for column in range(20):
+                colour = picture[int((row + 0.5) * cell), int((column + 0.5) * cell)]
+                if [row, column] in state["beans"]:
+                    assert np.abs(colour - BEAN_COLOUR).max() < 12
+                elif [row, column] in taken:
+                    assert colour.max() > 60, (row, column)
+                else:
+                    assert np.abs(colour - BOARD_COLOURS[(row + column) % 2]).max() < 4, (row, column)
+        for colour in SNAKE_COLOURS:
+            assert (np.abs(picture - colour).max(-1) < 8).any()
+
+
+def test_between_turns_the_snakes_move():
+    film = Film(recorded_timeline(long_match()), 20)
+    before, between, after = (board(film, at) for at in (60, 60.5, 61))
+    assert (before != between).any(-1).mean() > 0.01
+    assert (between != after).any(-1).mean() > 0.01
+    assert np.array_equal(board(film, 60), before)
+
+
+def test_names_never_meet_the_score_and_the_result_is_on_the_end_card():
+    for odd in ("", "\n\x1b[2J\x00", "\ud800", "<script>", "名前", "a name far longer than the picture is wide " * 5):
+        match = wild_match(2, red=odd, blue=odd)
+        film = Film(recorded_timeline(match), 20)
+        head = film.picture(0)[:24]
+        assert (head[:, 160:170] == STRIP_COLOUR).all()
+        assert (head[:, 230:240] == STRIP_COLOUR).all()
+        card = film.end_card()
+        assert (card != film.picture(2)).any(-1).mean() > 0.3
+
+
+@pytest.mark.parametrize("cell", [12, 20])
+def test_pictures_drawn_together_are_those_drawn_alone(cell):
+    film = Film(recorded_timeline(wild_match(12)), cell)
+    positions = [0, 0.3, 2.7, 2.9, 5, 7.5, 11.6, 12, 3, 3.8, 9, 9.25, 9.5, 9.75, 10, 10.25]
+    together = [*film.pictures(positions)]
+    assert len(together) == len(positions)
+    for position, picture in zip(positions, together, strict=True):
+        assert np.array_equal(picture, film.picture(position)), f"turn {position}"
+    assert [*film.pictures([])] == []
+
+
+def test_heads_beans_and_effects_on_an_edge_go_on_beyond_the_other():
+    before = MATCH | {"snakes": [[[4, 19], [4, 18], [4, 17]], [], [], [], [], []], "beans": [[4, 0], [9, 9]]}
+    after = before | {"snakes": [[[4, 0], [4, 19], [4, 18], [4, 17]], [], [], [], [], []], "beans": [[9, 9]]}
+    film = Film(Timeline("red", "blue", [Turn(before), Turn(after, [3] * 6, ate=(0,))]), 20)
+    for half in (slice(0, 8), slice(-8, None)):
+        head = board(film, 0.5)[80:100, half].reshape(-1, 3)
+        assert (np.abs(head - SNAKE_COLOURS[0]).max(-1) < 12).sum() > 40
+    blank = np.zeros((200, 400, 3), np.uint8)
+    draw(blank, [module._ring(Effect(0, np.array([4.0, 0.0]), 1, False, 0.9))], 20)
+    ring = blank.any(-1)
+    assert ring[:, :10].any()
+    assert ring[:, -10:].any()
+    assert not ring[:, 60:340].any()
+    glow = board(film, 0)[80:100, -1]  # of the bean in column 0
+    assert (glow > board(film, 0)[140:160, -1]).any()
+
+
+def test_a_gif_has_room_for_all_colours():
+    assert len(palette()) <= 255  # and for one that leaves a pixel as it is

@@ -5,7 +5,7 @@ import pytest
 
 from arena.jidi_log import read_log, write_log
 from arena.render import scene
-from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS
+from arena.render.theme import BEAN_COLOUR, SNAKE_COLOURS
 from arena.render.timeline import Timeline, Turn, recorded_timeline
 from arena.replay import Replay
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from arena.render import export
 from arena.render.events import events
-from arena.render.frame import BEAN_COLOUR, BOARD_COLOURS, SNAKE_COLOURS
+from arena.render.theme import BEAN_COLOUR, BOARD_COLOURS, SNAKE_COLOURS
 from arena.render.timeline import recorded_timeline
 
 pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing())

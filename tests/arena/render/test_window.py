@@ -13,8 +13,9 @@ import pytest
 from helpers import display
 from PIL import Image
 
-from arena.render.frame import SNAKE_COLOURS, frame
+from arena.render.frame import frame
 from arena.render.layout import Layout
+from arena.render.theme import SNAKE_COLOURS
 from arena.render.window import Window
 from arena.render.window_buttons import BUTTONS, ButtonRow
 from arena.replay import Replay, write

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from marl.analysis.statistics import (
+    _resample,
     estimate_improvement,
     estimate_iqm,
     estimate_pair_mean,
@@ -48,6 +49,19 @@ def test_the_bootstrap_is_stratified() -> None:
     assert estimate.high - estimate.low < 0.6, "a bootstrap over all scores would draw one task only"
     wide = estimate_iqm(scores.reshape(-1))  # one task with all scores
     assert wide.high - wide.low > estimate.high - estimate.low
+
+
+def test_each_task_draws_its_own_runs_with_replacement() -> None:
+    print(f"seed {SEED}")
+    runs, tasks = 6, 3
+    scores = np.arange(runs * tasks, dtype=float).reshape(runs, tasks)
+    drawn = _resample(scores, 200, np.random.default_rng(SEED))
+    assert drawn.shape == (200, runs, tasks)
+    run, task = np.divmod(drawn.astype(int), tasks)
+    assert (task == np.arange(tasks)).all(), "a score stays in its task"
+    assert not (run[..., 0] == run[..., 1]).all(1).any(), "two tasks draw separately"
+    assert max(len({*row}) for row in run[..., 0].tolist()) > min(len({*row}) for row in run[..., 0].tolist())
+    assert {*run.ravel().tolist()} == {*range(runs)}
 
 
 def test_the_interval_covers_the_truth() -> None:
@@ -107,6 +121,7 @@ def test_the_mean_of_pairs_is_drawn_by_rows_and_columns() -> None:
     points = np.array([[1.0, 1.0], [0.0, 0.0]])  # all depends on the run of the home side
     estimate = estimate_pair_mean(points)
     assert (estimate.value, estimate.low, estimate.high) == (0.5, 0.0, 1.0)
+    assert estimate_pair_mean(points.T) == (0.5, 0.0, 1.0)  # all depends on the run of the away side
     draws = {np.mean([points[i, j] for i in rows for j in columns]) for rows, columns in itertools.product(
         itertools.product((0, 1), repeat=2), repeat=2
     )}  # fmt: skip

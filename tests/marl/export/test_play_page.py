@@ -440,7 +440,7 @@ def test_all_texts_can_be_read(page) -> None:
 def test_the_picture_shows_the_board(page) -> None:
     from PIL import Image
 
-    from arena.render.frame import BEAN_COLOUR, SNAKE_COLOURS
+    from arena.render.theme import BEAN_COLOUR, SNAKE_COLOURS
 
     page.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     before = page.picture()

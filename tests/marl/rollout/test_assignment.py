@@ -61,6 +61,13 @@ def shift(slots, by: int) -> tuple[int, ...]:
         (10, {"named": (0.4, 0.2, 0.2, 0.1, 0.1)}, {"named0": 4, "named1": 2, "named2": 2, "named4": 2}),  # to pairs
         (6, {"named": (0.5, 0.5)}, {"named0": 4, "named1": 2}),  # no match is left over
         (20, {"self_play_both": 0.25, "named": (0.75,)}, {"both": 4, "named0": 16}),
+        (10, {"self_play_both": 0.5, "named": (0.5,)}, {"both": 4, "named0": 6}),  # both round down: the rest is named
+        (10, {"past_selves": 0.5, "named": (0.25, 0.25)}, {"past0": 4, "named0": 2, "named1": 4}),
+        (
+            10,
+            {"self_play_both": 0.5, "named": (0.4,)},
+            {"both": 4, "named0": 4, "schedule": 2},
+        ),  # the shares leave some
         (
             40,
             {"self_play_one": 0.2, "past_selves": 0.4, "named": (0.2,)},

@@ -7,7 +7,7 @@ import torch
 from helpers.collecting import CPU, WholeNumbers, a_rollout, seat_frozen_players, started
 
 from arena.encoders import encoder_named
-from arena.rules import DIRECTION, SNAKES, TEAM, TURNS
+from arena.rules import DIRECTION, SNAKES, TEAM, TURN, TURNS
 from marl.compute.precision import Precision
 from marl.networks.actors import make_actor
 from marl.storage.policy_player import PolicyPlayer
@@ -129,3 +129,24 @@ def test_a_named_policy_takes_the_actions_of_its_player(encoder) -> None:
         rollout.play_turn(team)
         actions, expected = (each.view(-1)[seats.long()] for each in (rollout.board_actions, expected))
         assert torch.equal(actions, expected), f"turn {turn}, seed {SEED}"
+
+
+def test_a_past_self_with_an_lstm_remembers_its_match_and_forgets_it_at_the_end() -> None:
+    torch.manual_seed(SEED)
+    actor = make_actor(FEATURES, NetworkSpec((12,), lstm_size=6))
+    rollout = a_rollout(MatchAssignment(8, past_selves=((0, 1, 4, 5),)), turns=4, seed=SEED)
+    (seats,) = rollout.past_self_seats
+    frozen = FrozenSeats(actor, rollout, seats, Precision("fp32", CPU))
+    rollout.frozen_players = [frozen.play]
+    rollout.set_mix({"level1": 1.0})
+    started(rollout)
+    team, expected, began = WholeNumbers(FEATURES, SEED), frozen.hidden.clone(), 0
+    assert expected.abs().sum() > 0
+    for turn in range(60):
+        is_first = rollout.arena.state[:, TURN][seats.long() // SNAKES] == 0
+        began += int(is_first.sum())
+        with torch.no_grad():
+            _, expected = actor.step(rollout.arena.observe("features", seats), is_first, expected)
+        rollout.play_turn(team)
+        assert torch.allclose(frozen.hidden, expected, atol=1e-6), f"turn {turn}, seed {SEED}"
+    assert began > 0

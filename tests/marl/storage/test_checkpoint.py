@@ -23,7 +23,7 @@ from helpers.training import LIMIT
 from arena.rules import RULES_VERSION
 from marl.errors import UserError
 from marl.storage.checkpoint import Checkpoint, CheckpointError, manifest_sha256, read_part
-from marl.storage.checkpoint_finder import find_episode, list_complete, load, load_newest, resolve
+from marl.storage.checkpoint_finder import find_episode, list_all, list_complete, load, load_newest, resolve
 from marl.storage.checkpoint_writer import _HashingFile, mark_best, prune, save
 
 ABOUT = {"world_size": 2, "encoder": "features", "encoder_version": 1}
@@ -503,6 +503,17 @@ def test_the_one_before_a_damaged_one(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_newest_one_whose_manifest_cannot_be_read_is_told(tmp_path, capsys):
+    for episode in (1, 2, 3):
+        put(tmp_path, episode)
+    (tmp_path / "checkpoints" / "episode_2" / "manifest.json").write_text("{")  # of 2: nobody knows that 3 is newer
+    assert [folder.name for folder in list_all(tmp_path)] == ["episode_2", "episode_3", "episode_1"]
+    assert value_of(load_newest(tmp_path)) == 3
+    told = capsys.readouterr().err
+    assert "episode_2/manifest.json is damaged" in told
+    assert "resuming from episode_3" in told
+
+
 def test_newest_is_what_was_saved_last_not_the_highest_episode(tmp_path):
     for episode in (50, 100, 60):  # at 100 the user went back to 50
         put(tmp_path, episode)
@@ -597,6 +608,25 @@ def test_pruning_keeps_the_newest_the_best_and_the_milestones(tmp_path):
     assert load(tmp_path).episode == 90
     assert load(tmp_path / "checkpoints" / "best").episode == 20
     assert hidden(tmp_path) == []
+
+
+def test_pruning_keeps_what_does_not_say_whether_it_is_a_milestone(tmp_path):
+    for episode in (1, 2, 3):
+        put(tmp_path, episode)
+    reseal(tmp_path / "checkpoints" / "episode_1", lambda manifest: manifest.pop("milestone"))
+    assert [folder.name for folder in prune(tmp_path, keep_last=1)] == ["episode_2"]
+
+
+def test_pruning_leaves_links_alone(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    for episode in (1, 2, 3):
+        put(run, episode)
+    elsewhere = (run / "checkpoints" / "episode_1").rename(tmp_path / "episode_1")
+    (run / "checkpoints" / "episode_1").symlink_to(elsewhere)
+    assert [folder.name for folder in prune(run, keep_last=1)] == ["episode_2"]
+    assert (run / "checkpoints" / "episode_1").is_symlink()
+    assert value_of(load(find_episode(run, 1))) == 1
 
 
 def test_pruning_with_nought_keeps_all(tmp_path):

@@ -12,7 +12,7 @@ from marl.storage.run_names import find_named, player_name
 def runs(tmp_path, monkeypatch):
     """Runs in the current folder; `old` was started last."""
     monkeypatch.chdir(tmp_path)
-    for started, name in enumerate(["run1_20260101_120000", "run12_20260102_120000", "level3", "old"]):
+    for started, name in enumerate(["run1_20260101_120000", "run12_20260102_120000", "level3", "my_team", "old"]):
         folder = tmp_path / "runs" / "snakes_3v3" / name
         (folder / "checkpoints").mkdir(parents=True)
         (folder / "run.json").write_text(json.dumps({"started_unix": started}))
@@ -33,6 +33,8 @@ def runs(tmp_path, monkeypatch):
         ("run2", "run2"),
         ("nothing", "nothing"),
         ("ol", "ol"),
+        ("my", "my"),  # only of a number the rest may be left out
+        ("my_team", "runs/snakes_3v3/my_team"),
     ],
 )
 def test_names(runs, text, meant):

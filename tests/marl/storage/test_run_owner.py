@@ -125,6 +125,29 @@ def test_of_many_that_take_over_at_once_one_gets_the_folder(tmp_path) -> None:
         assert owners(run) == []
 
 
+def test_of_two_that_start_at_once_the_one_that_sees_the_other_gives_way(tmp_path, monkeypatch) -> None:
+    make, other = run_owner._create, tmp_path / "owner.4.json"
+
+    def make_beside_another(file: Path, content: bytes) -> bool:
+        if not other.exists() and file.name == "owner.1.json":
+            elsewhere(tmp_path, 4)
+        return make(file, content)
+
+    monkeypatch.setattr(run_owner, "_create", make_beside_another)
+    mine = run_owner._claim(tmp_path, b"mine", ())  # the other one stands still: it is dead when it is looked at again
+    assert mine.name == "owner.5.json"
+    assert owners(tmp_path) == ["owner.5.json"]
+
+
+def test_the_file_of_another_owner_is_not_removed_at_the_end(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(run_owner, "BEAT", 3600.0)  # it does not notice
+    with RunOwner() as owner:
+        owner.take(tmp_path)
+        (name,) = owners(tmp_path)
+        (tmp_path / name).write_text("another")
+    assert (tmp_path / name).read_text() == "another"
+
+
 def test_an_owner_on_another_machine_lives_while_its_file_is_touched(tmp_path, capsys) -> None:
     file, ended = elsewhere(tmp_path), threading.Event()
 

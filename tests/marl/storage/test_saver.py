@@ -11,7 +11,7 @@ from helpers.processes import wait_until
 
 from marl.storage import checkpoint_writer, saver
 from marl.storage.checkpoint_finder import list_complete, load
-from marl.storage.saver import Saver
+from marl.storage.saver import Saver, on_host
 
 WORLD = 3
 
@@ -44,6 +44,14 @@ def wait_for_looks(rank: Saver, monkeypatch) -> Callable[[], None]:
         wait_until(lambda: len(looks) >= seen + 2, 60, "rank 0 looks for parts", every=0.01)
 
     return wait
+
+
+def wait_until_given_up(rank: Saver) -> None:
+    """Until it waits for no part any more. A rank that would wait for ever is closed, so that the test can end."""
+    try:
+        wait_until(lambda: rank.unfinished == 0, 60, "rank 0 gives up", every=0.01)
+    finally:
+        rank.close()
 
 
 def hidden(run: Path) -> list[str]:
@@ -111,7 +119,7 @@ def test_a_part_that_never_comes_costs_this_checkpoint_alone(tmp_path, how, monk
     save(ranks, tmp_path, 2, only=(0, 1))
     ranks[1].finish()
     getattr(ranks[0], how)()
-    ranks[0].wait()
+    wait_until_given_up(ranks[0])
     assert "the part rank2 has not come; episode_1 is still good" in ranks[0].problem()
     ranks[0].close()
     assert load(tmp_path).episode == 1
@@ -153,7 +161,7 @@ def test_a_rank_that_cannot_write_says_so_in_one_line(tmp_path, monkeypatch) -> 
     problem = ranks[1].problem()
     assert problem.endswith("episode_2: No space left on device; episode_1 is still good, check the disk and --resume")
     ranks[0].abandon()
-    ranks[0].wait()
+    wait_until_given_up(ranks[0])
     assert load(tmp_path).episode == 1
 
 
@@ -181,3 +189,13 @@ def test_a_folder_that_a_rank_does_not_see(tmp_path) -> None:
     assert not Saver(0, lambda *_: None).sees(tmp_path, seconds=0.2)
     Saver(0, lambda *_: None).prepare(tmp_path)
     assert Saver(0, lambda *_: None).sees(tmp_path)
+
+
+def test_what_is_saved_does_not_change_with_what_is_trained() -> None:
+    weights, steps = torch.ones(3), torch.zeros(2)
+    kept = on_host({"weights": weights, "optimizer": [{"steps": steps}, ("adam", weights)], "episode": 7})
+    weights += 1
+    steps += 1
+    assert kept["weights"].tolist() == kept["optimizer"][1][1].tolist() == [1, 1, 1]
+    assert kept["optimizer"][0]["steps"].tolist() == [0, 0]
+    assert (kept["episode"], kept["optimizer"][1][0]) == (7, "adam")

@@ -133,6 +133,12 @@ def test_compiled_turns_in_any_number_of_threads_give_the_evaluation_of_torch(mo
     assert compiled[1].best_gif() == plain.best_gif() == str(plain.best_replay).encode()
 
 
+def test_an_evaluation_plays_matches_that_are_never_trained_on(alone) -> None:
+    replay = alone.best_replay
+    assert replay.seed == 5 + 1_000_003, "the run has the seed 5"
+    assert replay.match in range(CONFIG.eval_matches)
+
+
 @pytest.mark.parametrize(("matches", "world"), [(200, 1), (200, 3), (7, 8), (1, 2), (64, 64)])
 def test_every_match_has_one_rank(matches, world) -> None:
     shares = [share_of_matches(matches, rank, world) for rank in range(world)]

@@ -153,6 +153,12 @@ def test_lines_that_are_not_ours_are_dropped_at_resuming(tmp_path):
     assert (tmp_path / "metrics.jsonl").read_bytes() == b'{"step": 1, "a": 2}\n'
 
 
+def test_a_line_cut_before_its_end_does_not_run_into_the_next(tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "a": 2}\n{"step": 2, "a": 3}')
+    Metrics(tmp_path, resume_at=2).log(3, {"a": 4})
+    assert [(line["step"], line["a"]) for line in lines(tmp_path)] == [(1, 2), (3, 4)]
+
+
 @pytest.mark.parametrize("end", [b'{"step": 3, "cut o', b"\xff\xfe\n", b"[]\n", b'{"step": "x"}\n', b"[" * 100_000])
 def test_lines_that_are_no_metrics_are_left_out(tmp_path, end):
     (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "a": 2}\n{}\n{"step": 2}\n' + end)
