@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from arena.encoders import Encoder, encoder_named
-from marl.compute.precision import Precision
 from marl.config.reward_config import RewardConfig
+from marl.learners.precision import Precision
 from marl.learners.replay_buffer import ReplayBuffer
 from marl.networks.spec import NetworkSpec
 from marl.rollout.assignment import MatchAssignment

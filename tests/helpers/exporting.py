@@ -18,9 +18,9 @@ from arena.rules import BEANS_MAX, SNAKES, TURNS
 from helpers.command import ROOT
 from marl.networks.actors import Actor
 from marl.networks.policy import describe_actor, mask_reversal
-from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
 from marl.storage import checkpoint_writer
+from marl.storage.policy_player import PolicyPlayer
 
 sys.path.append(str(ROOT / "tests" / "arena"))
 from helpers.recorded import steps

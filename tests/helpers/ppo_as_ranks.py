@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from helpers.ppo_rounds import a_ppo, batches_of, begin, means, play, weights_of
-from marl.learners.ppo import Ppo
-from marl.learners.ppo_kernels import KL
+from marl.learners.ppo import KL, Ppo
 from marl.ranks.process_group import Ranks, Solo
 from marl.ranks.startup import start
 from marl.rollout.rollout import Rollout
@@ -31,31 +30,28 @@ def made(group: Solo | Ranks, **options) -> tuple[Ppo, Rollout]:
 def steps_of(learner: Ppo) -> list[torch.Tensor]:
     """A list that fills with all weights, in one row, after every step."""
     seen: list[torch.Tensor] = []
-    step = learner._precision.optimizer_step
+    step = learner.optimizer.step
 
     def step_and_look(*arguments: Any) -> torch.Tensor:
         norm = step(*arguments)
-        seen.append(torch.cat([p.detach().flatten() for p in learner.actor.parameters()]))
+        seen.append(learner.optimizer.weights.clone())
         return norm
 
-    learner._precision.optimizer_step = step_and_look
+    learner.optimizer.step = step_and_look
     return seen
 
 
 def found(learner: Ppo, **more: Any) -> dict[str, Any]:
     names = ("obs", "actions", "rewards", "terminated", "advantages", "returns", "log_probs")
     tensors = {name: getattr(learner.buffer, name).clone() for name in names}
-    adv_stats, logged = learner.coefs.adv_stats.clone(), learner.pop_stats().clone()
-    return {**tensors, "adv_stats": adv_stats, "weights": weights_of(learner), "logged": logged, **more}
+    return {**tensors, "weights": weights_of(learner), "logged": learner.pop_stats().clone(), **more}
 
 
 def union(group: Solo | Ranks, recurrent: bool) -> dict[str, Any]:
     """One step from one batch, of which each rank has its part."""
     learner, _ = made(group, recurrent=recurrent)
     learner.learn()
-    states = learner.optimizer.state.values()
-    gradients = torch.cat([state["exp_avg"].flatten() for state in states]) / 0.1  # Adam's, after one step
-    return found(learner, gradients=gradients)
+    return found(learner, gradients=learner.optimizer.gradients.clone())
 
 
 def rewards(group: Solo | Ranks) -> dict[str, Any]:

@@ -8,12 +8,13 @@ import torch
 from arena.backends.cuda_graphs import Captured
 from arena.encoders import encoder_named
 from helpers.collecting import CPU
-from marl.compute.precision import Precision
 from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.reward_config import RewardConfig
 from marl.learners.ppo import Ppo
+from marl.learners.ppo_loss import PpoBatch
 from marl.learners.ppo_lstm import PpoLstm
+from marl.learners.precision import Precision
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.assignment import MatchAssignment
@@ -33,7 +34,6 @@ def a_ppo(
     sync_freq: int = 1,
     recurrent: bool = False,
     masks_reversal: bool = True,
-    fused: bool = True,
     body: tuple[int, ...] = (16, 12),
     messages: bool = False,
     reward: RewardConfig | None = None,
@@ -50,7 +50,7 @@ def a_ppo(
     network = NetworkConfig(encoder="features", body=body, messages=messages, lstm_size=body[-1])
     precision = Precision(precision, group.device) if isinstance(precision, str) else precision
     config = PpoConfig(**({"batch_size": 10**9, "epochs": 1, "max_grad_norm": 0.0, "lr": 2e-3} | options))
-    learner = (PpoLstm if recurrent else Ppo)(config, network, buffer, group, precision, sync_freq, seed, fused)
+    learner = (PpoLstm if recurrent else Ppo)(config, network, buffer, group, precision, sync_freq, seed)
     weights = (reward or RewardConfig()).weights()
     world = (group.rank, group.world)
     rest = {"outputs": learner.outputs, "masks_reversal": masks_reversal}
@@ -77,8 +77,9 @@ def begin(rollout: Rollout) -> None:
 
 def play(learner: Ppo, rollout: Rollout) -> None:
     """All turns of a round."""
+    learner.begin_round()
     for _ in range(learner.turns):
-        rollout.play_turn(learner.act, learner.record_step)
+        rollout.play_turn(learner.act)
 
 
 def assert_rounds_are_replayed(learner: Ppo, rollout: Rollout) -> None:
@@ -100,20 +101,28 @@ def assert_rounds_are_replayed(learner: Ppo, rollout: Rollout) -> None:
 
 
 def batches_of(learner: Ppo, patch: pytest.MonkeyPatch) -> list[dict[str, torch.Tensor]]:
-    """A list that fills with the tensors of every minibatch; see Ppo.last_batch."""
-    seen, learn = [], learner._learn_minibatch
+    """A list that fills with the rows, outputs and mean statistics of every minibatch."""
+    seen, gradients, loss = [], learner.gradients, learner.loss
+    outputs: list[torch.Tensor] = []
 
-    def watched(*arguments, **options) -> None:
-        learn(*arguments, **options)
-        seen.append({name: tensor.clone() for name, tensor in learner.last_batch().items()})
+    def watched_loss(found: torch.Tensor, batch: PpoBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        outputs.append(found.detach().clone())
+        return loss(found, batch)
 
-    patch.setattr(learner, "_learn_minibatch", watched)
+    def watched(items: torch.Tensor) -> torch.Tensor:
+        stats = gradients(items)
+        rows = learner.rows_of(items).clone()
+        seen.append({"idx": rows, "outputs": outputs.pop(), "stats": stats.clone()})
+        return stats
+
+    patch.setattr(learner, "loss", watched_loss)
+    patch.setattr(learner, "gradients", watched)
     return seen
 
 
 def means(batches: list[dict[str, torch.Tensor]]) -> list[list[float]]:
     """The mean statistics of each minibatch: policy loss, value loss, entropy, KL, clipped share."""
-    return [batch["stats"].double().mean(0).tolist() for batch in batches]
+    return [batch["stats"].tolist() for batch in batches]
 
 
 def weights_of(learner: Ppo) -> dict[str, torch.Tensor]:

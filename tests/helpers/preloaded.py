@@ -19,7 +19,7 @@ import marl.training.trainer  # noqa: F401
 from helpers import compile_in_turn
 from helpers.command import ROOT
 from helpers.training_states import small_state
-from marl.compute.blas import is_usable
+from marl.fast.blas import is_usable
 from marl.ranks.shared_memory import load_kernels
 from opponents.match import play
 
@@ -31,11 +31,14 @@ onednn, mkldnn.enabled = mkldnn.enabled, False
 for algo in ("ddpg", "ppo"):
     state = small_state("--config", str(ROOT / "configs" / "smoke.yaml"), "--algo", algo, "--body", "32,32")
     state.rollout.start(state.learner.act)
+    learner = state.learner
     for _ in range(2):
-        state.rollout.play_turns(state.learner.turns, state.learner.act, state.learner.record_step)
-    if is_usable():
-        state.learner.learn()
-    del state
+        learner.begin_round()
+        state.rollout.play_turns(learner.turns, learner.act)
+    if is_usable():  # the passes alone: the seam would compare them with autograd's gradients
+        items = learner.sampler.draw() if algo == "ddpg" else learner._shuffler.shuffle()[: learner.minibatches.each]
+        learner.gradients.__self__._passes.gradients(items)
+    del state, learner
 mkldnn.enabled = onednn
 load_kernels()  # of sums over ranks
 gc.collect()

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from marl.learners.ppo_kernels import Coefs, Minibatch, PolicyRows, Targets
 
 from arena.backends.loops import ItemLoop
 from arena.backends.tensors import Events
 from marl.learners import ppo_kernels, replay_buffer
-from marl.learners.ppo_kernels import Coefs, Minibatch, PolicyRows, Targets
 from marl.learners.replay_buffer import BatchRows
 from marl.rollout import turn_kernels
 from marl.rollout.turn_kernels import Matches, Results, Seats, Teams, TurnRows

@@ -20,7 +20,7 @@ from helpers.movers import semi_greedy_moves
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = ("features", "canonical", "planes")  # encoders, in the order of a digest
 # In plain Python 3 to 12 ms a match, or with many threads: every 10th turn.
-SLOW, EVERY = ("egocentric", "tactical", "tactical_board", "packed_planes"), 10
+SLOW, EVERY = ("egocentric", "tactical", "tactical_board"), 10
 
 
 def digest(*arrays: np.ndarray) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 
 from helpers.collecting import CPU, a_rollout
-from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg
+from marl.learners.precision import Precision
 from marl.ranks.process_group import Solo
 
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 import torch
+from marl.learners.ppo_kernels import ENTROPY
 from torch import nn
 
 from marl import registry, rewards
-from marl.compute.precision import Precision
 from marl.config.autoscale import resolve
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.learners.factory import make_assignment, make_learner
 from marl.learners.learner import Learner
 from marl.learners.ppo import Ppo
-from marl.learners.ppo_kernels import ENTROPY
+from marl.learners.precision import Precision
 from marl.networks.layers import dense
 from marl.networks.policy import build_actor, describe_actor
 from marl.networks.stems import DenseStem

@@ -19,8 +19,8 @@ from marl.errors import UserError
 from marl.export import play_page
 from marl.export.dense_layers import dense_layers, forward, widths
 from marl.networks.actors import make_actor
-from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
+from marl.storage.policy_player import PolicyPlayer
 from marl.storage.snapshot import read
 
 

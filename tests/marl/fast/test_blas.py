@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from arena.jit import njit
-from marl.compute import blas
-from marl.compute.blas import PLAIN, TRANSPOSED, sgemm
+from marl.fast import blas
+from marl.fast.blas import PLAIN, TRANSPOSED, sgemm
 
 SEED = 5
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from marl.networks.dense_kernels import LEVELS, sum_rows
+from marl.fast.dense_kernels import LEVELS, sum_rows
 
 SEED = 9
 pytestmark = pytest.mark.usefixtures("one_thread")

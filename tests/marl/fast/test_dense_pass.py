@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from arena.encoders import encoder_named
-from marl.compute import blas
+from marl.fast import blas
+from marl.fast.dense_pass import DenseInference, DensePass, Gradients, dense_layers
 from marl.networks.actors import make_actor
 from marl.networks.central_critic import CentralCritic
 from marl.networks.critics import Critic
-from marl.networks.dense_pass import DenseInference, DensePass, Gradients, dense_layers
 from marl.networks.spec import NetworkSpec
 
 SEED = 11

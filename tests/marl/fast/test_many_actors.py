@@ -5,8 +5,8 @@ import torch
 
 from arena import BatchArena
 from arena.encoders import encoder_named
-from marl.networks.actors import make_actor
 from marl.fast.many_actors import ManyActors
+from marl.networks.actors import make_actor
 from marl.networks.spec import NetworkSpec
 
 SEED = 5

@@ -6,7 +6,7 @@ import numba
 import pytest
 import torch
 
-from marl.compute.overlap import Overlap
+from marl.fast.overlap import Overlap
 
 CPU = torch.device("cpu")
 

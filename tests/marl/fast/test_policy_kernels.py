@@ -6,8 +6,8 @@ import torch
 
 from arena import BatchArena
 from arena.encoders import encoder_named
+from marl.fast.policy_kernels import choose_likeliest
 from marl.networks.policy import MASKED_LOGIT, mask_reversal, to_board_logits
-from marl.networks.policy_kernels import choose_likeliest
 
 SEED, MATCHES = 3, 40
 

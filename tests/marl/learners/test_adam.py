@@ -8,9 +8,9 @@ import sys
 
 import pytest
 import torch
-
-from marl.compute.adam import Adam, flatten
 from marl.compute.adam_kernels import move_towards
+
+from marl.learners.adam import Adam, flatten
 
 SEED = 3
 
@@ -64,7 +64,7 @@ def test_it_is_torchs_adam_to_the_bit_in_steps_and_states() -> None:
 
 def test_a_step_does_not_import_torchs_compiler() -> None:
     code = (
-        "import sys, torch; from marl.compute.adam import Adam\n"
+        "import sys, torch; from marl.learners.adam import Adam\n"
         "p = torch.zeros(2, requires_grad=True); o = Adam([p], 0.1, fused=True)\n"
         "p.sum().backward(); o.step(); o.zero_grad(); o.load_state_dict(o.state_dict())\n"
         "print('torch._dynamo' in sys.modules, 'sympy' in sys.modules)"

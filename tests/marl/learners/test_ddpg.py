@@ -11,10 +11,10 @@ from helpers.collecting import CPU, WholeNumbers, a_buffer, a_copy, a_rollout
 
 from arena.encoders import encoder_named
 from arena.rules import TEAM
-from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
 from marl.learners.ddpg import Ddpg
+from marl.learners.precision import Precision
 from marl.learners.replay_buffer import Batch, BatchRows, ReplayBuffer
 from marl.learners.replay_learner import batch_turns_of
 from marl.ranks.process_group import Solo

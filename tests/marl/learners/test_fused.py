@@ -7,13 +7,13 @@ import torch
 from helpers.collecting import CPU, a_rollout
 from helpers.ppo_rounds import a_ppo, begin, play, weights_of
 
-from marl.compute import blas
-from marl.compute.precision import Precision
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
+from marl.fast import blas
 from marl.learners import ppo, replay_buffer, rollout_buffer
 from marl.learners.ddpg import Ddpg
 from marl.learners.learner import Learner
+from marl.learners.precision import Precision
 from marl.ranks.process_group import Solo
 
 SEED, ROUNDS = 13, 4

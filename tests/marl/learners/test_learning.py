@@ -16,10 +16,10 @@ import torch
 from helpers.collecting import CPU, a_rollout
 from helpers.training import here
 
-from marl.compute.precision import Precision
 from marl.config.evaluation_config import EvalConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.train_config import read_config
+from marl.learners.precision import Precision
 from marl.ranks.process_group import Solo
 from marl.registry import LEARNERS, load
 from marl.training.evaluation import evaluate

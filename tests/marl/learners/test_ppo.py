@@ -16,13 +16,12 @@ from helpers.training import SMOKE, here, logged, manifest, the_run
 
 from arena.encoders.features import F_DIRECTION, F_TURNS_LEFT
 from arena.rules import ACTIONS, TEAM, TURNS
-from marl.compute.precision import Precision
 from marl.config.autoscale import resolve
 from marl.config.learner_configs import PpoConfig
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
-from marl.learners.ppo import Ppo
-from marl.learners.ppo_kernels import KL
+from marl.learners.ppo import KL, Ppo
+from marl.learners.precision import Precision
 from marl.ranks.process_group import Solo
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.rollout import Rollout

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-
-from arena.rng import match_key
 from marl.learners.ppo_kernels import (
     CLIPPED,
     ENTROPY,
@@ -23,6 +21,8 @@ from marl.learners.ppo_kernels import (
     loss_gradients,
     shuffle_items,
 )
+
+from arena.rng import match_key
 from marl.learners.ppo_loss import PpoBatch, ppo_loss
 from marl.rollout.turn_kernels import NONE
 

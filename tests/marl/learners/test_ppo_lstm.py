@@ -8,25 +8,25 @@ import pytest
 import torch
 from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, assert_rounds_are_replayed, batches_of, begin, play
+from marl.compute.triton_kernels import triton_problem
 
 from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.encoders.features import F_BEANS, F_DIRECTION, F_MATES
 from arena.rules import ACTIONS, SNAKES, TEAM, TURN, TURNS
-from marl.compute.precision import Precision
-from marl.compute.triton_kernels import triton_problem
 from marl.config.learner_configs import PpoConfig
 from marl.config.network_config import NetworkConfig
 from marl.config.reward_config import RewardConfig
-from marl.learners.ppo_kernels import KL
+from marl.learners.ppo import KL
 from marl.learners.ppo_lstm import PpoLstm
+from marl.learners.precision import Precision
 from marl.learners.rollout_buffer import RolloutBuffer
 from marl.networks.actors import RecurrentActor, make_actor
-from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
 from marl.ranks.process_group import Solo
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.rollout import Rollout
+from marl.storage.policy_player import PolicyPlayer
 
 SEED = 17
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from marl.compute.adam import flatten
-from marl.compute.precision import Precision
+from marl.learners.adam import flatten
+from marl.learners.precision import Precision
 
 SEED = 29
 CPU = torch.device("cpu")

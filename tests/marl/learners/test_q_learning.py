@@ -8,9 +8,9 @@ from helpers.collecting import CPU, WholeNumbers, a_copy, a_rollout
 from helpers.training_states import LEAGUE, small_state
 
 from arena.rules import TEAM
-from marl.compute.precision import Precision
 from marl.config.learner_configs import QLearningConfig
 from marl.config.network_config import NetworkConfig
+from marl.learners.precision import Precision
 from marl.learners.q_learning import QLearning
 from marl.learners.replay_buffer import ReplayBuffer
 from marl.networks.policy import mask_reversal

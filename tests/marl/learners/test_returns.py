@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from helpers.collecting import CPU, a_buffer
+from marl.learners.ppo_kernels import estimate_advantages
 
 from arena.encoders import encoder_named
 from arena.rules import TEAM
-from marl.learners.ppo_kernels import estimate_advantages
 from marl.learners.replay_buffer import BatchRows, sample_transitions
 from marl.learners.returns import generalized_advantages, n_step_returns
 from marl.learners.rollout_buffer import RolloutBuffer

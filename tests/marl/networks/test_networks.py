@@ -17,9 +17,9 @@ from arena.rules import COLUMNS, DIRECTION, ROWS, SNAKES
 from marl.networks.actors import Actor, RecurrentActor, make_actor
 from marl.networks.critics import Critic, Critics, expected_q
 from marl.networks.policy import MASKED_LOGIT, build_actor, describe_actor, mask_reversal
-from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
 from marl.networks.stems import DenseStem, TorusConvStem
+from marl.storage.policy_player import PolicyPlayer
 from opponents.match import play
 
 SEED = 7

@@ -8,14 +8,14 @@ from helpers.collecting import CPU, WholeNumbers, a_rollout, seat_frozen_players
 
 from arena.encoders import encoder_named
 from arena.rules import DIRECTION, SNAKES, TEAM, TURN, TURNS
-from marl.compute.precision import Precision
+from marl.learners.precision import Precision
 from marl.networks.actors import make_actor
-from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
 from marl.rollout.assignment import MatchAssignment
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
+from marl.storage.policy_player import PolicyPlayer
 
 SEED = 1961
 FEATURES = encoder_named("features")

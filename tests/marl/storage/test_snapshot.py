@@ -12,9 +12,9 @@ from arena.rules import SNAKES
 from marl.errors import UserError
 from marl.networks.actors import make_actor
 from marl.networks.policy import describe_actor
-from marl.storage.policy_player import PolicyPlayer
 from marl.networks.spec import NetworkSpec
 from marl.storage import snapshot
+from marl.storage.policy_player import PolicyPlayer
 from marl.storage.saved_player import load_policy
 from opponents import players
 from opponents.match import play

@@ -15,9 +15,9 @@ from helpers.submissions import CAGED
 from helpers.training import TINY, start_ranks, the_run
 from helpers.training_states import small_state
 
-from marl.compute import blas
 from marl.config.evaluation_config import EvalConfig
 from marl.errors import UserError
+from marl.fast import blas
 from marl.ranks.process_group import Solo
 from marl.training import evaluation
 from marl.training.evaluation import Evaluation, evaluate, share_of_matches
