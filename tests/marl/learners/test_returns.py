@@ -1,27 +1,21 @@
-"""Advantages and n-step returns: the compiled loops, the torch code of returns.py, and --no-fused are the same.
+"""Advantages worked by hand, by the sums of their definition and by loops; what they are normalised by; n-step returns
+by loops over numbers.
 
 Random numbers follow from SEED, which every test prints.
 """
 
-import numpy as np
 import pytest
 import torch
-from helpers.collecting import CPU, a_buffer
-from marl.learners.ppo_kernels import estimate_advantages
+from helpers.collecting import CPU
+from helpers.ppo_rounds import a_ppo, begin, play
 
-from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.learners.replay_buffer import BatchRows, sample_transitions
-from marl.learners.returns import generalized_advantages, n_step_returns
-from marl.learners.rollout_buffer import RolloutBuffer
+from marl.learners.returns import generalized_advantages, moments
 from marl.rollout.turn_kernels import TurnRows
 
 SEED = 404
-# In double all ways of adding agree to the last bits but a few; in float32 torch rounds after every step.
-TOLERANCE = {torch.float64: {"rtol": 1e-12, "atol": 1e-12}, torch.float32: {"rtol": 1e-5, "atol": 1e-5}}
 ENDS = [0.0, 0.2, 1.0]  # share of the turns at which a match ends
-
-dtypes = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 ends = pytest.mark.parametrize("share", ENDS)
 
 
@@ -35,22 +29,34 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(SEED)
 
 
-@ends
-@dtypes
-@pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.99, 0.95), (0.9, 0.0), (1.0, 1.0)])
-def test_advantages(generator, dtype, share, gamma, gae_lambda) -> None:
-    turns, teams = 23, 7
-    rewards = torch.randn(turns, teams, TEAM, generator=generator, dtype=dtype)
-    values = torch.randn(turns + 1, teams, TEAM, generator=generator, dtype=dtype)
-    terminated = torch.rand(turns, teams, generator=generator) < share
-    advantages, returns = torch.full((2, *rewards.shape), torch.nan, dtype=dtype)
-    loop = estimate_advantages.bind(
-        teams * TEAM, CPU, rewards, terminated, values, gamma, gae_lambda, advantages, returns
+# --- advantages
+
+NO = [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "terminated", "values", "gamma", "gae_lambda", "expected"),
+    [
+        # One turn ahead: reward + gamma * next value - value.
+        ([1, 2, 3], NO, [10, 20, 30, 40], 0.5, 0.0, [1, -3, -7]),
+        # To the end: discounted rewards and the value after it all, less the value.
+        ([1, 2, 3], NO, [0, 0, 0, 8], 0.5, 1.0, [1 + 1 + 0.75 + 1, 2 + 1.5 + 2, 3 + 4]),
+        # In between: deltas 1, -3, -7, each later one counts gamma * lambda = 1/4.
+        ([1, 2, 3], NO, [10, 20, 30, 40], 0.5, 0.5, [1 + (-3 - 7 / 4) / 4, -3 - 7 / 4, -7]),
+        # A match that ends leads nowhere: what comes after belongs to another one.
+        ([1, 2, 3], [False, True, False], [10, 20, 30, 40], 0.5, 0.5, [1 - 18 / 4, -18, -7]),
+        ([1, 2, 3], [True, True, True], [10, 20, 30, 40], 0.5, 1.0, [-9, -18, -27]),
+        ([1, 1, 1], NO, [0, 0, 0, 0], 1.0, 1.0, [3, 2, 1]),
+    ],
+)
+def test_advantages_worked_by_hand(rewards, terminated, values, gamma, gae_lambda, expected) -> None:
+    """Of one team whose three snakes see the same."""
+    rewards, values = (
+        torch.tensor(x, dtype=torch.float32)[:, None, None].expand(-1, 1, TEAM) for x in (rewards, values)
     )
-    loop()
-    expected = generalized_advantages(rewards, terminated, values, gamma, gae_lambda)
-    torch.testing.assert_close(advantages, expected[0], **TOLERANCE[dtype])
-    torch.testing.assert_close(returns, expected[1], **TOLERANCE[dtype])
+    found, returns = generalized_advantages(rewards, torch.tensor(terminated)[:, None], values, gamma, gae_lambda)
+    assert found[:, 0, 0].tolist() == pytest.approx(expected)
+    torch.testing.assert_close(returns, found + values[:-1])
 
 
 def test_advantages_by_the_sums_of_their_definition(generator) -> None:
@@ -72,68 +78,87 @@ def test_advantages_by_the_sums_of_their_definition(generator) -> None:
 
 
 @ends
-@dtypes
+@pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.99, 0.95), (0.9, 0.0), (1.0, 1.0)])
+def test_advantages_by_a_loop_over_snakes(generator, share, gamma, gae_lambda) -> None:
+    turns, teams = 23, 7
+    rewards = torch.randn(turns, teams, TEAM, generator=generator)
+    values = torch.randn(turns + 1, teams, TEAM, generator=generator)
+    terminated = torch.rand(turns, teams, generator=generator) < share
+    advantages, returns = generalized_advantages(rewards, terminated, values, gamma, gae_lambda)
+    for team in range(teams):
+        for snake in range(TEAM):
+            gae = 0.0
+            for t in reversed(range(turns)):
+                goes_on = 0.0 if terminated[t, team] else 1.0
+                value, next_value = values[t, team, snake].item(), values[t + 1, team, snake].item()
+                delta = rewards[t, team, snake].item() + gamma * goes_on * next_value - value
+                gae = delta + gamma * gae_lambda * goes_on * gae
+                assert advantages[t, team, snake].item() == pytest.approx(gae, rel=1e-4, abs=1e-4)
+                assert returns[t, team, snake].item() == pytest.approx(gae + value, rel=1e-4, abs=1e-4)
+
+
+def test_moments_give_mean_and_deviation(generator) -> None:
+    values = 3 + 2 * torch.randn(5, 4, TEAM, generator=generator, dtype=torch.float64)
+    total, squares, count = moments(values)
+    assert count == values.numel()
+    torch.testing.assert_close(total / count, values.mean())
+    torch.testing.assert_close((squares / count - (total / count) ** 2).sqrt(), values.std(correction=0))
+
+
+@pytest.mark.parametrize("paid", ["as it is", "always the same"])
+def test_a_learner_normalises_advantages_and_leaves_returns_alone(paid) -> None:
+    learner, rollout = a_ppo(8, 10, seed=SEED, spread=0.2)
+    begin(rollout)
+    play(learner, rollout)
+    buffer, config = learner.buffer, learner.config
+    if paid == "always the same":  # nothing to tell apart
+        buffer.rewards.zero_()
+        buffer.values.zero_()
+        learner.last_values = lambda: torch.zeros(buffer.teams * TEAM)
+    learner._estimate_advantages()
+    plain, returns = generalized_advantages(
+        buffer.rewards, buffer.terminated, buffer.values, config.gamma, config.gae_lambda
+    )
+    assert torch.equal(buffer.returns, returns)
+    deviation = plain.double().std(correction=0).clamp(min=1e-8)
+    expected = (plain - plain.double().mean()) / deviation
+    torch.testing.assert_close(buffer.advantages, expected.float(), rtol=1e-4, atol=1e-5)
+    assert buffer.advantages.any() == (paid == "as it is")
+
+
+# --- n-step returns
+
+
+@ends
 @pytest.mark.parametrize("n_step", [1, 3, 6])
-def test_n_step_returns(generator, dtype, share, n_step) -> None:
+def test_n_step_returns_by_a_loop(generator, share, n_step) -> None:
     """A full ring, so that some of the n turns lie across its end."""
     turns, teams, count, gamma = 10, 4, 200, 0.97
-    rewards = torch.randn(turns, teams, TEAM, generator=generator, dtype=dtype)
+    rewards = torch.randn(turns, teams, TEAM, generator=generator)
     terminated = torch.rand(turns, teams, generator=generator) < share
     actions = torch.randint(0, 4, (turns, teams, TEAM), generator=generator).to(torch.int8)
     rows = TurnRows(torch.tensor([turns + 4, 5]), actions, rewards, terminated)
     batch = BatchRows(
         torch.full((count,), -1),
         torch.full((count,), -1),
-        torch.full((count, TEAM), torch.nan, dtype=dtype),
-        torch.full((count,), torch.nan, dtype=dtype),
+        torch.full((count, TEAM), torch.nan),
+        torch.full((count,), torch.nan),
         torch.zeros(count, TEAM, 4),
     )
     sample_transitions.bind(count, CPU, 99, rows, n_step, gamma, batch)()
-    turn, team = batch.idx // teams, batch.idx % teams
-    following = (turn + torch.arange(n_step)[:, None]) % turns
-    returns, discounts = n_step_returns(rewards[following, team], terminated[following, team], gamma)
-    torch.testing.assert_close(batch.returns, returns, **TOLERANCE[torch.float32])  # always added up in float32
-    torch.testing.assert_close(batch.discounts, discounts, **TOLERANCE[dtype])
-    assert torch.equal(batch.next_idx, (turn + n_step) % turns * teams + team)
-    assert torch.equal(batch.discounts == 0, discounts == 0)
+    ended = across = 0
+    for i in range(count):
+        turn, team = divmod(int(batch.idx[i]), teams)
+        total, discount = torch.zeros(TEAM, dtype=torch.float64), 1.0
+        for n in range(n_step):
+            at = (turn + n) % turns
+            total += discount * rewards[at, team].double()
+            discount *= 0.0 if terminated[at, team] else gamma
+        across += turn + n_step > turns
+        ended += discount == 0
+        torch.testing.assert_close(batch.returns[i].double(), total, rtol=1e-5, atol=1e-5)
+        assert batch.discounts[i].item() == pytest.approx(discount, rel=1e-5)
+        assert int(batch.next_idx[i]) == (turn + n_step) % turns * teams + team
     if share == 0.2:
-        assert 0 < (discounts == 0).float().mean() < 1, "some of the matches should end within n turns"
-        assert (following[-1] < turn).any() or n_step == 1, "some of the turns should lie across the ring's end"
-
-
-def test_without_fused_loops_a_rollout_buffer_computes_the_same_advantages() -> None:
-    found = []
-    for fused in (True, False):
-        buffer = RolloutBuffer(9, 4, encoder_named("features"), CPU, key=1)
-        same = torch.Generator().manual_seed(SEED)
-        buffer.rewards.normal_(generator=same)
-        buffer.values.normal_(generator=same)
-        buffer.terminated.bernoulli_(0.3, generator=same)
-        buffer.estimator(0.97, 0.9, fused)()
-        found.append((buffer.advantages, buffer.returns))
-    assert found[0][0].any()
-    for a, b in zip(*found, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("n_step", [1, 4])
-def test_without_fused_loops_a_replay_buffer_samples_the_same_batches(n_step) -> None:
-    batches = []
-    for fused in (True, False):
-        buffer = a_buffer(12, 4)
-        random = np.random.default_rng(SEED)
-        for name in ("obs", "actions", "rewards"):
-            tensor = getattr(buffer, name)
-            tensor.copy_(torch.from_numpy(random.integers(0, 4, tuple(tensor.shape))))
-        buffer.terminated.copy_(torch.from_numpy(random.random((12, 4)) < 0.2))
-        buffer.counts[0] = 30
-        sampler = buffer.sampler(64, n_step, 0.9, fused)
-        sampler.draw()
-        batches.append(sampler.draw())
-    fused, plain = batches
-    for name in ("idx", "next_idx", "actions"):
-        assert torch.equal(getattr(fused.rows, name), getattr(plain.rows, name)), name
-    for name in ("returns", "discounts"):
-        torch.testing.assert_close(getattr(fused.rows, name), getattr(plain.rows, name), rtol=1e-6, atol=1e-6)
-    assert torch.equal(fused.obs, plain.obs)
-    assert torch.equal(fused.next_obs, plain.next_obs)
+        assert 0 < ended < count, "some of the matches should end within n turns"
+        assert across or n_step == 1, "some of the turns should lie across the ring's end"
