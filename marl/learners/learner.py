@@ -49,6 +49,7 @@ class Learner(ABC):
     def __init__(self, buffer: TurnBuffer, group: Solo | Ranks, precision: Precision, sync_freq: int) -> None:
         self.buffer, self.group, self.precision, self.sync_freq = buffer, group, precision, sync_freq
         self._accumulated = 0  # batches since the last step
+        self._stats: list[torch.Tensor] = []  # of these batches
         self._last_batch: Any = None
         self.sums = torch.zeros(1 + len(self.LOGGED), device=buffer.device)  # minibatches, and sums of LOGGED over them
         self._skipped_in_a_row = torch.zeros((), device=buffer.device)  # optimizer steps, up to now
@@ -81,7 +82,8 @@ class Learner(ABC):
         steps = self._accumulated == 0
         with nullcontext() if steps else self.group.no_sync(*self.wrapped()):
             stats = self.gradients(batch)
-        norms = self.step(stats) if steps else stats.new_zeros(len(self.OPTIMIZERS))
+        self._stats.append(stats)
+        norms = self._step() if steps else stats.new_zeros(len(self.OPTIMIZERS))
         self._add_stats(stats, norms * self.sync_freq, steps)  # so that the mean over all batches is that of a step
 
     def gradients(self, batch: Any) -> torch.Tensor:
@@ -99,9 +101,14 @@ class Learner(ABC):
     def losses(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """The loss of a batch, whose gradients reach all networks, and its statistics: LOGGED without norms."""
 
+    def _step(self) -> torch.Tensor:
+        stats = self._stats[0] if self.sync_freq == 1 else torch.stack(self._stats).mean(0)
+        self._stats.clear()
+        return self.step(stats)
+
     @abstractmethod
     def step(self, stats: torch.Tensor) -> torch.Tensor:
-        """Step along the gradients; returns their norms [optimizers]."""
+        """Step along the gradients; returns their norms [optimizers]. stats: means over the batches of the step."""
 
     @abstractmethod
     def wrapped(self) -> list[Any]:

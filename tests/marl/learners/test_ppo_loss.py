@@ -41,7 +41,9 @@ def slow_loss(outputs: torch.Tensor, batch: PpoBatch, coefs: Coefs) -> tuple[tor
             loss = policy + coefs.value_weight * error / 2 - entropy_coef * entropy + uniform_coef * cross_entropy
             total = total + loss
             found = (policy, error / 2, entropy, ratio - 1 - torch.log(ratio), float(bounded is not ratio))
-            sums = [a + float(b.detach() if isinstance(b, torch.Tensor) else b) for a, b in zip(sums, found, strict=True)]
+            sums = [
+                a + float(b.detach() if isinstance(b, torch.Tensor) else b) for a, b in zip(sums, found, strict=True)
+            ]
     snakes = len(outputs) * TEAM
     return total / snakes, [each / snakes for each in sums]
 
