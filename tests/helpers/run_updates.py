@@ -39,7 +39,7 @@ def main(marks: list[int]) -> None:
     for update in range(1, max(marks) + 1):
         if update % 10 == 0:
             rollout.play_turn(learner.act)
-        learner.update()
+        learner.update(learner.sampler.draw())
         if update % 100 == 0:
             rollout.pop_results()
             assert torch.isfinite(learner.pop_stats()).all()

@@ -3,6 +3,7 @@
 import copy
 import io
 import math
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -13,9 +14,10 @@ from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
+from marl.learners.adam import Adam
 from marl.learners.ddpg import Ddpg
 from marl.learners.precision import Precision
-from marl.learners.replay_buffer import Batch, BatchRows, ReplayBuffer
+from marl.learners.replay_buffer import BatchRows, ReplayBuffer
 from marl.learners.replay_learner import batch_turns_of
 from marl.ranks.process_group import Solo
 
@@ -65,29 +67,22 @@ def buffer(filled) -> ReplayBuffer:
     return a_copy(filled)
 
 
-class Watched(Precision):
-    """Records the gradients of each step, before and after clipping."""
+class Watched:
+    """The gradients of each step of a learner, before clipping: of the critic, then of the actor."""
 
-    def __init__(self, name: str = "fp32") -> None:
-        super().__init__(name, CPU)
-        self.before: list[list[torch.Tensor]] = []
-        self.clipped: list[list[torch.Tensor]] = []
+    def __init__(self, made: Ddpg) -> None:
+        self.before: list[torch.Tensor] = []
+        for optimizer in made.optimizers().values():
+            self._watch(optimizer)
 
-    def optimizer(self, parameters, rate):
-        optimizer = super().optimizer(parameters, rate)
-        optimizer.register_step_pre_hook(lambda *_: self.clipped.append(gradients(optimizer)))
-        return optimizer
+    def _watch(self, optimizer: Adam) -> None:
+        step = optimizer.step
 
-    def optimizer_step(self, optimizer, max_norm, skip=None):
-        self.before.append(gradients(optimizer))
-        norm = super().optimizer_step(optimizer, max_norm, skip)
-        if optimizer.is_flat:  # its steps call no hooks, and its gradients stay
-            self.clipped.append([p.grad.clone() for group in optimizer.param_groups for p in group["params"]])
-        return norm
+        def watched(*arguments) -> torch.Tensor:
+            self.before.append(optimizer.gradients.clone())
+            return step(*arguments)
 
-
-def gradients(optimizer) -> list[torch.Tensor]:
-    return [p.grad.clone() for group in optimizer.param_groups for p in group["params"]]
+        optimizer.step = watched
 
 
 def learner(
@@ -95,16 +90,15 @@ def learner(
     precision: Precision | str = "fp32",
     sync_freq: int = 1,
     seed: int = 3,
-    thread: bool = False,
     **options,
 ) -> Ddpg:
-    """A learner with noise in its weights. Without a thread a test sees the actor's step first, then the critic's."""
+    """A learner with noise in its weights."""
     config = DdpgConfig(
         **({"batch_size": 24, "a_lr": 1e-3, "c_lr": 1e-3, "entropy": 0.02, "max_grad_norm": 0.0} | options)
     )
     if isinstance(precision, str):
         precision = Precision(precision, CPU)
-    made = Ddpg(config, BODY, buffer, Solo(CPU, overlaps=thread), precision, sync_freq, seed)
+    made = Ddpg(config, BODY, buffer, Solo(CPU), precision, sync_freq, seed)
     with torch.no_grad():  # initial outputs are nearly 0 everywhere, and targets equal the online networks: not so here
         generator = torch.Generator().manual_seed(seed)
         for net in made.networks().values():
@@ -117,9 +111,9 @@ def weights_of(made: Ddpg) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in made.named_weights()}
 
 
-def drawn(buffer: ReplayBuffer, made: Ddpg) -> Batch:
+def drawn(buffer: ReplayBuffer, made: Ddpg) -> BatchRows:
     """The batch that the learner's next update will draw; the draw is not counted."""
-    peek = buffer.sampler(len(made.sampler.batch.rows.idx), made.config.n_step, made.config.gamma)
+    peek = buffer.sampler(len(made.sampler.batch.idx), made.config.n_step, made.config.gamma)
     batch = peek.draw()
     buffer.counts[1] -= 1
     return batch
@@ -168,10 +162,10 @@ def slow_value(critic, obs: torch.Tensor, probs: torch.Tensor, own: torch.Tensor
     return sum(q_values[action] * own[action] for action in range(4))
 
 
-def slow_update(made: Ddpg, batch: Batch) -> SimpleNamespace:
+def slow_update(made: Ddpg, batch: BatchRows) -> SimpleNamespace:
     """Losses of a batch and their gradients, by autograd of the plain formulas."""
-    scale = torch.from_numpy(made.encoder.scale)
-    obs, next_obs, actions = batch.obs, batch.next_obs, batch.rows.actions
+    scale, rows = torch.from_numpy(made.encoder.scale), made.buffer.obs.flatten(0, 1)
+    obs, next_obs, actions = rows[batch.idx], rows[batch.next_idx], batch.actions
     count = obs.shape[0] * TEAM
     critic_loss = actor_loss = entropy = mean_value = cross_entropy = 0
     targets = torch.zeros(obs.shape[:2])
@@ -189,7 +183,7 @@ def slow_update(made: Ddpg, batch: Batch) -> SimpleNamespace:
                     slow_value(critic, next_obs[i], next_probs, next_probs[s], s, scale)
                     for critic in made.target_critics.each
                 ]
-                targets[i, s] = batch.rows.returns[i, s] + batch.rows.discounts[i] * min(next_values)
+                targets[i, s] = batch.returns[i, s] + batch.discounts[i] * min(next_values)
             for critic in critics:
                 q_value = slow_value(critic, obs[i], actions[i], actions[i, s], s, scale)
                 critic_loss = critic_loss + (q_value - targets[i, s]) ** 2 / count
@@ -202,39 +196,43 @@ def slow_update(made: Ddpg, batch: Batch) -> SimpleNamespace:
     return SimpleNamespace(
         targets=targets,
         losses=[x.item() for x in (critic_loss, actor_loss, entropy, mean_value)],
-        critic=torch.autograd.grad(critic_loss, list(made.critics.parameters()), retain_graph=True),
-        actor=torch.autograd.grad(actor_loss, list(made.actor.parameters())),
+        critic=flat(torch.autograd.grad(critic_loss, list(made.critics.parameters()), retain_graph=True)),
+        actor=flat(torch.autograd.grad(actor_loss, list(made.actor.parameters()))),
     )
 
 
-def assert_all_close(found, expected, **options) -> None:
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, **({"rtol": 1e-4, "atol": 1e-5} | options))
+def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors])
+
+
+def update(made: Ddpg) -> None:
+    """An update from the learner's next batch."""
+    made.update(made.sampler.draw())
 
 
 @pytest.mark.parametrize("uniform_kl", [None, 0.3])
 @every_form
 def test_an_update_is_what_the_slow_formulas_say(form, uniform_kl, buffer) -> None:
     """Losses, targets and both gradients: so the actor's loss moves no critic, and the critic's no actor."""
-    precision = Watched()
-    made = learner(buffer, precision, uniform_kl=uniform_kl, **form)
+    made = learner(buffer, uniform_kl=uniform_kl, **form)
+    watched = Watched(made)
     for _ in range(2):
         batch = drawn(buffer, made)
-        assert 0 < int((batch.rows.discounts == 0).sum()) < len(batch.rows.discounts)
+        assert 0 < int((batch.discounts == 0).sum()) < len(batch.discounts)
         expected = slow_update(made, batch)
-        targets = made._target(batch, batch.next_obs, made._next_probs(batch.next_obs))
+        targets = made._target(batch, buffer.obs_at(batch.next_idx))
         torch.testing.assert_close(targets, expected.targets, rtol=1e-4, atol=1e-5)
-        precision.before.clear()
-        made.update()
+        watched.before.clear()
+        update(made)
         logged = made.pop_stats().tolist()
         assert logged[1:5] == pytest.approx(expected.losses, rel=1e-4, abs=1e-5)
-        of_actor, of_critic = precision.before
-        assert_all_close(of_actor, expected.actor)
-        assert_all_close(of_critic, expected.critic)
+        of_critic, of_actor = watched.before
+        torch.testing.assert_close(of_actor, expected.actor, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(of_critic, expected.critic, rtol=1e-4, atol=1e-5)
         assert logged[0] == 1
         assert logged[7:] == [0, 0]  # nothing is skipped
         for norm, grads in zip(logged[5:7], (of_actor, of_critic), strict=True):
-            assert norm == pytest.approx(torch.cat([g.flatten() for g in grads]).norm().item(), rel=1e-4)
+            assert norm == pytest.approx(grads.norm().item(), rel=1e-4)
 
 
 @every_form
@@ -243,7 +241,7 @@ def test_each_network_is_moved_by_its_own_loss_only(form, buffer) -> None:
     for made, still, moved in ((still_critic, "critic", "actor"), (still_actor, "actor", "critic")):
         before = weights_of(made)
         for _ in range(3):
-            made.update()
+            update(made)
         after = weights_of(made)
         same = {name: torch.equal(before[name], after[name]) for name in before}
         assert all(same[name] for name in before if name.startswith(f"{still}."))
@@ -252,11 +250,11 @@ def test_each_network_is_moved_by_its_own_loss_only(form, buffer) -> None:
 
 @every_form
 def test_nothing_is_left_behind_by_an_update(form, buffer) -> None:
-    """No gradient that the next one would add to (flat ones are overwritten), and critics that can learn again."""
+    """No gradient that the next one would add to, and critics that can learn again."""
     made = learner(buffer, **form)
-    made.update()
-    for optimizer, net in ((made.actor_optimizer, made.actor), (made.critic_optimizer, made.critics)):
-        assert all((p.grad is None or optimizer.is_flat) and p.requires_grad for p in net.parameters())
+    update(made)
+    for net in (made.actor, made.critics):
+        assert all(p.grad is None and p.requires_grad for p in net.parameters())
     assert not any(p.requires_grad for p in (*made.target_actor.parameters(), *made.target_critics.parameters()))
 
 
@@ -265,7 +263,7 @@ def test_targets_move_by_tau(tau, buffer) -> None:
     made = learner(buffer, tau=tau, twin=True)
     for _ in range(3):
         before = weights_of(made)
-        made.update()
+        update(made)
         after = weights_of(made)
         for name in before:
             if name.startswith("target_"):
@@ -295,86 +293,62 @@ def test_a_batch_takes_whole_turns_in_eights(batch_size, turns) -> None:
 # --- gradients added up -----------------------------------------------------------------------------------------------
 
 
-class Given:
-    """A sampler of batches that are known beforehand."""
-
-    def __init__(self, *batches: Batch) -> None:
-        self._batches = list(batches)
-
-    def draw(self) -> Batch:
-        return self._batches.pop(0)
-
-
-def some_batches(buffer: ReplayBuffer, count: int) -> list[Batch]:
+def some_batches(buffer: ReplayBuffer, count: int) -> list[BatchRows]:
     sampler = buffer.sampler(8, 3, 0.97)
     return [copy.deepcopy(sampler.draw()) for _ in range(count)]
 
 
-def together(batches: list[Batch]) -> SimpleNamespace:
-    rows = BatchRows(*(torch.cat(tensors) for tensors in zip(*(batch.rows for batch in batches), strict=True)))
-    obs, next_obs = (torch.cat([getattr(batch, name) for batch in batches]) for name in ("obs", "next_obs"))
-    return SimpleNamespace(rows=rows, obs=obs, next_obs=next_obs)
+def together(batches: list[BatchRows]) -> BatchRows:
+    return BatchRows(*(torch.cat(tensors) for tensors in zip(*batches, strict=True)))
 
 
 @every_form
 @pytest.mark.parametrize("sync_freq", [2, 4])
-def test_small_batches_added_up_are_one_large_batch(sync_freq, form, buffer, monkeypatch) -> None:
+def test_small_batches_added_up_are_one_large_batch(sync_freq, form, buffer) -> None:
     batches = some_batches(buffer, sync_freq)
-    added, at_once = Watched(), Watched()
-    a, b = learner(buffer, added, sync_freq, **form), learner(buffer, at_once, **form)
-    monkeypatch.setattr(a, "sampler", Given(*batches))
-    monkeypatch.setattr(b, "sampler", Given(together(batches)))
+    a, b = learner(buffer, sync_freq=sync_freq, **form), learner(buffer, **form)
+    added, at_once = Watched(a), Watched(b)
     start = weights_of(a)
-    for _ in range(sync_freq - 1):
-        a.update()
+    for batch in batches[:-1]:
+        a.update(batch)
         assert not added.before, "no step before the last of them"
         assert all(torch.equal(tensor, start[name]) for name, tensor in a.named_weights()), "and targets wait too"
-    a.update()
-    b.update()
+    a.update(batches[-1])
+    b.update(together(batches))
     assert len(added.before) == len(at_once.before) == 2
     for mine, its in zip(added.before, at_once.before, strict=True):
-        assert_all_close(mine, its, atol=1e-6)
+        torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-6)
     for name, tensor in a.named_weights():
         if name.startswith("target_"):
             assert not torch.equal(tensor, start[name])
 
 
-def test_gradients_do_not_leak_into_the_next_round(buffer, monkeypatch) -> None:
-    batches = some_batches(buffer, 2)
-    precision = Watched()
-    made = learner(buffer, precision, 2, a_lr=0.0, c_lr=0.0, tau=0.0)
-    monkeypatch.setattr(made, "sampler", Given(*batches, *batches))
-    for _ in range(4):
-        made.update()
-    assert len(precision.before) == 4
-    for first, second in zip(precision.before[:2], precision.before[2:], strict=True):
-        assert_all_close(first, second, rtol=0, atol=0)
+def test_gradients_do_not_leak_into_the_next_round(buffer) -> None:
+    made = learner(buffer, sync_freq=2, a_lr=0.0, c_lr=0.0, tau=0.0)
+    watched = Watched(made)
+    for batch in 2 * some_batches(buffer, 2):
+        made.update(batch)
+    assert len(watched.before) == 4
+    for first, second in zip(watched.before[:2], watched.before[2:], strict=True):
+        assert torch.equal(first, second)
 
 
 # --- clipping ---------------------------------------------------------------------------------------------------------
 
 
-def norm(grads: list[torch.Tensor]) -> float:
-    return torch.cat([g.flatten() for g in grads]).norm().item()
-
-
-def test_gradients_are_scaled_down_to_the_norm_allowed(buffer) -> None:
-    precision = Watched()
-    made = learner(buffer, precision, max_grad_norm=1e-3)
-    made.update()
-    for before, clipped in zip(precision.before, precision.clipped, strict=True):
-        assert norm(before) > 2e-3
-        assert norm(clipped) == pytest.approx(1e-3, rel=1e-3)
-        assert_all_close([g / norm(clipped) for g in clipped], [g / norm(before) for g in before])
-    assert made.pop_stats()[5:7].tolist() == pytest.approx([norm(g) for g in precision.before], rel=1e-4)
-
-
-@pytest.mark.parametrize("most", [0.0, 1e6])
-def test_gradients_below_the_norm_allowed_are_left_alone(most, buffer) -> None:
-    precision = Watched()
-    learner(buffer, precision, max_grad_norm=most).update()
-    for before, clipped in zip(precision.before, precision.clipped, strict=True):
-        assert_all_close(before, clipped, rtol=0, atol=0)
+@pytest.mark.parametrize(("most", "share"), [(0.0, 1.0), (1e6, 1.0), (1e-3, None)])
+def test_gradients_are_scaled_down_to_the_norm_allowed(most, share, buffer) -> None:
+    """Adam's mean of the gradients after one step is a tenth of what it went along."""
+    made = learner(buffer, max_grad_norm=most)
+    watched = Watched(made)
+    update(made)
+    norms = [gradients.norm().item() for gradients in watched.before]
+    assert min(norms) > 2e-3
+    optimizers = (made.critic_optimizer, made.actor_optimizer)
+    for optimizer, gradients, norm in zip(optimizers, watched.before, norms, strict=True):
+        expected = 0.1 * gradients * (share or most / norm)
+        torch.testing.assert_close(optimizer.exp_avg, expected, rtol=1e-3, atol=1e-9)
+    assert made.pop_stats()[5:7].tolist() == pytest.approx(norms[::-1], rel=1e-4)
 
 
 # --- learning rates ---------------------------------------------------------------------------------------------------
@@ -383,11 +357,11 @@ def test_gradients_below_the_norm_allowed_are_left_alone(most, buffer) -> None:
 def test_learning_rates_follow_the_factor(buffer) -> None:
     made = learner(buffer, a_lr=1e-3, c_lr=2e-3)
     made.anneal(0.5, 0.3)
-    assert made.actor_optimizer.param_groups[0]["lr"] == pytest.approx(5e-4)
-    assert made.critic_optimizer.param_groups[0]["lr"] == pytest.approx(1e-3)
+    assert made.actor_optimizer.lr.item() == pytest.approx(5e-4)
+    assert made.critic_optimizer.lr.item() == pytest.approx(1e-3)
     made.anneal(0.0, 0.0)
     before = weights_of(made)
-    made.update()
+    update(made)
     assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if not n.startswith("target_"))
 
 
@@ -395,8 +369,8 @@ def test_learning_rates_follow_the_factor(buffer) -> None:
 def test_learning_rates_fall_in_a_straight_line_to_the_share_that_is_left(done, share, buffer) -> None:
     made = learner(buffer, a_lr=1e-3, c_lr=2e-3, lr_end=0.2)
     made.anneal(0.5, done)
-    assert made.actor_optimizer.param_groups[0]["lr"] == pytest.approx(5e-4 * share)
-    assert made.critic_optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * share)
+    assert made.actor_optimizer.lr.item() == pytest.approx(5e-4 * share)
+    assert made.critic_optimizer.lr.item() == pytest.approx(1e-3 * share)
 
 
 # --- precision --------------------------------------------------------------------------------------------------------
@@ -409,13 +383,13 @@ def test_narrow_products_are_those_of_fp32_within_their_rounding(precision, form
     narrow, full = learner(buffer, precision, **form), learner(buffer, "fp32", **form)
     obs = buffer.obs[0].flatten(0, 1)
     torch.testing.assert_close(narrow.act(obs).float(), full.act(obs), rtol=0.02, atol=0.05)
-    full.update()
+    update(full)
     buffer.counts[1] = 0
-    narrow.update()
+    update(narrow)
     torch.testing.assert_close(narrow.pop_stats()[:5], full.pop_stats()[:5], rtol=0.02, atol=0.02)
     before = weights_of(narrow)
     for _ in range(20):
-        narrow.update()
+        update(narrow)
     assert torch.isfinite(narrow.pop_stats()).all()
     for name, tensor in narrow.named_weights():
         assert tensor.dtype == torch.float32
@@ -426,18 +400,16 @@ def test_a_step_that_overflows_in_fp16_is_left_out_and_logged_as_a_number(buffer
     """The scale of losses is raised until a gradient overflows now and then: that is no reason to end a run."""
     precision = Precision("fp16", CPU)
     made = learner(buffer, precision)
-    made.update()
+    update(made)
     made.pop_stats()
     before = weights_of(made)
-    for scaler in precision._scalers.values():
-        scaler.update(2.0**60)
-    made.update()
+    precision._scaler.update(2.0**60)
+    update(made)
     assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if not n.startswith("target_"))
     logged = made.pop_stats()
     assert torch.isfinite(logged).all()
     assert logged[SKIPPED] == 1
-    for scaler in precision._scalers.values():
-        assert scaler.get_scale() < 2.0**60, "the next one is scaled less"
+    assert precision._scaler.get_scale() < 2.0**60, "the next one is scaled less"
 
 
 # --- gradients that are not finite ------------------------------------------------------------------------------------
@@ -452,38 +424,34 @@ def spoilt(made: Ddpg, number: float) -> pytest.MonkeyPatch:
 
     def spoil():
         batch = draw()
-        batch.rows.returns[0, 0] = number
+        batch.returns[0, 0] = number
         return batch
 
     patch.setattr(made.sampler, "draw", spoil)
     return patch
 
 
-def steps_of(optimizer) -> set[float]:
-    return {state["step"].item() for state in optimizer.state.values()}
-
-
 @every_form
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_step_along_a_gradient_that_is_not_finite_is_left_out_and_counted(form, number, buffer) -> None:
     made = learner(buffer, **form)
-    made.update()
+    update(made)
     made.pop_stats()
     before = weights_of(made)
     patch = spoilt(made, number)
-    made.update()
-    made.update()
+    update(made)
+    update(made)
     assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
-    assert steps_of(made.critic_optimizer) == {1.0}
+    assert made.critic_optimizer.steps == 1
     logged = made.pop_stats()
     assert torch.isfinite(logged).all()
     assert logged[SKIPPED:].tolist() == [2, 2]  # since the last log, and in a row
-    made.update()
+    update(made)
     assert made.pop_stats()[SKIPPED:].tolist() == [1, 3]
     patch.undo()
-    made.update()
+    update(made)
     assert made.pop_stats()[SKIPPED:].tolist() == [0, 0]
-    assert steps_of(made.critic_optimizer) == {2.0}
+    assert made.critic_optimizer.steps == 2
     assert all(torch.isfinite(tensor).all() for _, tensor in made.named_weights())
     assert not any(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
 
@@ -491,16 +459,16 @@ def test_a_step_along_a_gradient_that_is_not_finite_is_left_out_and_counted(form
 def test_a_spoilt_batch_spoils_the_step_it_is_part_of_and_no_other(buffer) -> None:
     made = learner(buffer, sync_freq=2)
     patch = spoilt(made, float("nan"))
-    made.update()  # no step yet
+    update(made)  # no step yet
     patch.undo()
     before = weights_of(made)
-    made.update()
+    update(made)
     assert all(torch.equal(t, before[n]) for n, t in made.named_weights() if n.startswith("critic."))
     assert made.pop_stats()[SKIPPED:].tolist() == [1, 1]
     spoilt(made, float("nan"))
     for row in (2, 3, 4):
-        made.update()
-        made.update()
+        update(made)
+        update(made)
         assert made.pop_stats()[SKIPPED:].tolist() == [1, row], "steps in a row, whatever batches come between"
 
 
@@ -512,7 +480,7 @@ def trained(buffer: ReplayBuffer, updates: int, seed: int = 3, **options) -> tup
     made = learner(buffer, seed=seed, **options)
     losses = []
     for _ in range(updates):
-        made.update()
+        update(made)
         losses.append(made.pop_stats().tolist())
     return made, losses
 
@@ -544,7 +512,7 @@ def test_whole_runs_with_one_seed_are_bit_identical() -> None:
         for turn in range(60):
             rollout.play_turn(made.act)
             if turn > 5:
-                made.update()
+                update(made)
                 losses.append(made.pop_stats().tolist())
         return losses, rollout.buffer.obs.clone()
 
@@ -567,7 +535,7 @@ def test_first_weights_depend_on_the_seed_alone(buffer) -> None:
 def test_a_learner_that_was_saved_goes_on_identically(precision, form, buffer) -> None:
     made = learner(buffer, precision, **form)
     for _ in range(4):
-        made.update()
+        update(made)
     file = io.BytesIO()
     torch.save({"weights": dict(made.named_weights()), "state": made.state_dict()}, file)
     at = buffer.counts.clone()
@@ -582,7 +550,7 @@ def test_a_learner_that_was_saved_goes_on_identically(precision, form, buffer) -
         buffer.counts.copy_(at)
         losses.append([])
         for _ in range(4):
-            each.update()
+            update(each)
             losses[-1].append(each.pop_stats().tolist())
     assert losses[0] == losses[1]
     assert all(torch.equal(a, b) for (_, a), (_, b) in zip(made.named_weights(), other.named_weights(), strict=True))
@@ -612,7 +580,7 @@ def test_what_is_logged_adds_up_until_it_is_asked_for(buffer) -> None:
     buffer.counts[1] = 0
     again = learner(buffer)
     for _ in range(3):
-        again.update()
+        update(again)
     logged = again.pop_stats().tolist()
     assert len(logged) == 1 + len(Ddpg.LOGGED) + 1
     assert logged[0] == 3
@@ -636,31 +604,13 @@ def test_a_reversal_has_a_probability_only_without_a_mask(masks_reversal, buffer
     made = Ddpg(config, BODY, buffer, Solo(CPU), Precision("fp32", CPU), masks_reversal=masks_reversal)
     obs = buffer.obs[0]
     backwards = obs[..., 12:16].argmax(-1) ^ 1
-    probs = made._next_probs(obs).gather(-1, backwards[..., None])
+    with torch.no_grad():
+        probs = made._masked(made.actor(obs), obs).softmax(-1).gather(-1, backwards[..., None])
     assert (probs == 0).all() if masks_reversal else (probs > 0.1).all()
-    made.update()
+    update(made)
     entropy = made.pop_stats()[1 + Ddpg.LOGGED.index("policy/entropy")].item()
     actions = 3 if masks_reversal else 4
     assert entropy == pytest.approx(math.log(actions), abs=0.01), "all actions are nearly alike at first"
-
-
-# --- overlap ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", [{}, {"critic": "team"}, {"twin": True}], ids=str)
-def test_a_thread_of_its_own_changes_no_bit(form, buffer) -> None:
-    """The actors' part in the caller's place, and beside the critics'."""
-    weights, logits = [], []
-    for thread in (False, True):
-        buffer.counts[1] = 0
-        made = learner(buffer, thread=thread, **form)
-        assert made.overlap.splits == thread
-        for _ in range(3):
-            made.update()
-        logits.append(made.act(buffer.obs[0].flatten(0, 1)))
-        weights.append([*(t.clone() for _, t in made.named_weights()), made.pop_stats()])
-    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
-    torch.testing.assert_close(*logits)  # products of fewer rows may round otherwise
 
 
 # --- TD3's additions --------------------------------------------------------------------------------------------------
@@ -679,7 +629,7 @@ def test_only_the_last_of_the_delayed_steps_moves_actor_and_targets(delay, sync_
         for step in range(delay):
             before = weights_of(made)
             for _ in range(sync_freq):
-                made.update()
+                update(made)
             everything = {"actor", "critic", "target_actor", "target_critic"}
             assert moved(before, made) == (everything if step == delay - 1 else {"critic"})
     batches, critic, actor, entropy = made.pop_stats()[:4].tolist()
@@ -690,38 +640,23 @@ def test_only_the_last_of_the_delayed_steps_moves_actor_and_targets(delay, sync_
 
 
 def test_smoothed_targets_are_those_of_noisy_logits(buffer) -> None:
-    made = learner(buffer, target_noise=0.7, target_noise_clip=0.9, twin=True, critic="team", thread=False)
+    made = learner(buffer, target_noise=0.7, target_noise_clip=0.9, twin=True, critic="team")
     batch = made.sampler.draw()
     noise = made._target_noise.draw().clone()
     assert 0.8 < noise.abs().max() <= 0.9
+    next_obs = buffer.obs_at(batch.next_idx)
     with torch.no_grad():
-        logits = made.target_actor(batch.next_obs.float())
-        legal = made._next_probs(batch.next_obs.float()) > 0
+        logits = made.target_actor(next_obs)
+        legal = made._masked(torch.zeros_like(logits), next_obs) == 0
         powers = torch.exp(logits + noise) * legal
-        expected = powers / powers.sum(-1, keepdim=True)
-    torch.testing.assert_close(made._next_probs(batch.next_obs.float(), noise), expected, rtol=1e-4, atol=1e-6)
+        probs = powers / powers.sum(-1, keepdim=True)
+        values = [(critic(next_obs, probs) * probs).sum(-1) for critic in made.target_critics.each]
+        expected = batch.returns + batch.discounts[:, None] * torch.minimum(*values)
+    torch.testing.assert_close(made._target(batch, next_obs), expected, rtol=1e-4, atol=1e-5)
     quiet = learner(buffer, twin=True, critic="team")
     quiet.load_weights(weights_of(made))
     buffer.counts[1] = 0
-    made.update()
+    update(made)
     buffer.counts[1] = 0
-    quiet.update()
+    update(quiet)
     assert made.pop_stats()[1] != quiet.pop_stats()[1], "updates use it"
-
-
-# --- without autograd -------------------------------------------------------------------------------------------------
-
-
-def test_only_plain_losses_of_dense_networks_are_computed_without_autograd(buffer) -> None:
-    class OwnLoss(Ddpg):
-        """A loss that nobody has compiled."""
-
-        def _critic_loss(self, q_values, actions, target):
-            return 2 * super()._critic_loss(q_values, actions, target)
-
-    rest = (BODY, buffer, Solo(CPU), Precision("fp32", CPU))
-    assert Ddpg(DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3), *rest)._passes is not None
-    assert OwnLoss(DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3), *rest)._passes is None
-    assert Ddpg(DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3), *rest, fused=False)._passes is None
-    for options in ({"twin": True}, {"critic": "team"}, {"critic_form": "joined"}, {"target_noise": 0.1}):
-        assert Ddpg(DdpgConfig(batch_size=24, a_lr=1e-3, c_lr=1e-3, **options), *rest)._passes is None, options

@@ -60,7 +60,7 @@ def train(cycles: range, algo: str = "ddpg", shuffled: bool = False) -> Iterator
                 buffer.rewards[at] = buffer.rewards[at][torch.randperm(MATCHES, generator=generator)]
         if cycle >= 10:
             for _ in range(4):
-                learner.update()
+                learner.update(learner.sampler.draw())
 
 
 @pytest.fixture(scope="module")

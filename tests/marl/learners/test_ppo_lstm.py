@@ -8,7 +8,6 @@ import pytest
 import torch
 from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, assert_rounds_are_replayed, batches_of, begin, play
-from marl.compute.triton_kernels import triton_problem
 
 from arena import BatchArena
 from arena.encoders import encoder_named
@@ -166,11 +165,11 @@ def test_a_batch_learns_from_the_hidden_state_at_the_start_of_the_round(monkeypa
             idx, outputs = batch["idx"], batch["outputs"]
             played = buffer.values[:-1].flatten(0, 1)[idx]
             torch.testing.assert_close(outputs[..., ACTIONS], played, rtol=0, atol=1e-5)
-            assert batch["stats"][:, KL].max() < 1e-6, "nor have the actions become more or less likely"
+            assert batch["stats"][KL] < 1e-6, "nor have the actions become more or less likely"
             # By hand, the first turn of one team.
             team = int(idx[0])
             assert team < buffer.teams
-            obs, is_first = buffer.obs[0, team], buffer.is_first[0, team].expand(TEAM)
+            obs, is_first = buffer.obs[0, team], learner._is_first[0, team].expand(TEAM)
             hidden = first_hidden.view(2, buffer.teams, TEAM, -1)[:, team]
             expected, _ = learner.actor.step(obs, is_first, hidden)
             torch.testing.assert_close(outputs[0], expected.detach(), rtol=0, atol=1e-5)
@@ -185,7 +184,7 @@ def test_a_hidden_state_belongs_to_the_match_that_goes_on() -> None:
     for _ in range(TURNS // learner.turns + 2):
         play(learner, rollout)
         obs.append(learner.buffer.obs.clone())
-        is_first.append(learner.buffer.is_first.clone())
+        is_first.append(learner._is_first.clone())
     obs, is_first = torch.cat(obs), torch.cat(is_first)
     found = learner.rank_state()["memory"].view(2, 8, TEAM, -1)
     for team in range(8):
@@ -322,7 +321,6 @@ def test_rounds_on_a_gpu_are_recorded_as_graphs_and_replayed() -> None:
     rollout = Rollout(assignment, ("level0",), RewardConfig().weights(), buffer, SEED, outputs=learner.outputs)
     rollout.set_mix({"level0": 1.0})
     learner.attach(rollout)
-    assert learner.optimizer.is_flat == (not triton_problem(device))
     assert_rounds_are_replayed(learner, rollout)
     sums = learner.sums.tolist()
     assert sums[-1] == 0, f"skipped updates, seed {SEED}: {sums}"

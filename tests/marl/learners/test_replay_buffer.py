@@ -7,7 +7,7 @@ from helpers.collecting import CPU, a_buffer
 from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.rules import TEAM
-from marl.learners.replay_buffer import Batch, ReplayBuffer
+from marl.learners.replay_buffer import BatchRows, ReplayBuffer
 from marl.storage.saver import on_host
 
 ENCODERS = {"features": torch.int8, "canonical": torch.int8, "planes": torch.uint8}
@@ -32,8 +32,9 @@ def write(buffer: ReplayBuffer, number: int) -> None:
     buffer.advance()
 
 
-def tensors_of(batch: Batch) -> dict[str, torch.Tensor]:
-    return {**batch.rows._asdict(), "obs": batch.obs, "next_obs": batch.next_obs}
+def tensors_of(buffer: ReplayBuffer, batch: BatchRows) -> dict[str, torch.Tensor]:
+    obs, next_obs = buffer.obs_at(batch.idx), buffer.obs_at(batch.next_idx)
+    return {**batch._asdict(), "obs": obs, "next_obs": next_obs}
 
 
 def seen(buffer: ReplayBuffer, number: int) -> torch.Tensor:
@@ -55,7 +56,7 @@ def test_observations_are_kept_exactly_as_a_ring(encoder, storage) -> None:
 def test_bytes_are_those_of_the_encoder(encoder, dtype) -> None:
     buffer = a_buffer(6, 4, encoder)
     assert buffer.obs.dtype == dtype
-    assert buffer.sampler(8, 1, 0.9).batch.obs.dtype == dtype
+    assert buffer.obs_at(torch.zeros(8, dtype=torch.int64)).dtype == dtype
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -104,17 +105,18 @@ def test_a_batch_is_made_of_rows_that_were_written(n_step, encoder, storage) -> 
         write(buffer, number)
     for update in range(5):
         batch = sampler.draw()
+        tensors = tensors_of(buffer, batch)
         assert buffer.counts.tolist() == [17, update + 1]
         for i in range(16):
-            at, team = divmod(int(batch.rows.idx[i]), 4)
+            at, team = divmod(int(batch.idx[i]), 4)
             number = int(buffer.rewards[at, team, 0])
             assert 11 <= number < 17 - n_step
-            assert torch.equal(batch.obs[i], seen(buffer, number)[team])
-            assert torch.equal(batch.next_obs[i], seen(buffer, number + n_step)[team])
-            assert batch.rows.returns[i].tolist() == [sum((number + n) * 0.5**n for n in range(n_step))] * TEAM
-            assert batch.rows.discounts[i] == 0.5**n_step
-            assert batch.rows.actions[i].argmax(-1).tolist() == [number % 4] * TEAM
-            assert batch.rows.actions[i].sum(-1).tolist() == [1.0] * TEAM
+            assert torch.equal(tensors["obs"][i], seen(buffer, number)[team])
+            assert torch.equal(tensors["next_obs"][i], seen(buffer, number + n_step)[team])
+            assert batch.returns[i].tolist() == [sum((number + n) * 0.5**n for n in range(n_step))] * TEAM
+            assert batch.discounts[i] == 0.5**n_step
+            assert batch.actions[i].argmax(-1).tolist() == [number % 4] * TEAM
+            assert batch.actions[i].sum(-1).tolist() == [1.0] * TEAM
 
 
 def test_storage_elsewhere_changes_nothing_that_is_drawn() -> None:
@@ -126,8 +128,8 @@ def test_storage_elsewhere_changes_nothing_that_is_drawn() -> None:
             write(buffer, number)
     for _ in range(3):
         a, b = (sampler.draw() for sampler in samplers)
-        for name, tensor in tensors_of(a).items():
-            assert torch.equal(tensor, tensors_of(b)[name]), name
+        for name, tensor in tensors_of(here, a).items():
+            assert torch.equal(tensor, tensors_of(there, b)[name]), name
 
 
 def test_every_batch_comes_in_the_same_tensors_with_other_rows() -> None:
@@ -136,11 +138,11 @@ def test_every_batch_comes_in_the_same_tensors_with_other_rows() -> None:
         write(buffer, number)
     sampler = buffer.sampler(32, 1, 0.9)
     first = sampler.draw()
-    places = {name: tensor.data_ptr() for name, tensor in tensors_of(first).items()}
-    idx = first.rows.idx.clone()
+    places = [tensor.data_ptr() for tensor in first]
+    idx = first.idx.clone()
     again = sampler.draw()
-    assert {name: tensor.data_ptr() for name, tensor in tensors_of(again).items()} == places
-    assert (again.rows.idx != idx).float().mean() > 0.9
+    assert [tensor.data_ptr() for tensor in again] == places
+    assert (again.idx != idx).float().mean() > 0.9
 
 
 def test_ranks_draw_other_batches() -> None:
@@ -148,7 +150,7 @@ def test_ranks_draw_other_batches() -> None:
     for buffer in (a, b):
         for number in range(40):
             write(buffer, number)
-    first, second = (buffer.sampler(32, 1, 0.9).draw().rows.idx for buffer in (a, b))
+    first, second = (buffer.sampler(32, 1, 0.9).draw().idx for buffer in (a, b))
     assert (first != second).float().mean() > 0.9
 
 
@@ -171,5 +173,5 @@ def test_a_buffer_that_was_saved_goes_on_identically(written, encoder) -> None:
     samplers = [buffer.sampler(16, 2, 0.9) for buffer in (first, second)]
     for _ in range(2):
         a, b = (sampler.draw() for sampler in samplers)
-        for name, tensor in tensors_of(a).items():
-            assert torch.equal(tensor, tensors_of(b)[name]), name
+        for name, tensor in tensors_of(first, a).items():
+            assert torch.equal(tensor, tensors_of(second, b)[name]), name
