@@ -82,7 +82,7 @@ def kl(group: Solo | Ranks, more: float, target: float) -> dict[str, Any]:
         weights, batches = steps_of(learner), batches_of(learner, patch)
         if group.rank == 1:
             mean = group.mean_
-            patch.setattr(group, "mean_", lambda tensor: mean(tensor + more if len(batches) >= 2 else tensor))
+            patch.setattr(group, "mean_", lambda tensor: mean(tensor + more if len(batches) >= 3 else tensor))
         learner.learn()
     return {"weights": torch.stack(weights), "batches": len(batches), "kl": [stats[KL] for stats in means(batches)]}
 

@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from marl.learners.ppo_kernels import Coefs, Minibatch, PolicyRows, Targets
 
 from arena.backends.loops import ItemLoop
 from arena.backends.tensors import Events
-from marl.learners import ppo_kernels, replay_buffer
+from marl.fast import ppo_kernels
+from marl.fast.ppo_kernels import Minibatch, Targets
+from marl.learners import replay_buffer, shuffle, target_noise
+from marl.learners.ppo_loss import Coefs
 from marl.learners.replay_buffer import BatchRows
-from marl.rollout import turn_kernels
+from marl.rollout import policy_rows, turn_kernels
+from marl.rollout.policy_rows import PolicyRows
 from marl.rollout.turn_kernels import Matches, Results, Seats, Teams, TurnRows
 
 ROOT = Path(__file__).resolve().parents[2]
-KEY, N_STEP, GAMMA, GAE_LAMBDA = 0x1234_5678_9ABC_DEF, 3, 0.5, 0.75
+KEY, N_STEP, GAMMA = 0x1234_5678_9ABC_DEF, 3, 0.5
+STD, STD_CLIP = 0.5, 0.75
 CLIP, VALUE_CLIP, VALUE_WEIGHT = 0.25, 0.5, 2.0
 MASKED, FREE = True, False
 
@@ -37,7 +41,7 @@ class Case(NamedTuple):
 MATCHES, EVENTS = Matches("state", "keys"), Events("ate", "died", "gained", "over")
 SEATS, TEAMS = Seats("seats", "orientations", "outputs"), Teams("team_match", "team_side", "orientations", "is_second")
 TURN = ("state", EVENTS, "board_actions", "met", TEAMS)
-COEFS = Coefs("adv_stats", "regularisers", CLIP, VALUE_CLIP, VALUE_WEIGHT)
+COEFS = Coefs("regularisers", CLIP, VALUE_CLIP, VALUE_WEIGHT)
 TARGETS = Targets("held_actions", "held_masked", "held_log_probs", "held_values", "held_advantages", "held_returns")
 SAMPLED = BatchRows("IDX", "NEXT_IDX", "RETURNS", "DISCOUNTS", "ONE_HOT")
 
@@ -54,7 +58,7 @@ def finish(weights: str, prefix: str = "") -> Case:
 
 def record(masks_reversal: bool, prefix: str = "") -> Case:
     rows = PolicyRows("held_counts", prefix + "MASKED", prefix + "LOG_PROBS", prefix + "VALUES")
-    return Case(ppo_kernels.record_steps, "seats", ("state", SEATS, "board_actions", masks_reversal, rows))
+    return Case(policy_rows.record_steps, "seats", ("state", SEATS, "board_actions", masks_reversal, rows))
 
 
 CASES = (
@@ -71,12 +75,8 @@ CASES = (
     ),
     record(MASKED),
     record(FREE, "FREE_"),
-    Case(
-        ppo_kernels.estimate_advantages,
-        "seats",
-        ("held_rewards", "held_terminated", "held_values", GAMMA, GAE_LAMBDA, "ADVANTAGES", "GAE_RETURNS"),
-    ),
-    Case(ppo_kernels.shuffle_items, "ORDER", (KEY, "held_counts", "ORDER")),
+    Case(target_noise.draw_noises, "NOISE", (KEY, "held_counts", STD, STD_CLIP, "NOISE")),
+    Case(shuffle.shuffle_items, "ORDER", (KEY, "held_counts", "ORDER")),
     Case(
         ppo_kernels.loss_gradients,
         "STATS",

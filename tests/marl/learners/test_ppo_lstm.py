@@ -91,7 +91,24 @@ def test_a_sequence_is_what_the_slow_formulas_say(messages) -> None:
             c = torch.sigmoid(forget_gate) * c + torch.sigmoid(input_gate) * torch.tanh(new)
             h = torch.sigmoid(output_gate) * torch.tanh(c)
             expected = actor.head.weight @ h + actor.head.bias
-            torch.testing.assert_close(outputs[t, snake], expected, rtol=0, atol=1e-10)
+            torch.testing.assert_close(outputs[t, snake], expected, rtol=0, atol=1e-6)  # gates are float32
+
+
+def test_a_step_and_its_gradients_are_those_of_torchs_cell() -> None:
+    actor, (obs, is_first, hidden) = an_actor().float(), some_turns()
+    x = torch.relu(actor.first(obs.float()))
+    for layer in actor.layers:
+        x = torch.relu(layer(x))
+    h, c, expected = *hidden.float(), []
+    for t in range(TURNS_SEEN):
+        begins = is_first[t][:, None]
+        h, c = actor.cell(x[t], (h.masked_fill(begins, 0), c.masked_fill(begins, 0)))
+        expected.append(actor.head(h))
+    outputs, weights = actor(obs.float(), is_first, hidden.float()), list(actor.parameters())
+    torch.testing.assert_close(outputs, torch.stack(expected), rtol=1e-5, atol=1e-5)
+    gradients = [torch.autograd.grad(each.square().mean(), weights) for each in (outputs, torch.stack(expected))]
+    for mine, its in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-5)
 
 
 def test_a_sequence_in_pieces_is_the_sequence() -> None:
@@ -232,9 +249,9 @@ def test_a_player_with_a_hidden_state_plays_a_match_the_same_alone_and_in_a_batc
     forgetful = PolicyPlayer(player.actor, ENCODER, "forgetful")
     forward = forgetful._forward
 
-    def forget(arena, seats, out=None):
+    def forget(arena, seats):
         monkeypatch.setattr(forgetful, "_hidden", player.actor.initial_state(len(seats), CPU))
-        return forward(arena, seats, out)
+        return forward(arena, seats)
 
     monkeypatch.setattr(forgetful, "_forward", forget)
     assert not torch.equal(moves_of(forgetful, 0, 4), together)

@@ -120,6 +120,33 @@ def slow_convolutions(stem: TorusConvStem, obs: torch.Tensor) -> torch.Tensor:
     return board.permute(0, 2, 3, 1)
 
 
+def by_neighbourhoods(stem: TorusConvStem, obs: torch.Tensor) -> torch.Tensor:
+    """The stem as a gather: each cell's nine neighbours, the whole board as a torus, through a dense layer."""
+    scale = torch.from_numpy(encoder_named("planes").scale).double()
+    scaled, size = obs.double() * scale, PLANES * ROWS * COLUMNS
+    board = scaled[:, :size].view(-1, PLANES, ROWS, COLUMNS).permute(0, 2, 3, 1)
+    for i, layer in enumerate(stem.convolutions):
+        stride = 2 if i == len(stem.convolutions) - 1 else 1
+        cells = []
+        for row in range(0, ROWS, stride):
+            for column in range(0, COLUMNS, stride):
+                around = [
+                    board[:, (row + down) % ROWS, (column + right) % COLUMNS]
+                    for down in (-1, 0, 1)
+                    for right in (-1, 0, 1)
+                ]
+                cells.append((torch.cat(around, -1) @ layer.weight.double().T + layer.bias.double()).relu())
+        board = torch.stack(cells, 1).view(len(obs), ROWS // stride, COLUMNS // stride, -1)
+    seen = torch.cat((board.flatten(1), scaled[:, size:]), 1)
+    return seen @ stem.out.weight.double().T + stem.out.bias.double()
+
+
+@pytest.mark.parametrize("channels", [(6,), (4, 3, 2)])
+def test_a_stem_is_what_a_gather_of_neighbourhoods_says(channels) -> None:
+    stem, obs = torus_stem(channels), some_obs("planes").flatten(0, 1)[:12]
+    torch.testing.assert_close(stem(obs).double(), by_neighbourhoods(stem, obs), rtol=1e-4, atol=1e-4)
+
+
 def torus_stem(channels: tuple[int, ...]) -> TorusConvStem:
     stem = TorusConvStem(encoder_named("planes"), NetworkSpec((16,), channels=channels))
     for layer in (*stem.convolutions, stem.out):
@@ -142,11 +169,13 @@ def test_convolutions_go_across_the_edges_of_the_board(channels) -> None:
 @pytest.mark.parametrize(("down", "right"), [(2, 0), (0, 2), (4, -6), (8, 18)])
 def test_a_shifted_board_gives_what_the_board_gives_shifted(down, right) -> None:
     stem, obs = torus_stem((5, 4)), some_obs("planes").flatten(0, 1).float()
-    stem.out = nn.Identity()
+    seen: list[torch.Tensor] = []  # what the dense layer is shown
+    stem.out.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     size = PLANES * ROWS * COLUMNS
     board = obs[:, :size].view(-1, PLANES, ROWS, COLUMNS).roll((down, right), (2, 3))
-    shifted = stem(torch.cat((board.flatten(1), obs[:, size:]), 1))
-    before, cells = stem(obs), 4 * ROWS * COLUMNS // 4
+    stem(torch.cat((board.flatten(1), obs[:, size:]), 1))
+    stem(obs)
+    (shifted, before), cells = seen, 4 * ROWS * COLUMNS // 4
     expected = before[:, :cells].view(-1, ROWS // 2, COLUMNS // 2, 4).roll((down // 2, right // 2), (1, 2))
     torch.testing.assert_close(shifted[:, :cells], expected.flatten(1), rtol=1e-5, atol=1e-5)
     assert torch.equal(shifted[:, cells:], before[:, cells:])
