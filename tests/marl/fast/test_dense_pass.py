@@ -9,8 +9,9 @@ import torch
 
 from arena.encoders import encoder_named
 from marl.fast import blas
-from marl.fast.dense_pass import DenseInference, DensePass, Gradients, dense_layers
-from marl.networks.actors import make_actor
+from marl.fast.dense_pass import DenseInference, DensePass, dense_layers, proven_layers
+from marl.learners.adam import Adam, views_of
+from marl.networks.actors import Actor, make_actor
 from marl.networks.central_critic import CentralCritic
 from marl.networks.critics import Critic
 from marl.networks.spec import NetworkSpec
@@ -39,13 +40,14 @@ def test_outputs_and_gradients_are_those_of_autograd(body, rows, function, monke
     torch.manual_seed(SEED)
     actor = make_actor(FEATURES, replace(SPEC, body=body))
     critic = Critic(FEATURES, replace(SPEC, body=body), "heads", False)
-    gradients = Gradients(actor, critic)
+    optimizers = [Adam(network, 0.1) for network in (actor, critic)]
     obs = torch.randint(0, 3, (rows // 3, 3, FEATURES.width), dtype=torch.uint8)
     probs = torch.rand(rows // 3, 3, 4)
-    for network, outputs, found in (
-        (actor, actor(obs), gradients.of[0]),
-        (critic, critic(obs, probs), gradients.of[1]),
+    for network, outputs, optimizer in (
+        (actor, actor(obs), optimizers[0]),
+        (critic, critic(obs, probs), optimizers[1]),
     ):
+        found = views_of(optimizer.gradients, optimizer.parameters)
         dense = DensePass(dense_layers(network), obs.flatten(0, 1).float())
         assert (dense.compiled is None) == (function is None)
         by_outputs = torch.zeros(outputs.shape)
@@ -58,7 +60,6 @@ def test_outputs_and_gradients_are_those_of_autograd(body, rows, function, monke
             backward()
             for gradient, (name, parameter) in zip(found, network.named_parameters(), strict=True):
                 torch.testing.assert_close(gradient, parameter.grad, rtol=tolerance, atol=tolerance, msg=name)
-    assert torch.equal(gradients.flat, torch.cat([g.flatten() for of in gradients.of for g in of]))
 
 
 def test_inference_sees_new_weights_and_keeps_old_outputs() -> None:
@@ -86,3 +87,10 @@ def test_other_networks_are_left_to_autograd() -> None:
     ]
     assert [dense_layers(network) for network in others] == [None] * len(others)
     assert dense_layers(make_actor(planes, SPEC)) is not None
+
+
+def test_an_actor_with_a_forward_of_its_own_has_no_proven_layers(monkeypatch) -> None:
+    actor = make_actor(FEATURES, SPEC)
+    assert proven_layers(actor, FEATURES) is not None
+    monkeypatch.setattr(Actor, "forward", lambda self, obs: self.tail(self.first_layer(obs).tanh()))
+    assert proven_layers(actor, FEATURES) is None

@@ -8,11 +8,9 @@ import torch
 
 from marl.fast.overlap import Overlap
 
-CPU = torch.device("cpu")
-
 
 def test_without_two_halves_work_is_done_in_the_callers_place() -> None:
-    each = Overlap(CPU, False)
+    each = Overlap(False)
     assert not each.splits
     done = []
     wait = each.run(done.append, 1)
@@ -26,7 +24,7 @@ def test_without_two_halves_work_is_done_in_the_callers_place() -> None:
 
 
 def test_work_runs_in_a_thread_of_its_own_one_piece_after_the_other() -> None:
-    each = Overlap(CPU, True)
+    each = Overlap(True)
     may_end, done = threading.Event(), []
 
     def first() -> int:
@@ -45,7 +43,7 @@ def test_work_runs_in_a_thread_of_its_own_one_piece_after_the_other() -> None:
 
 @pytest.mark.parametrize("rows", [2, 5, 8])
 def test_a_batch_is_split_into_two_halves_in_order(rows) -> None:
-    each, asked = Overlap(CPU, True), {}
+    each, asked = Overlap(True), {}
     batch = torch.arange(2.0 * rows).view(rows, 2)
 
     def work(part: torch.Tensor) -> torch.Tensor:
@@ -58,7 +56,7 @@ def test_a_batch_is_split_into_two_halves_in_order(rows) -> None:
 
 
 def test_an_error_in_the_thread_reaches_who_waits() -> None:
-    each = Overlap(CPU, True)
+    each = Overlap(True)
     wait = each.run(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         wait()
@@ -71,7 +69,7 @@ def test_the_thread_has_the_callers_numbers_of_threads() -> None:
     try:
         numba.set_num_threads(1)
         torch.set_num_threads(3)
-        each = Overlap(CPU, True)
+        each = Overlap(True)
         assert each.run(lambda: (torch.get_num_threads(), numba.get_num_threads()))() == (3, 1)
     finally:
         torch.set_num_threads(before[0])
