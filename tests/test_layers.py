@@ -19,17 +19,7 @@ AT_HOME = {
     "torchrl": {"marl/team_torchrl_env.py"},
     "tensordict": {"marl/team_torchrl_env.py"},
     "jax": set(),
-    "triton": {
-        "marl/compute/gpu_start.py",
-        "marl/compute/triton_probe.py",
-        "marl/compute/flat_adam_kernels.py",
-        "marl/networks/lstm_kernels.py",
-        "marl/networks/lstm_resident_kernels.py",
-        "marl/networks/packed_rows.py",
-        "marl/networks/row_kernels.py",
-        "marl/networks/step_kernels.py",
-        "marl/networks/tail_kernels.py",
-    },
+    "triton": {"marl/compute/gpu_start.py"},
     "torch.distributed": {path.as_posix() for path in FILES if path.parts[:2] == ("marl", "ranks")},
     "pynvml": {"marl/training/metrics.py"},
     "tensorboard": {"marl/training/event_file.py", "marl/training/run_texts.py"},
@@ -60,9 +50,14 @@ ORDER = (
     ("marl.config",),
     ("marl.compute",),
     ("marl.networks",),
+    ("marl.fast.blas", "marl.fast.gather_rows", "marl.fast.policy_kernels"),  # of dense networks, whoever asks them
+    ("marl.fast.dense_kernels",),
+    ("marl.fast.dense_pass",),
+    ("marl.fast.many_actors",),
     ("marl.ranks",),
     ("marl.rollout",),
     ("marl.storage", "marl.learners", "marl.pictures"),
+    ("marl.fast",),  # of learners, which know nothing of it
     ("marl.planning",),
     ("marl.training",),
     ("marl.analysis", "marl.export", "marl.doctor"),
@@ -124,7 +119,12 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_of(file) for file in FILES}
+def is_empty(path: Path) -> bool:
+    """Whether a package holds nothing itself: to import a module of it is not to import it."""
+    return path.name == "__init__.py" and len(ast.parse((ROOT / path).read_text()).body) == 1
+
+
+MODULES = {module_of(file) for file in FILES if not is_empty(file)}
 
 
 def ours(path: Path) -> set[str]:

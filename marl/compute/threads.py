@@ -12,7 +12,7 @@ import numba
 import torch
 from numba.np.ufunc import parallel
 
-from marl.fast.overlap import Overlap
+from marl.compute.overlap import Overlap
 
 MakeStep = Callable[[int], Callable[[], None]]  # rows -> a forward and backward pass with that many rows
 

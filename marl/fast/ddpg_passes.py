@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from arena.rules import ACTIONS
+from marl.compute.overlap import Overlap
 from marl.fast.ddpg_kernels import actor_gradient, mask_logits, td_gradient
 from marl.fast.dense_pass import DenseLayers, DensePass
 from marl.fast.gather_rows import gather_rows
-from marl.fast.overlap import Overlap
 from marl.learners.adam import views_of
 from marl.learners.ddpg import Ddpg
 from marl.learners.replay_buffer import BatchRows

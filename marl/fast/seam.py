@@ -14,6 +14,7 @@ from typing import Any
 import numba
 import torch
 
+from marl.compute.overlap import Overlap
 from marl.compute.threads import use_threads
 from marl.config.train_config import TrainConfig
 from marl.fast.compiled_text import compile_text
@@ -27,7 +28,6 @@ from marl.fast.dense_pass import (
     same_outputs,
     trial_rows,
 )
-from marl.fast.overlap import Overlap
 from marl.fast.ppo_passes import PpoPasses
 from marl.learners.ddpg import Ddpg
 from marl.learners.learner import Learner

@@ -43,8 +43,8 @@ class Solo:
     roll_call = None
 
     def __init__(self, device: torch.device, overlaps: bool = False) -> None:
-        """overlaps: whether a learner's work may run as two halves at once (fast/overlap.py), for which threads must be
-        set (training/cpu_setup.py).
+        """overlaps: whether a learner's work may run as two halves at once (compute/overlap.py), for which threads must
+        be set (training/cpu_setup.py).
         """
         if device.type == "cuda":
             torch.cuda.set_device(device)

@@ -1,15 +1,25 @@
 """Seats of the rollout that a network plays without learning from them: a past self, the team itself, or the policy
 of a named player."""
 
+from typing import Protocol
+
 import torch
 
 from arena.encoders import Encoder
 from arena.rules import SNAKES, TURN
-from marl.learners.precision import Precision
 from marl.networks.actors import AnyActor
 from marl.rollout.rollout import Rollout
 
 PAST_SELVES = 4  # past selves that play at a time
+
+
+class Precision(Protocol):
+    """The number format in which networks are called; see learners/precision.py."""
+
+    def act(
+        self, actor: AnyActor, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """An actor's outputs for observations, and its next hidden state."""
 
 
 class FrozenSeats:

@@ -42,7 +42,7 @@ Wrap = Callable[[str, Callable], Callable]  # (part, function) -> the function, 
 
 
 class Runner(Protocol):
-    """Runs pieces of work at once; see fast/overlap.py."""
+    """Runs pieces of work at once; see compute/overlap.py."""
 
     @property
     def parts(self) -> int:

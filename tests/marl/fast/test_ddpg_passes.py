@@ -4,12 +4,12 @@ import pytest
 import torch
 from helpers.collecting import CPU, WholeNumbers, a_rollout
 
+from marl.compute.overlap import Overlap
 from marl.config.learner_configs import DdpgConfig
 from marl.config.network_config import NetworkConfig
 from marl.fast import blas
 from marl.fast.ddpg_passes import DdpgPasses
 from marl.fast.dense_pass import dense_layers
-from marl.fast.overlap import Overlap
 from marl.learners.ddpg import Ddpg
 from marl.learners.precision import Precision
 from marl.learners.replay_buffer import ReplayBuffer

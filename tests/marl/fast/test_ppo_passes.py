@@ -5,9 +5,9 @@ import torch
 from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, begin, play
 
+from marl.compute.overlap import Overlap
 from marl.fast import blas
 from marl.fast.dense_pass import dense_layers
-from marl.fast.overlap import Overlap
 from marl.fast.ppo_passes import PpoPasses
 from marl.learners.ppo import Ppo
 from marl.ranks.process_group import Solo

@@ -39,7 +39,7 @@ def test_turns_are_those_of_python(words, threads, use_threads) -> None:
     use_threads(threads)
     states = [small_state(*words, seed=SEED, overlaps=threads > 1) for _ in range(2)]
     plain = states[1].rollout
-    plain.bind_turns(lambda part: None, states[1].learner.overlap)
+    plain.bind_turns(lambda obs, outputs: (), plain._runner)
     assert [len(state.rollout._parts) for state in states] == [threads, 0]
     for state in states:
         state.rollout.start()
@@ -48,7 +48,7 @@ def test_turns_are_those_of_python(words, threads, use_threads) -> None:
             if turn in MIXES:
                 state.rollout.set_mix(MIXES[turn])
             state.rollout.epsilon.fill_(0.2)
-            state.rollout.play_turns(8, state.learner.act, state.learner.record_step)
+            state.rollout.play_turns(8, state.learner.act)
         for name, tensor in plain._saved().items():
             assert torch.equal(states[0].rollout._saved()[name], tensor), f"{name} after turn {turn}, seed {SEED}"
         ours, theirs = (vars(state.buffer) for state in states)
@@ -68,5 +68,5 @@ def test_both_sides_learn_on_one_thread_only(use_threads) -> None:
 
 def test_python_plays_where_it_has_to(use_threads) -> None:
     use_threads(1)
-    for words in (("--algo", "ppo_lstm"), ("--self_play", "0.5", "--no-learn_both_sides"), ("--no-fused",)):
+    for words in (("--algo", "ppo_lstm"), ("--self_play", "0.5", "--no-learn_both_sides"), ("--compile", "off")):
         assert not small_state(*words, seed=SEED).rollout._parts, words

@@ -6,7 +6,7 @@ import numba
 import pytest
 import torch
 
-from marl.fast.overlap import Overlap
+from marl.compute.overlap import Overlap
 
 
 def test_without_two_halves_work_is_done_in_the_callers_place() -> None:
