@@ -22,6 +22,8 @@ from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout, Wrap
 from marl.rollout.turn_buffer import TurnBuffer
 
+LARGEST = torch.finfo(torch.float32).max
+
 
 class Learner(ABC):
     """A team in training on one rank: networks, optimizers and a buffer."""
@@ -133,7 +135,7 @@ class Learner(ABC):
     def _set_rates(self, factor: float) -> None:
         self.lrs = {f"lr/{name}": rate * factor for name, rate in self._rates().items()}
         for optimizer, rate in zip(self.optimizers().values(), self.lrs.values(), strict=True):
-            optimizer.lr.fill_(rate)  # no wait for the device
+            optimizer.lr.fill_(min(rate, LARGEST))  # no wait for the device
 
     def lr_text(self) -> str:
         """Learning rates as configured."""

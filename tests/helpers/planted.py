@@ -127,15 +127,15 @@ def _kill_in_save(stage: str, number: int, whom: list[str]) -> None:
 
 
 def _spoil_batches(first: int, last: int) -> None:
-    from marl.learners.replay_buffer import Batch, Sampler
+    from marl.learners.replay_buffer import BatchRows, Sampler
 
     draw, draws = Sampler.draw, []
 
-    def spoilt(self: Sampler) -> Batch:
+    def spoilt(self: Sampler) -> BatchRows:
         batch = draw(self)
         draws.append(batch)
         if first <= len(draws) <= last:
-            batch.rows.returns[0, 0] = float("nan")
+            batch.returns[0, 0] = float("nan")
         return batch
 
     _replace(Sampler, "draw", spoilt)

@@ -21,8 +21,9 @@ def checkpoint_with(part: dict[str, Any], world: int = 1) -> Any:
 
 
 def play(state: TrainingState, turns: int) -> None:
+    state.learner.begin_round()
     for _ in range(turns):
-        state.rollout.play_turn(state.learner.act, state.learner.record_step)
+        state.rollout.play_turn(state.learner.act)
 
 
 def test_hidden_states_of_frozen_players_are_restored() -> None:

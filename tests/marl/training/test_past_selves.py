@@ -207,7 +207,7 @@ def test_hard_ones_play_more_often() -> None:
 def test_who_plays_follows_from_seed_and_episode_alone() -> None:
     """So all ranks choose the same, and so does a run that goes on."""
     one, other = with_pool(), with_pool(SEED + 1)
-    again = PastSelves(one.rollout, one.learner, one.learner._precision, one.scheduler, SEED)
+    again = PastSelves(one.rollout, one.learner, one.learner.precision, one.scheduler, SEED)
     pool = one.past_selves.state_dict()
     again.load_state_dict(pool, one.past_selves._pool)
     chosen = []
