@@ -59,8 +59,6 @@ class Size(NamedTuple):
         return f"`{self.encoder}` {'-'.join(map(str, self.body))}"
 
 
-# The second hidden layers of 3M and 10M are too wide for the kernels of a GPU (SECOND_MAX in marl/networks/
-# tail_tiles.py): modules and autograd train them.
 SIZES = {
     "0.03M": Size("tactical", (128, 128)),
     "0.1M": Size("tactical", (256, 256)),
