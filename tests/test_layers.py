@@ -83,6 +83,34 @@ def imports(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
+def defined(path: Path) -> set[str]:
+    """Every name that a file defines or imports anywhere."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_every_import_of_ours_finds_its_file_and_its_names(path) -> None:
+    """Also one inside a function, which may be called on other machines only."""
+    files = {module_of(file): file for file in FILES}
+    missing = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            missing |= {alias.name for alias in node.names if alias.name.split(".")[0] in LAYERS} - files.keys()
+        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in LAYERS:
+            known = defined(files[node.module]) if node.module in files else set()
+            asked = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in files}
+            missing |= {f"{node.module}.{name}" for name in asked - known}
+    assert missing == set()
+
+
 def names(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
 

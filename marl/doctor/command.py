@@ -136,21 +136,23 @@ def _gpu_checks() -> list[Check]:
             from arena.extras import install_hint
 
             return [Check("gpu", False, "numba-cuda is missing", f"{install_hint('gpu')}, or {REINSTALL}")]
-        return [_self_check("cuda"), _triton()]
+        return [_self_check("cuda"), _compiler("cuda")]
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not _driver_sees_gpu():
         return []
     why = "was built without CUDA" if torch.version.cuda is None else f"needs a driver for CUDA {torch.version.cuda}"
     return [Check("gpu", False, f"the driver sees a GPU, torch does not: it {why}", "install a torch that fits")]
 
 
-def _triton() -> Check:
-    """Not a fault: training goes on without, in torch."""
+def _compiler(device: str) -> Check:
+    """Not a fault: the text of the learners then runs as it stands."""
     import torch
 
-    from marl.compute.triton_kernels import triton_problem
-
-    problem = triton_problem(torch.device("cuda", 0))
-    return Check("triton", True, f"training is slower without: {problem}" if problem else "kernels compile and run")
+    try:
+        torch.compile(torch.square)(torch.ones(8, device=device))
+    except Exception as error:  # of any kind: of the compiler's, of Triton's, of the C compiler's
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        return Check("compiler", True, f"long trainings are slower, torch cannot compile: {reason[:200]}")
+    return Check("compiler", True, "torch compiles for the GPU")
 
 
 def _driver_sees_gpu() -> bool:

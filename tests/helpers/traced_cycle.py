@@ -1,4 +1,4 @@
-"""Prints which of our functions one cycle of a small training calls, in the order of their first calls: lines FILE LINE.
+"""Prints which of our functions one cycle of a small training calls, in the order of first calls: lines FILE LINE.
 
 Run in a process of its own: with NUMBA_DISABLE_JIT=1 loops are plain Python, and are seen as well.
 

@@ -52,6 +52,8 @@ from opponents.scheduler import STRATEGIES
         (["--sync-freq", "4"], "ddp.sync_freq", 4),
         (["--lr_scaling", "sqrt"], "ddp.lr_scaling", "sqrt"),
         (["--no-graphs"], "graphs", False),
+        (["--compile", "off"], "compile", "off"),
+        (["--fused", "true", "--packed=true"], "compile", "auto"),  # what they were by default
         (["--no-mask_reversal"], "mask_reversal", False),
         (["--kind", "cnn"], "network.kind", "cnn"),
         (["--channels", "8,16"], "network.channels", (8, 16)),
@@ -143,6 +145,9 @@ def test_a_wrong_file_is_told_by_name(tmp_path, text, parts) -> None:
         (["--episode_length", "100"], "--episode_length is 100; allowed: 200, the game's own length"),
         (["--exact_ranks"], "--exact_ranks is true; allowed: false, the option is gone"),
         (["--exact_ranks", "8"], "--exact_ranks is 8; allowed: false, the option is gone"),
+        (["--no-fused"], "--no-fused is false; allowed: true, the option is gone: edits in marl/learners count"),
+        (["--packed", "false"], "--packed is false; allowed: true, the option is gone"),
+        (["--compile", "fast"], "--compile is 'fast'; allowed: one of auto, on, off"),
         (["--fault_tolerant"], "--fault_tolerant is true; allowed: false, the option is gone: use --max_restarts N"),
         (["--body", "64,0"], "network.body is 64,0; allowed: widths from 1"),
         (["--channels="], "network.channels is ; allowed: widths from 1"),

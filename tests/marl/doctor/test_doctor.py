@@ -10,6 +10,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 from helpers import HELPERS, faulty_ranks
 from helpers.forking import Forked
 from helpers.training import alone, here, started
@@ -74,6 +75,23 @@ def report(monkeypatch, tmp_path):
         return result.returncode, json.loads(result.stdout)
 
     return run
+
+
+@pytest.mark.parametrize("problem", ["", "no C compiler\nat great length"])
+def test_a_torch_that_cannot_compile_is_told_and_is_no_fault(problem, monkeypatch):
+    def stand_in(function):
+        def call(x):
+            if problem:
+                raise RuntimeError(problem)
+            return function(x)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", stand_in)
+    check = command._compiler("cpu")
+    assert check.ok
+    assert ("cannot compile: no C compiler" in check.detail) == bool(problem)
+    assert "\n" not in check.detail
 
 
 def test_a_wrong_game_fails(report, monkeypatch):

@@ -516,6 +516,30 @@ def test_whole_runs_with_one_seed_are_bit_identical_and_one_that_was_saved_goes_
     assert rounds(resumed, matches, 2) == whole[2:]
 
 
+@both_kinds
+def test_a_learner_goes_on_from_the_state_of_an_older_checkpoint(recurrent) -> None:
+    """Written when the optimizer was torch's: it has the state of torch's Adam, under the name of PPO's only one."""
+    made, _ = a_round(recurrent=recurrent)
+    optimizer = torch.optim.Adam(made.actor.parameters(), 0.25, fused=True)
+    for parameter in made.actor.parameters():
+        parameter.grad = torch.full_like(parameter, 0.5)
+    optimizer.step()
+    scaled = {"optimizer": optimizer.state_dict(), "scaler": {}}
+    state = {"optimizer": scaled, "in_a_row": torch.tensor(3.0), "epochs": torch.tensor([41])}
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    learner, _ = a_round(recurrent=recurrent)
+    learner.load_state_dict(torch.load(file, weights_only=True))
+    assert (learner.optimizer.lr, learner.optimizer.steps) == (0.25, 1)
+    torch.testing.assert_close(learner.optimizer.exp_avg, torch.full_like(learner.optimizer.exp_avg, 0.05))
+    torch.testing.assert_close(learner.optimizer.exp_avg_sq, torch.full_like(learner.optimizer.exp_avg, 0.25e-3))
+    assert learner.buffer.counts[1] == 41
+    assert learner.pop_stats()[-1] == 3
+    learner.learn()
+    assert learner.optimizer.steps == 2
+
+
 def test_first_weights_depend_on_the_seed_alone_and_have_names_without_wrappers() -> None:
     torch.manual_seed(0)
     first = weights_of(a_ppo(2, 1, seed=5)[0])
