@@ -66,7 +66,7 @@ def together() -> None:
         average = group.average_gradients
         group.average_gradients = lambda gradients: exchanges.append(len(gradients)) or average(gradients)
     else:
-        wrapped_critic.register_comm_hook(exchanges, counted)
+        wrapped_critic._ddp().register_comm_hook(exchanges, counted)
     optimizer.zero_grad(set_to_none=True)
     for update in range(8):
         if update % 4 == 3:
