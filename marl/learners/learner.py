@@ -81,8 +81,7 @@ class Learner(ABC):
         steps = self._accumulated == 0
         with nullcontext() if steps else self.group.no_sync(*self.wrapped()):
             stats = self.gradients(batch)
-        norms = self.step(stats) if steps else stats.new_zeros(len(self.OPTIMIZERS))
-        self._add_stats(stats, norms * self.sync_freq, steps)  # so that the mean over all batches is that of a step
+        self.finish(stats, steps)
 
     def gradients(self, batch: Any) -> torch.Tensor:
         """Add the gradients of a batch's loss to those of the optimizers, at a step their mean over the ranks.
@@ -94,6 +93,11 @@ class Learner(ABC):
         if self._accumulated == 0:
             self.precision.take_gradients(*self.optimizers().values())
         return stats
+
+    def finish(self, stats: torch.Tensor, steps: bool) -> None:
+        """Step along the gradients, if this batch ends a step, and add up the statistics."""
+        norms = self.step(stats) if steps else stats.new_zeros(len(self.OPTIMIZERS))
+        self._add_stats(stats, norms * self.sync_freq, steps)  # so that the mean over all batches is that of a step
 
     @abstractmethod
     def losses(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:

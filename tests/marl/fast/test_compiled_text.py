@@ -1,0 +1,113 @@
+"""The learners' text compiled by torch. Here without its code generator, which wants a GPU: what is traced, is whole."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from marl.config.autoscale import resolve
+from marl.config.train_config import TrainConfig, read_config
+from marl.fast import compiled_text
+from marl.fast.compiled_text import compile_text, compiles
+from marl.learners.learner import Learner
+from marl.learners.ppo_loss import PpoBatch
+from marl.ranks.process_group import Solo
+from marl.training.training_state import TrainingState
+
+CPU = torch.device("cpu")
+SEED = 3
+SMALL = ["--device", "cpu", "--matches", "8", "--body", "16,16", "--seed", str(SEED), "--encoder", "features"]
+ROUND = ["--update_interval", "64", "--batch_size", "48"]
+REPLAY = ["--batch_size", "48", "--updates", "4", "--warmup_turns", "16"]
+WORDS = {
+    **{algo: ROUND for algo in ("ppo", "ppo_lstm", "mappo")},
+    **{algo: REPLAY for algo in ("ddpg", "maddpg", "matd3", "vdn", "qmix")},
+}
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def state_of(algo: str, *more: str) -> TrainingState:
+    config = resolve(read_config(["--algo", algo, *SMALL, *WORDS[algo], "--compile", "off", *more]), CPU)
+    return TrainingState(config, Solo(CPU))
+
+
+def weights_after(state: TrainingState, rounds: int = 2) -> torch.Tensor:
+    learner = state.learner
+    state.rollout.start(learner.act)
+    for _ in range(learner.warmup_turns // learner.turns + 1):
+        learner.begin_round()
+        state.rollout.play_turns(learner.turns, learner.act)
+    for _ in range(rounds):
+        learner.begin_round()
+        state.rollout.play_turns(learner.turns, learner.act)
+        learner.learn()
+    return torch.cat([tensor.flatten() for _, tensor in learner.named_weights()])
+
+
+def on(config: TrainConfig) -> TrainConfig:
+    return resolve(read_config(["--algo", config.algo, *SMALL, *WORDS[config.algo], "--compile", "on"]), CPU)
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """torch.compile without its code generator; a call that cannot be traced as a whole is an error."""
+    torch._dynamo.reset()
+    compiled = partial(torch.compile, backend="aot_eager", fullgraph=True)
+    monkeypatch.setattr(compiled_text.torch, "compile", compiled)
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("algo", WORDS)
+def test_every_learner_is_traced_as_a_whole_and_trains_the_same(algo, traced) -> None:
+    plain = weights_after(state_of(algo))
+    state, notes = state_of(algo), []
+    compile_text(state.learner, on(state.config), notes.append)
+    assert torch.allclose(weights_after(state), plain, atol=1e-4)
+    assert notes == []
+
+
+def test_a_loss_of_a_user_is_traced_too(traced) -> None:
+    def with_own_loss() -> TrainingState:
+        state = state_of("ppo")
+        plain = state.learner.loss
+
+        def loss(outputs: torch.Tensor, batch: PpoBatch) -> tuple[torch.Tensor, torch.Tensor]:
+            value, stats = plain(outputs, batch)
+            return value + outputs.square().mean(), stats
+
+        state.learner.loss = loss
+        return state
+
+    state, notes = with_own_loss(), []
+    compile_text(state.learner, on(state.config), notes.append)
+    weights = weights_after(state)
+    assert notes == []
+    assert torch.allclose(weights, weights_after(with_own_loss()), atol=1e-4)
+    assert not torch.allclose(weights, weights_after(state_of("ppo")), atol=1e-4)
+
+
+def test_what_torch_cannot_compile_runs_as_it_stands(monkeypatch) -> None:
+    def broken(function, **_):
+        def call(*arguments):
+            raise RuntimeError("no C compiler\nand a long report")
+
+        return call
+
+    monkeypatch.setattr(compiled_text.torch, "compile", broken)
+    plain = weights_after(state_of("ddpg"))
+    state, notes = state_of("ddpg"), []
+    compile_text(state.learner, on(state.config), notes.append)
+    assert torch.equal(weights_after(state), plain)
+    assert len(notes) == 3
+    assert all(line.endswith("which runs as it stands: no C compiler") for line in notes)
+
+
+@pytest.mark.parametrize(
+    ("flag", "episodes", "expected"),
+    [("auto", 10, False), ("auto", 10_000_000, True), ("on", 10, True), ("off", 10_000_000, False)],
+)
+def test_a_run_of_few_updates_is_not_compiled(flag, episodes, expected) -> None:
+    learner: Learner = state_of("ddpg").learner
+    words = ["--algo", "ddpg", *SMALL, *REPLAY, "--compile", flag, "--max_episodes", str(episodes)]
+    assert compiles(resolve(read_config(words), CPU), learner, world=1) is expected
