@@ -1,4 +1,4 @@
-"""The learners' text compiled by torch. Here without its code generator, which wants a GPU: what is traced, is whole."""
+"""The learners' text compiled by torch: traced as a whole. Without its code generator, which wants a GPU."""
 
 from functools import partial
 
@@ -20,8 +20,8 @@ SMALL = ["--device", "cpu", "--matches", "8", "--body", "16,16", "--seed", str(S
 ROUND = ["--update_interval", "64", "--batch_size", "48"]
 REPLAY = ["--batch_size", "48", "--updates", "4", "--warmup_turns", "16"]
 WORDS = {
-    **{algo: ROUND for algo in ("ppo", "ppo_lstm", "mappo")},
-    **{algo: REPLAY for algo in ("ddpg", "maddpg", "matd3", "vdn", "qmix")},
+    **dict.fromkeys(("ppo", "ppo_lstm", "mappo"), ROUND),
+    **dict.fromkeys(("ddpg", "maddpg", "matd3", "vdn", "qmix"), REPLAY),
 }
 pytestmark = pytest.mark.usefixtures("one_thread")
 
