@@ -1,4 +1,4 @@
-"""The text of a learner compiled by torch, on a GPU: losses, steps of the optimizers, and the policy's outputs.
+"""The text of a learner compiled by torch, on a GPU: losses, steps, and the policy's outputs.
 
 What is compiled is kept in torch's cache on disk. A first start takes some 10 s more, a later one some 3 s; so a run
 of few updates runs uncompiled.
@@ -33,8 +33,7 @@ def compile_text(learner: Learner, config: TrainConfig, notify: Callable[[str], 
 
     torch._dynamo.config.recompile_limit = RECOMPILES
     learner.losses = _Compiled(learner.losses, notify)  # type: ignore[method-assign,assignment]
-    for optimizer in learner.optimizers().values():
-        optimizer.step = _Compiled(optimizer.step, notify)  # type: ignore[method-assign,assignment]
+    learner.finish = _Compiled(learner.finish, notify)  # type: ignore[method-assign,assignment]
     learner.precision.act = _Compiled(learner.precision.act, notify)  # type: ignore[method-assign,assignment]
 
 

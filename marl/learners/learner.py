@@ -85,8 +85,12 @@ class Learner(ABC):
         with nullcontext() if steps else self.group.no_sync(*self.wrapped()):
             stats = self.gradients(batch)
         self._stats.append(stats)
-        norms = self._step() if steps else stats.new_zeros(len(self.OPTIMIZERS))
-        self._add_stats(stats, norms * self.sync_freq, steps)  # so that the mean over all batches is that of a step
+        if steps:
+            means = stats if self.sync_freq == 1 else torch.stack(self._stats).mean(0)
+            self._stats.clear()
+            self.finish(stats, means)
+        else:
+            self._add_stats(stats, stats.new_zeros(len(self.OPTIMIZERS)), stepped=False)
 
     def gradients(self, batch: Any) -> torch.Tensor:
         """Add the gradients of a batch's loss to those of the optimizers, at a step their mean over the ranks.
@@ -99,14 +103,14 @@ class Learner(ABC):
             self.precision.take_gradients(*self.optimizers().values())
         return stats
 
+    def finish(self, stats: torch.Tensor, means: torch.Tensor) -> None:
+        """Step along the gradients and add up the statistics of the last batch. means: over the batches of the step."""
+        norms = self.step(means)
+        self._add_stats(stats, norms * self.sync_freq, stepped=True)  # the mean over all batches is that of a step
+
     @abstractmethod
     def losses(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """The loss of a batch, whose gradients reach all networks, and its statistics: LOGGED without norms."""
-
-    def _step(self) -> torch.Tensor:
-        stats = self._stats[0] if self.sync_freq == 1 else torch.stack(self._stats).mean(0)
-        self._stats.clear()
-        return self.step(stats)
 
     @abstractmethod
     def step(self, stats: torch.Tensor) -> torch.Tensor:

@@ -1,32 +1,110 @@
-"""When the text is compiled on a GPU, what of it, and what happens where torch cannot."""
+"""The learners' text compiled by torch: traced as a whole. Without its code generator, which wants a GPU."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from marl.config.train_config import read_config
+from marl.config.autoscale import resolve
+from marl.config.train_config import TrainConfig, read_config
 from marl.fast import compiled_text
 from marl.fast.compiled_text import PAYS_FROM, compile_text, compiles
+from marl.learners.ppo_loss import PpoBatch
+from marl.ranks.process_group import Solo
+from marl.training.training_state import TrainingState
 
-WORDS = ["--algo", "ddpg", "--matches", "100"]
+CPU = torch.device("cpu")
+SEED = 3
+SMALL = ["--device", "cpu", "--matches", "8", "--body", "16,16", "--seed", str(SEED), "--encoder", "features"]
+ROUND = ["--update_interval", "64", "--batch_size", "48"]
+REPLAY = ["--batch_size", "48", "--updates", "4", "--warmup_turns", "16"]
+WORDS = {
+    **dict.fromkeys(("ppo", "ppo_lstm", "mappo"), ROUND),
+    **dict.fromkeys(("ddpg", "maddpg", "matd3", "vdn", "qmix"), REPLAY),
+}
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def a_learner(turns: int = 2, updates: int = 1) -> SimpleNamespace:
-    """As far as it is asked here; its functions return their own names."""
-    optimizer = SimpleNamespace(step=lambda *_: "step")
-    return SimpleNamespace(
-        turns=turns,
-        updates=updates,
-        group=SimpleNamespace(world=1),
-        losses=lambda *_: "losses",
-        precision=SimpleNamespace(act=lambda *_: "act"),
-        optimizers=lambda: {"actor": optimizer},
-    )
+def state_of(algo: str, *more: str) -> TrainingState:
+    config = resolve(read_config(["--algo", algo, *SMALL, *WORDS[algo], "--compile", "off", *more]), CPU)
+    return TrainingState(config, Solo(CPU))
+
+
+def weights_after(state: TrainingState, rounds: int = 2) -> torch.Tensor:
+    learner = state.learner
+    state.rollout.start(learner.act)
+    for _ in range(learner.warmup_turns // learner.turns + 1):
+        learner.begin_round()
+        state.rollout.play_turns(learner.turns, learner.act)
+    for _ in range(rounds):
+        learner.begin_round()
+        state.rollout.play_turns(learner.turns, learner.act)
+        learner.learn()
+    return torch.cat([tensor.flatten() for _, tensor in learner.named_weights()])
+
+
+def on(config: TrainConfig) -> TrainConfig:
+    return resolve(read_config(["--algo", config.algo, *SMALL, *WORDS[config.algo], "--compile", "on"]), CPU)
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """torch.compile without its code generator; a call that cannot be traced as a whole is an error."""
+    torch._dynamo.reset()
+    compiled = partial(torch.compile, backend="aot_eager", fullgraph=True)
+    monkeypatch.setattr(compiled_text.torch, "compile", compiled)
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("algo", WORDS)
+def test_every_learner_is_traced_as_a_whole_and_trains_the_same(algo, traced) -> None:
+    plain = weights_after(state_of(algo))
+    state, notes = state_of(algo), []
+    compile_text(state.learner, on(state.config), notes.append)
+    assert torch.allclose(weights_after(state), plain, atol=1e-4)
+    assert notes == []
+
+
+def test_a_loss_of_a_user_is_traced_too(traced) -> None:
+    def with_own_loss() -> TrainingState:
+        state = state_of("ppo")
+        plain = state.learner.loss
+
+        def loss(outputs: torch.Tensor, batch: PpoBatch) -> tuple[torch.Tensor, torch.Tensor]:
+            value, stats = plain(outputs, batch)
+            return value + outputs.square().mean(), stats
+
+        state.learner.loss = loss
+        return state
+
+    state, notes = with_own_loss(), []
+    compile_text(state.learner, on(state.config), notes.append)
+    weights = weights_after(state)
+    assert notes == []
+    assert torch.allclose(weights, weights_after(with_own_loss()), atol=1e-4)
+    assert not torch.allclose(weights, weights_after(state_of("ppo")), atol=1e-4)
+
+
+def test_what_torch_cannot_compile_runs_as_it_stands(monkeypatch) -> None:
+    def broken(function, **_):
+        def call(*arguments):
+            raise RuntimeError("no C compiler\nand a long report")
+
+        return call
+
+    monkeypatch.setattr(compiled_text.torch, "compile", broken)
+    plain = weights_after(state_of("ddpg"))
+    state, notes = state_of("ddpg"), []
+    compile_text(state.learner, on(state.config), notes.append)
+    assert torch.equal(weights_after(state), plain)
+    assert len(notes) == 3
+    assert all(line.endswith("which runs as it stands: no C compiler") for line in notes)
 
 
 @pytest.mark.parametrize(
-    ("words", "world", "expected"),
+    ("argv", "world", "expected"),
     [
         (["--max_episodes", "20000"], 1, True),  # 200 turns of an episode, 2 turns and an update for 100 matches
         (["--max_episodes", "19999"], 1, False),
@@ -36,40 +114,7 @@ def a_learner(turns: int = 2, updates: int = 1) -> SimpleNamespace:
         (["--max_episodes", "100000", "--compile", "off"], 1, False),
     ],
 )
-def test_runs_of_many_updates_are_compiled(words, world, expected) -> None:
+def test_a_run_of_few_updates_is_not_compiled(argv, world, expected) -> None:
     assert PAYS_FROM == 20_000
-    assert compiles(read_config([*WORDS, *words]), a_learner(), world) == expected
-
-
-@pytest.mark.parametrize("works", [True, False])
-def test_losses_steps_and_the_policy_are_compiled_or_run_as_they_stand(works, monkeypatch) -> None:
-    asked = []
-
-    def stand_in(function, dynamic):
-        def call(*arguments):
-            asked.append(function())
-            if not works:
-                raise RuntimeError("no C compiler\nat great length")
-            return f"compiled {function()}"
-
-        return call
-
-    monkeypatch.setattr(torch, "compile", stand_in)
-    monkeypatch.setattr(compiled_text, "compiles", lambda *_: True)
-    learner, notes = a_learner(), []
-    compile_text(learner, read_config([*WORDS, "--compile", "on"]), notes.append)
-    start = "compiled " if works else ""
-    for _ in range(2):
-        (optimizer,) = learner.optimizers().values()
-        found = learner.losses("batch"), optimizer.step(1.0), learner.precision.act("obs")
-        assert found == (f"{start}losses", f"{start}step", f"{start}act")
-    assert len(asked) == (6 if works else 3), "what failed once is not tried again"
-    assert len(notes) == (0 if works else 3)
-    assert all("which runs as it stands: no C compiler" in note and "\n" not in note for note in notes)
-
-
-def test_without_it_nothing_is_touched() -> None:
-    learner = a_learner()
-    losses = learner.losses
-    compile_text(learner, read_config([*WORDS, "--compile", "off"]), print)
-    assert learner.losses is losses
+    learner = SimpleNamespace(turns=2, updates=1)
+    assert compiles(read_config(["--algo", "ddpg", "--matches", "100", *argv]), learner, world) == expected
