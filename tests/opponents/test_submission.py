@@ -329,7 +329,7 @@ UNLOADABLE = {
     "import sys\nsys.exit(1)\n": "SystemExit: 1",
     "import os\nos._exit(4)\n": "ended its process (exit code 4)",
     "open('missing.pth')\n" + GOOD: "FileNotFoundError",
-    "\0": "SyntaxError",
+    "\0": "SyntaxError" if sys.version_info >= (3, 11, 4) else "ValueError",
 }
 
 
