@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from marl.cli import main
+from marl.cli.main import main
 from marl.process_exit import leave
 
 

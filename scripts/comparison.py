@@ -25,7 +25,8 @@ from pathlib import Path
 from docs_section import DOCS, PICTURES, add_flags, gpu_name, left_to_train, publish, train
 from script_parser import ScriptParser
 
-from marl.arguments import count, positive
+from marl.cli.arguments import count, positive
+from marl.cli.wording import count as counted
 from marl.commands.train_argv import parse_seeds
 from marl.commands.training_jobs import find_room
 from marl.compute import machine
@@ -33,7 +34,6 @@ from marl.config.train_config import read_config
 from marl.registry import LEARNERS
 from marl.storage.run_folder import GROUP
 from marl.training.resume_plan import ResumePlan
-from marl.wording import count as counted
 
 PAGE = DOCS / "comparison.md"
 SECTIONS = {"cpu": "learners", "cuda": "learners_gpu"}  # device -> section of the page

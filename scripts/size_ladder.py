@@ -26,8 +26,8 @@ from script_parser import ScriptParser
 from arena.files import write_atomically
 from marl.analysis.runs import read_summary
 from marl.analysis.tables import amount
-from marl.arguments import add_device_flag, count, positive
 from marl.bench.planning import decisions_per_second
+from marl.cli.arguments import add_device_flag, count, positive
 from marl.commands.training_jobs import Room
 from marl.compute import machine, threads
 from marl.config.train_config import read_config

@@ -13,7 +13,7 @@ import numpy as np
 from marl.analysis.groups import RunGroup, differing_settings
 from marl.analysis.runs import RunSummary
 from marl.analysis.statistics import Estimate, estimate_improvement, estimate_iqm
-from marl.wording import count
+from marl.cli.wording import count
 
 ALL = "all opponents"
 ENVIRONMENT = "snakes_3v3"  # in marl-eval's layout

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from marl.cli.wording import in_one_line
 from marl.config.values import as_written
-from marl.wording import in_one_line
 
 NAME_MAX, SETTING_MAX = 28, 24  # letters
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from marl.arguments import count, new_file, positive, split_own
 from marl.bench.timing import WINDOWS, Row
+from marl.cli.arguments import count, new_file, positive, split_own
 from marl.compute import machine
 from marl.errors import UserError
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marl.cli.wording import count
 from marl.compute import machine
 from marl.config import autoscale
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
-from marl.wording import count
 
 if TYPE_CHECKING:
     import torch

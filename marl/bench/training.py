@@ -16,6 +16,7 @@ import torch
 from arena.backends.cuda_graphs import WARM_UPS, Captured
 from arena.rules import TEAM
 from marl.bench.timing import WINDOWS, best_rate
+from marl.cli.wording import count
 from marl.config import autoscale, reader
 from marl.config.train_config import read_config
 from marl.errors import UserError
@@ -26,7 +27,6 @@ from marl.training.cpu_setup import CpuSetup, set_up_cpu
 from marl.training.outputs import RunOutputs
 from marl.training.trainer import Trainer
 from marl.training.training_state import TrainingState
-from marl.wording import count
 from opponents.scheduler import Mix, Scheduler
 
 AGAINST = ("level2",)

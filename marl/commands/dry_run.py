@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.rules import TEAM
+from marl.cli.wording import count
 from marl.commands import launch_flags
 from marl.commands.train_argv import TrainArgv
 from marl.config.evaluation_plan import describe_plan, plan_evaluations
@@ -19,7 +20,6 @@ from marl.errors import UserError
 from marl.ranks import environment
 from marl.training.report import device_notes, mix_text
 from marl.training.resume_plan import ResumePlan
-from marl.wording import count
 
 if TYPE_CHECKING:
     from marl.ranks.nodes import Nodes

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import (
+from marl.cli.arguments import (
     add_device_flag,
     add_seed_flag,
     add_submission_flags,
@@ -16,9 +16,9 @@ from marl.arguments import (
     new_file,
     submission_options,
 )
+from marl.cli.invocation import command
+from marl.cli.progress_bar import ProgressBar
 from marl.errors import UserError
-from marl.invocation import command
-from marl.progress_bar import ProgressBar
 from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from marl.arguments import (
+from marl.cli.arguments import (
     add_device_flag,
     add_seed_flag,
     add_submission_flags,
@@ -15,8 +15,8 @@ from marl.arguments import (
     new_file_ending,
     submission_options,
 )
-from marl.invocation import command
-from marl.progress_bar import ProgressBar
+from marl.cli.invocation import command
+from marl.cli.progress_bar import ProgressBar
 from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:

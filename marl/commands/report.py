@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marl.analysis.tables import amount, print_rows, setting_text, training_time
-from marl.arguments import count, new_file, new_file_ending, split_words
-from marl.progress_bar import ProgressBar
+from marl.cli.arguments import count, new_file, new_file_ending, split_words
+from marl.cli.progress_bar import ProgressBar
+from marl.cli.wording import count as counted
+from marl.cli.wording import in_one_line
 from marl.storage.run_folder import all_runs
 from marl.storage.run_names import RUNS_DIR, find_named
-from marl.wording import count as counted
-from marl.wording import in_one_line
 
 if TYPE_CHECKING:
     from marl.analysis.groups import RunGroup
@@ -67,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
     from marl.analysis.comparison import collect, marl_eval_document, uneven
     from marl.analysis.groups import choose_runs, common_opponents, group_runs
     from marl.analysis.runs import find_runs
+    from marl.cli.invocation import command
     from marl.errors import UserError
-    from marl.invocation import command
 
     if not args.set_aside:
         raise UserError(f"report needs RUN ... (see {command('runs', 'list')})")

@@ -16,21 +16,21 @@ from typing import Any
 
 from marl.analysis.runs import RUNNING, is_run, read_summary
 from marl.analysis.tables import print_rows
-from marl.arguments import count, flag_names, refuse_flags, split_own
+from marl.cli.arguments import count, flag_names, refuse_flags, split_own
+from marl.cli.invocation import command
+from marl.cli.wording import count as counted
+from marl.cli.wording import duration
 from marl.commands.dry_run import check_opponents
 from marl.commands.training_jobs import DONE, TrainingJob, find_room, run_jobs
+from marl.compute.process_identity import is_running, process_name
 from marl.config.options import Option, Schema, Setting, as_key
 from marl.config.train_config import ALIASES, TrainConfig, read_config
 from marl.config.values import as_written, describe, parse
 from marl.errors import UserError
-from marl.invocation import command
-from marl.process_identity import is_running, process_name
+from marl.metrics.run_metrics import LINES
 from marl.storage.run_folder import GROUP, named
 from marl.storage.run_names import RUNS_DIR
-from marl.training.metrics import LINES
 from marl.training.resume_plan import plan_resume
-from marl.wording import count as counted
-from marl.wording import duration
 
 FOLDER, AGAINST, TRIALS = "runs/sweeps", "level3", 30  # by default
 JOURNAL, BEST, PICTURE = "study.journal", "best.yaml", "importances.png"

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from marl.arguments import parse_whole_number
+from marl.cli.arguments import parse_whole_number
+from marl.cli.invocation import command
 from marl.commands.launch_flags import LAUNCH_FLAGS
 from marl.errors import UserError
-from marl.invocation import command
 
 SEEDS, SIDE_BY_SIDE, LEAGUE = "--seeds", "--side-by-side", "--league"
 ROUNDS = 4  # of a league, by default

@@ -17,7 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marl.analysis.runs import NOT_GROUPED, RUNNING, is_run, read_summary
-from marl.arguments import parse_whole_number
+from marl.cli.arguments import parse_whole_number
+from marl.cli.invocation import VARIABLE, program
+from marl.cli.progress_bar import ProgressBar
+from marl.cli.wording import count, duration, in_one_line
 from marl.commands import launch_flags
 from marl.commands.train_here import train_here
 from marl.compute import machine
@@ -26,12 +29,9 @@ from marl.config.reader import to_dict
 from marl.config.train_config import TrainConfig
 from marl.config.values import as_written
 from marl.errors import UserError
-from marl.invocation import VARIABLE, program
-from marl.progress_bar import ProgressBar
-from marl.training.metrics import last_line
+from marl.metrics.run_metrics import last_line
 from marl.training.resume_plan import ResumePlan, plan_resume
 from marl.training.signals import STOP_SIGNALS, stop_on_signals
-from marl.wording import count, duration, in_one_line
 
 TRAIN = (sys.executable, "-m", "marl", "train")
 BESIDE_OTHERS = 2  # threads of a training; more of them gain little: see marl/compute/threads.py

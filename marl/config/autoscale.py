@@ -14,11 +14,11 @@ import torch
 from arena import control_groups
 from arena.encoders import encoder_named
 from arena.rules import TEAM
+from marl.cli.wording import count
 from marl.config.learner_configs import PpoConfig, ReplayConfig
 from marl.config.network_config import MODEL_SIZES
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
-from marl.wording import count
 from opponents.scheduler import EPISODES
 
 if TYPE_CHECKING:

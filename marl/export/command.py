@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import new_file, new_file_ending
+from marl.cli.arguments import new_file, new_file_ending
 from marl.errors import UserError
 from marl.storage.run_names import player_name
 

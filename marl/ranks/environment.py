@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from marl.arguments import parse_whole_number
+from marl.cli.arguments import parse_whole_number
+from marl.cli.wording import verb
 from marl.errors import UserError
-from marl.wording import verb
 
 LAUNCHER = "SNAKES_LAUNCHER"  # process id of our launcher
 REQUIRED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")

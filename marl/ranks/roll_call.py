@@ -33,8 +33,8 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from marl.cli.wording import named_ranks, verb
 from marl.ranks.exits import GO_ON, exit_now
-from marl.wording import named_ranks, verb
 
 if TYPE_CHECKING:
     import torch.distributed as dist

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from arena.jit import njit
-from marl.process_identity import boot_id, pid_namespace
+from marl.compute.process_identity import boot_id, pid_namespace
 from marl.ranks import shared_barrier
 from marl.ranks.shared_barrier import SharedBarrier
 

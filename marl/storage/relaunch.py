@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from marl.process_identity import process_name
+from marl.compute.process_identity import process_name
 from marl.ranks import environment
 from marl.storage import run_folder
 

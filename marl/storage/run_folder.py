@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from marl.compute.process_identity import process_name
 from marl.errors import UserError
-from marl.process_identity import process_name
 from marl.storage.regular_file import read_regular
 
 GROUP = "snakes_3v3"

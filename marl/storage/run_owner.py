@@ -30,11 +30,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from marl.cli.wording import in_one_line
+from marl.compute.process_identity import is_running, pid_namespace, process_name
 from marl.errors import UserError
-from marl.process_identity import is_running, pid_namespace, process_name
 from marl.ranks.exits import exit_now
 from marl.storage.regular_file import read_regular, read_with_time
-from marl.wording import in_one_line
 
 BEAT = 5.0  # seconds between two touches of the owner's file
 STILL = 30.0  # seconds without a touch after which an owner on another machine is dead

@@ -17,11 +17,11 @@ from arena.errors import ArenaError
 from arena.replay import Replay
 from marl.config.evaluation_config import EvalConfig
 from marl.errors import UserError
+from marl.metrics.console import WIDTH
 from marl.networks.actors import AnyActor
 from marl.networks.policy import PolicyPlayer
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo
-from marl.training.console import WIDTH
 from opponents.match import PlayedMatches, play_side_by_side, play_some, summarise
 from opponents.players import is_scripted, scripted
 from opponents.results import Results

@@ -16,6 +16,7 @@ import torch
 from marl.compute.precision import Precision
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
+from marl.metrics.log_window import PAST_SELF
 from marl.networks.policy import PolicyPlayer, build_actor, describe_actor
 from marl.planning.planned_player import PlannedPlayer, load_player, split_planned
 from marl.ranks.process_group import Ranks, Solo, on_main
@@ -24,7 +25,6 @@ from marl.rollout.host_seats import HostSeats
 from marl.rollout.rollout import Rollout
 from marl.storage import snapshot
 from marl.storage.saver import on_host
-from marl.training.log_window import PAST_SELF
 from opponents.players import PLAN, SUBMISSION, Player, Scripted, find
 from opponents.scheduler import LADDER
 from opponents.submission import Submission, SubmissionOptions

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marl.config import reader
+from marl.metrics.console import Console, Quiet
+from marl.metrics.run_metrics import Metrics, Silent
+from marl.metrics.run_texts import flat_config, start_texts
 from marl.ranks.process_group import on_main
 from marl.storage import relaunch, run_folder
 from marl.storage.run_owner import RunOwner
-from marl.training.console import Console, Quiet
-from marl.training.metrics import Metrics, Silent
 from marl.training.resume_plan import ResumePlan
-from marl.training.run_texts import flat_config, start_texts
 from marl.training.training_state import TrainingState
 
 if TYPE_CHECKING:

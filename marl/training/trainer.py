@@ -17,13 +17,13 @@ from arena.backends.cuda_graphs import WARM_UPS, Captured
 from arena.jit import announced
 from marl.errors import UserError
 from marl.learners.lr_schedule import lr_factor, warmup
+from marl.metrics.log_window import LogWindow, pack, unpack
+from marl.metrics.run_metrics import gpu_gauges
 from marl.ranks.process_group import on_main
 from marl.rollout.rollout import Wrap
 from marl.storage.saver import Saver, on_host
 from marl.training.checkpointing import manifest_fields, rank_part, shared_part
 from marl.training.evaluation import Evaluation, evaluate
-from marl.training.log_window import LogWindow, pack, unpack
-from marl.training.metrics import gpu_gauges
 from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_finite
 from marl.training.outputs import RunOutputs
 from marl.training.past_selves import remove_unneeded

@@ -13,13 +13,13 @@ from helpers.training_states import small_state
 
 from arena.encoders import encoder_named
 from marl.config.train_config import read_config
+from marl.metrics.run_metrics import of_run
 from marl.networks.actors import make_actor
 from marl.networks.policy import describe_actor
 from marl.networks.spec import NetworkSpec
 from marl.planning.planned_player import load_player
 from marl.storage import snapshot
 from marl.training.checkpointing import _match_settings
-from marl.training.metrics import of_run
 from marl.training.named_opponents import FOLDER, NamedOpponents
 from marl.training.resume_plan import plan_resume
 from opponents.players import find

@@ -1,7 +1,7 @@
 """TeamVectorEnv: a TeamBatch as a Gymnasium VectorEnv, with numpy arrays; on a CPU they are views of its tensors.
 
-What obs, actions and infos hold is written at the top of marl/team_batch.py. The next match starts in the same step
-(AutoresetMode.SAME_STEP).
+What obs, actions and infos hold is written at the top of marl/envs/team_batch.py. The next match starts in the same
+step (AutoresetMode.SAME_STEP).
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from arena.rules import ACTIONS, TEAM
+from marl.envs.team_batch import TeamBatch
 from marl.errors import UserError
-from marl.team_batch import TeamBatch
 
 
 def team_spaces(batch: TeamBatch) -> tuple[Space, Space]:

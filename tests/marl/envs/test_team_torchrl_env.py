@@ -18,7 +18,7 @@ MATCHES = 2
 def test_one_line_without_the_package(monkeypatch) -> None:
     for package in ("torchrl", "tensordict"):
         monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "marl.team_torchrl_env", raising=False)
+    monkeypatch.delitem(sys.modules, "marl.envs.team_torchrl_env", raising=False)
     with pytest.raises(
         UserError, match=r"^api='torchrl' needs the package torchrl \(.*\); install it with: .*torchrl\]"
     ):

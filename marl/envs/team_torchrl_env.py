@@ -11,8 +11,8 @@ import torch
 
 from arena.extras import install_hint
 from arena.rules import ACTIONS, TEAM
+from marl.envs.team_batch import TeamBatch
 from marl.errors import UserError
-from marl.team_batch import TeamBatch
 
 try:
     from tensordict import TensorDict, TensorDictBase

@@ -16,10 +16,10 @@ from typing import Any
 
 from arena.files import write_atomically
 from marl.errors import UserError
+from marl.metrics.event_file import EventFile, append, is_of_machine
+from marl.metrics.run_texts import layout, main_curves
+from marl.metrics.wandb_run import WandbRun
 from marl.storage.regular_file import read_regular
-from marl.training.event_file import EventFile, append, is_of_machine
-from marl.training.run_texts import layout, main_curves
-from marl.training.wandb_run import WandbRun
 
 LINES = "metrics.jsonl"
 OLD_EVENTS = "tensorboard"  # folder of the event files in runs of earlier versions

@@ -15,7 +15,7 @@ MATCHES = 2
 def test_one_line_without_the_package(monkeypatch) -> None:
     for package in ("stable_baselines3", "stable_baselines3.common.vec_env"):
         monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "marl.team_sb3_env", raising=False)
+    monkeypatch.delitem(sys.modules, "marl.envs.team_sb3_env", raising=False)
     with pytest.raises(UserError, match=r"^api='sb3' needs the package stable-baselines3; install it with: .*\[sb3\]"):
         team_env("level0", MATCHES, api="sb3")
 

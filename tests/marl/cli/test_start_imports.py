@@ -3,12 +3,12 @@
 from helpers.command import in_fresh_process
 from helpers.training import TINY
 
-from marl.cli import COMMANDS
+from marl.cli.main import COMMANDS
 
 # Prints the commands whose help loads torch. Each is called in a process of its own, forked from one with the table.
 HELP = """
 import os, sys
-from marl.cli import COMMANDS, main
+from marl.cli.main import COMMANDS, main
 for name in COMMANDS:
     child = os.fork()
     if child == 0:
@@ -25,8 +25,8 @@ for name in COMMANDS:
 # Prints the modules that are loaded when a training prints its first line of progress.
 TRAIN = """
 import os, sys
-from marl.cli import main
-from marl.training.console import Console
+from marl.cli.main import main
+from marl.metrics.console import Console
 def line(*_, **__):
     os.write(1, " ".join(["", *sys.modules, ""]).encode())
     os._exit(0)
@@ -63,7 +63,7 @@ def test_no_help_loads_torch() -> None:
 
 
 def test_a_mistake_in_the_words_of_train_is_told_without_torch() -> None:
-    code = "import sys\nfrom marl.cli import main\nprint(main(['train', '--nonsense']), 'torch' in sys.modules)"
+    code = "import sys\nfrom marl.cli.main import main\nprint(main(['train', '--nonsense']), 'torch' in sys.modules)"
     assert in_fresh_process(code).split() == ["2", "False"]
 
 

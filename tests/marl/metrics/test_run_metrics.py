@@ -17,8 +17,9 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from marl.errors import UserError
-from marl.training import event_file, metrics
-from marl.training.metrics import Metrics, Silent, gpu_gauges
+from marl.metrics import event_file
+from marl.metrics import run_metrics as metrics
+from marl.metrics.run_metrics import Metrics, Silent, gpu_gauges
 
 ROOT = Path(__file__).resolve().parents[3]
 GIF = b"GIF89a\x04\x00\x03\x00"  # the head of a file: 4 x 3 pixels
@@ -240,7 +241,7 @@ def test_silent_has_the_same_methods_and_writes_nothing(tmp_path, monkeypatch):
 
 def test_importing_loads_neither_tensorboard_nor_torch():
     program = (
-        "import sys, marl.training.metrics; sys.exit(any(name in sys.modules for name in ('tensorboard', 'torch')))"
+        "import sys, marl.metrics.run_metrics; sys.exit(any(name in sys.modules for name in ('tensorboard', 'torch')))"
     )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=300).returncode == 0
 

@@ -9,7 +9,7 @@ from tensorboard.plugins.hparams.metadata import SESSION_START_INFO_TAG, parse_s
 from marl.learners.ddpg import Ddpg
 from marl.learners.ppo import Ppo
 from marl.learners.q_learning import QLearning
-from marl.training.run_texts import describe_tag, flat_config
+from marl.metrics.run_texts import describe_tag, flat_config
 
 EVERY_CYCLE = ["--log_interval", "1", "--eval_interval", "auto"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from marl.process_identity import is_running, process_name
+from marl.compute.process_identity import is_running, process_name
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux's /proc tells start times")
 

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 import marl
-from marl import garbage, machine_errors
+from marl import garbage
+from marl.cli import machine_errors
+from marl.cli.invocation import command, interpreter, program
+from marl.cli.wording import in_one_line
 from marl.errors import UserError
-from marl.invocation import command, interpreter, program
-from marl.wording import in_one_line
 
 # name: (module, description in the help text)
 COMMANDS = {
@@ -60,7 +61,7 @@ FIRST_STEPS = {
     "export last --jidi my_team": "export it for the competition",
 }
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("arena", "opponents", "marl")
 
 

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from marl.progress_bar import REFRESH, is_terminal
-from marl.wording import duration
+from marl.cli.progress_bar import REFRESH, is_terminal
+from marl.cli.wording import duration
 
 WIDTH = 100  # columns
 HEADER_EVERY = 20  # rows of the table between two headers

@@ -13,8 +13,8 @@ from helpers.training import alone
 
 import marl
 from arena.errors import ArenaError
-from marl import cli
-from marl.invocation import command
+from marl.cli import main as cli
+from marl.cli.invocation import command
 
 
 def test_help_lists_every_command():
@@ -104,7 +104,7 @@ WITHOUT_NUMBA = """
 import json, os, sys
 sys.modules["numba"] = None
 import torch
-from marl.cli import main
+from marl.cli.main import main
 codes = {}
 for name, words in json.loads(sys.argv[2]).items():
     child = os.fork()

@@ -12,8 +12,8 @@ import pytest
 from helpers.terminal import in_terminal, screen
 from helpers.training import TINY_ANY
 
-from marl.training.console import Console, Quiet, fold, time_left
-from marl.wording import duration
+from marl.cli.wording import duration
+from marl.metrics.console import Console, Quiet, fold, time_left
 
 ROOT = Path(__file__).resolve().parents[3]
 VALUES = {
@@ -29,7 +29,7 @@ VALUES = {
 DETAILS = {"won against": "level0 98%, level1 50%"}
 PROGRAM = f"""
 import sys
-from marl.training.console import Console
+from marl.metrics.console import Console
 with Console(200) as console:
     console.banner([("algo", "ddpg"), ("opponents", "curriculum [red]")])
     for episode in (50, 100):
@@ -195,7 +195,8 @@ def test_a_terminal_without_colours():
 # Trains, evaluates and plays a league as the command line does, in one process.
 COMMANDS = f"""
 import sys
-from marl import cli, progress_bar
+from marl.cli import progress_bar
+from marl.cli import main as cli
 progress_bar.DELAY, progress_bar.REFRESH = 0, 0.02
 train = {[*TINY_ANY, "--algo", "ppo", "--log_interval", "1", "--max_episodes", "32", "--matches", "16"]!r}
 code = cli.main([*train, "--eval_interval", "auto", "--runs_dir", sys.argv[1], "--run_name", "t"])
@@ -233,7 +234,7 @@ def test_the_terminal_of_real_commands_has_no_line_over_100_columns(tmp_path, mo
 
 def test_a_program_that_fails_gives_the_terminal_back():
     seen, _ = in_terminal(
-        "from marl.training.console import Console\n"
+        "from marl.metrics.console import Console\n"
         "try:\n"
         "    with Console(10) as console:\n"
         "        console.progress(1, 1.0)\n"
@@ -246,7 +247,7 @@ def test_a_program_that_fails_gives_the_terminal_back():
 
 def test_errors_sent_to_a_file_do_not_go_to_the_terminal():
     seen, errors = in_terminal(
-        "import sys\nfrom marl.training.console import Console\n"
+        "import sys\nfrom marl.metrics.console import Console\n"
         "with Console(10) as console: console.progress(1, 1.0); print('a warning', file=sys.stderr)"
     )
     assert errors == "a warning\n"

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from marl.metrics.log_window import LogWindow, pack, unpack
 from marl.rollout.rollout import RolloutResults
-from marl.training.log_window import LogWindow, pack, unpack
 
 OPPONENTS = ("level0", "past_10", "past_20", "past_10")  # a past self may play in two places
 MEASURED, LOSSES = ("buffer/fill", "policy/entropy"), ("loss/actor", "loss/critic", "updates/skipped")

@@ -8,7 +8,7 @@ from helpers.training import TINY, finish, forked, the_run
 
 from arena.extras import install_hint
 from marl.errors import UserError
-from marl.training.metrics import Metrics
+from marl.metrics.run_metrics import Metrics
 
 GIF = b"GIF89a\x04\x00\x03\x00"  # the head of a file: 4 x 3 pixels
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from marl.wording import duration, in_one_line
+from marl.cli.wording import duration, in_one_line
 
 REFRESH = 0.1  # least seconds between two drawings
 DELAY = 0.5  # seconds of work before the bar appears: short work shows none

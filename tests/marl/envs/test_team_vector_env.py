@@ -9,9 +9,9 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from arena.errors import ArenaError
 from arena.rules import DIRECTION, SNAKES, TEAM, TURN
 from marl import team_env
+from marl.envs.team_vector_env import TeamVectorEnv
 from marl.errors import UserError
 from marl.rewards import PRESETS, RewardWeights, reward_of
-from marl.team_vector_env import TeamVectorEnv
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SEED = 11

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from marl.progress_bar import ProgressBar
+from marl.cli.progress_bar import ProgressBar
 
 
 class Terminal(io.StringIO):

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from arena.extras import install_hint
+from marl.envs.team_batch import TeamBatch
+from marl.envs.team_vector_env import team_spaces
 from marl.errors import UserError
-from marl.team_batch import TeamBatch
-from marl.team_vector_env import team_spaces
 
 try:
     from stable_baselines3.common.vec_env import VecEnv

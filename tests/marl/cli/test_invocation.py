@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from marl import invocation
-from marl.invocation import VARIABLE, command, interpreter, program
+from marl.cli import invocation
+from marl.cli.invocation import VARIABLE, command, interpreter, program
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 Records are TensorBoard's own, written by the call itself and not by SummaryWriter's thread: a full disk or a removed
 folder is an error of that call, in one line where the thread prints a traceback, and no event is ever left in a queue.
-With marl/training/run_texts.py the only importer of tensorboard.
+With marl/metrics/run_texts.py the only importer of tensorboard.
 """
 
 import io
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from marl.training.run_texts import describe_tag, hparams, text
+from marl.metrics.run_texts import describe_tag, hparams, text
 
 
 def load_tensorboard() -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from marl import machine_errors
+from marl.cli import machine_errors
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import torch
 from arena.errors import ArenaError
 from arena.rules import TEAM
 from marl import team_env
+from marl.envs.team_batch import TeamBatch, TeamTurn
 from marl.errors import UserError
-from marl.team_batch import TeamBatch, TeamTurn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SEED = 5

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from marl.arguments import count, new_file_ending, parse_whole_number, refuse_flags
+from marl.cli.arguments import count, new_file_ending, parse_whole_number, refuse_flags
 from marl.errors import UserError
 
 
