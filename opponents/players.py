@@ -25,11 +25,11 @@ from arena.match_dict import to_dict
 from arena.rules import OVER, SNAKES
 from opponents import loops
 from opponents.odd import ODD
+from opponents.plan_prefix import plans
 from opponents.scripted import SCRIPTED
 from opponents.submission import CAGED, Submission, SubmissionOptions
 
 SUBMISSION = "submission.py"
-PLAN = ("plan:", "plan=")  # how names of players begin that plan
 LOADERS = "snakes_3v3.loaders"  # entry points, in pyproject.toml: functions that load a trained team by name or path
 CHAMPIONS = Path(__file__).with_name("champions")  # trained teams: NAME.safetensors, and NAME.json about it
 
@@ -178,7 +178,7 @@ def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions
     """
     if is_scripted(name):
         return scripted(name)
-    if champion(name) is not None or name.startswith(PLAN):
+    if champion(name) is not None or plans(name):
         load = loader or _registered_loader()
         if load is None:
             raise ArenaError(f"{name} is a trained team; without an installed project, `find` needs a loader for it")

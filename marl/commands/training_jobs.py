@@ -32,6 +32,7 @@ from marl.errors import UserError
 from marl.metrics.run_metrics import last_line
 from marl.training.resume_plan import ResumePlan, plan_resume
 from marl.training.signals import STOP_SIGNALS, stop_on_signals
+from opponents.processes import end_with_parent
 
 TRAIN = (sys.executable, "-m", "marl", "train")
 BESIDE_OTHERS = 2  # threads of a training; more of them gain little: see marl/compute/threads.py
@@ -96,7 +97,7 @@ class TrainingJob:
                 env={**os.environ, VARIABLE: program(), **variables},
                 # Ctrl-C in the terminal goes to this process alone, which passes it on once.
                 start_new_session=True,
-                preexec_fn=_end_with_parent(),
+                preexec_fn=lambda: end_with_parent(signal.SIGTERM),  # it saves and ends if this command is killed
             )
         return f"{verb}, log in {self.log}"
 
@@ -259,12 +260,3 @@ def find_room(flags: Mapping[str, str], plan: ResumePlan, asked: int | None) -> 
 def limit_threads(number: int) -> dict[str, str]:
     """Environment variables of a training beside others: its threads of torch and Numba."""
     return {THREADS: str(number), NUMBA_THREADS: str(number)}
-
-
-def _end_with_parent() -> Callable[[], None] | None:
-    """What a new process does first: it is asked to save and end if this command is killed. None where not possible."""
-    if sys.platform != "linux":
-        return None
-    from opponents.cage.namespaces import PR_SET_PDEATHSIG, prctl  # not in the new process: nothing is imported there
-
-    return lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -9,7 +9,6 @@ and finds most of the rest in the cache. A function that both compile at the sam
 import contextlib
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from marl.config.train_config import TrainConfig
 from marl.ranks.process_group import Solo
 from marl.training.evaluation import evaluate
 from marl.training.training_state import TrainingState
+from opponents.processes import end_with_parent
 
 NICE = 5  # below the training, which computes between its compiles
 
@@ -88,10 +88,7 @@ def compile_training(config: TrainConfig, overlaps: bool) -> None:
 
 def main() -> None:
     """The second process. Its input is the configuration."""
-    if sys.platform == "linux":
-        from opponents.cage.namespaces import PR_SET_PDEATHSIG, prctl
-
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     os.nice(NICE)
     config, overlaps = pickle.load(sys.stdin.buffer)
     use_threads(config.threads, overlaps)

@@ -34,6 +34,7 @@ from marl.ranks.process_group import Solo
 from marl.training.compile_ahead import NICE
 from marl.training.training_state import TrainingState
 from opponents.players import is_scripted, scripted
+from opponents.processes import end_with_parent
 from opponents.scheduler import Scheduler
 
 DRIVER = "/proc/driver/nvidia/version"  # is there where a GPU can be used
@@ -107,9 +108,7 @@ def _are_compiled() -> bool:
 def _compile_part(part: Part, read: int) -> NoReturn:
     """The life of a forked process: nothing is said, and no mistake matters; the training will find it itself."""
     try:
-        from opponents.cage.namespaces import PR_SET_PDEATHSIG, prctl
-
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         os.nice(NICE)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (sys.stdout, sys.stderr):

@@ -27,8 +27,7 @@ from marl.training.evaluation import Evaluation, evaluate
 from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_finite
 from marl.training.outputs import RunOutputs
 from marl.training.past_selves import remove_unneeded
-from marl.training.progress import crosses_multiple
-from marl.training.stopwatch import Stopwatch
+from marl.training.progress import Stopwatch, crosses_multiple
 from marl.training.training_state import TrainingState
 
 DDP_WARM_UPS = 11  # backward passes that DDP needs before a recording

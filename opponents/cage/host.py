@@ -8,6 +8,8 @@ The host runs nothing of the submission and reads none of its files; it only imp
 It does so in an empty root folder, without rights over anything but new mounts of its own, with limits and a filter.
 """
 
+import errno
+import fcntl
 import gc
 import importlib
 import json
@@ -24,7 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from opponents.cage import limits, namespaces, syscall_filter
-from opponents.cage.unknown_calls import UnknownCalls
+from opponents.processes import end_with_parent
 
 READY = b"ready"
 STATE_BYTES = 256  # the host's first packet: READY, or why it cannot cage
@@ -38,6 +40,9 @@ SLOW_PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas")
 IMPORTED = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([\w \t,.]+)", re.MULTILINE)
 SOURCE_BYTES = 4 << 20
 SOURCES = 20
+NOTICE, ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")  # the kernel's seccomp_notif and seccomp_notif_resp
+RECEIVE, SEND = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_RECV and _SEND
+MOST_UNKNOWN_CALLS = 16  # then the listener is closed, and the kernel answers by itself
 
 
 def main(control: str) -> tuple[int, str]:
@@ -84,7 +89,7 @@ def _leave_to_a_child(arena: socket.socket, arena_id: int, stderr: int, caged: b
     if not child:
         ours.close()
         os.close(stderr)
-        _end_with_parent()
+        end_with_parent()
         return theirs.detach()  # open as long as the child is there
     theirs.close()
     if caged:
@@ -122,11 +127,6 @@ def _watch(arena: socket.socket, arena_id: int, child: socket.socket, stderr: in
             return
 
 
-def _end_with_parent() -> None:
-    if sys.platform == "linux":
-        namespaces.prctl(namespaces.PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _lock_in(folder: str, watcher: int) -> None:
     """Everything that holds the host, in force before it imports packages."""
     itself = namespaces.describe_itself()
@@ -136,7 +136,7 @@ def _lock_in(folder: str, watcher: int) -> None:
     limits.limit_host()
     limits.limit_threads()
     namespaces.keep_capabilities(namespaces.CAP_SYS_ADMIN)  # for scratch folders, over mounts that are locked
-    _end_with_parent()  # a change of users has taken it back
+    end_with_parent()  # a change of users has taken it back
     listener = syscall_filter.install_in_host()
     if listener is not None:
         # With its kind: otherwise Python would ask the kernel for it, which the filter refuses.
@@ -238,7 +238,7 @@ def _settle_in(channel: int, caged: bool, memory_used: int) -> None:
         os.dup2(nowhere, stream)
     os.closerange(3, channel)
     os.closerange(channel + 1, os.sysconf("SC_OPEN_MAX"))
-    _end_with_parent()
+    end_with_parent()
     if caged:
         namespaces.mount_scratch()
     limits.set_limits(memory_used)
@@ -257,3 +257,37 @@ def _stop(process: int) -> int:
         os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
     return os.waitstatus_to_exitcode(status)
+
+
+class UnknownCalls:
+    """Names the system calls that no table of ours knows, once each, on the evaluation's stderr, and refuses them: a
+    package may need one of them.
+
+    The kernel tells them to the process that holds the listener of the host's filter, and waits for the answer. That is
+    the process that watches the host: it is outside, and nothing of the submission reaches it but these numbers.
+    """
+
+    def __init__(self, listener: int, stderr: int) -> None:
+        self._listener, self._stderr = listener, stderr
+        self._told: set[int] = set()
+        self._left = MOST_UNKNOWN_CALLS
+
+    def refuse_next(self) -> bool:
+        """Answer a call that waits; False after the last one."""
+        notice = bytearray(NOTICE.size)
+        with suppress(OSError):  # the caller has ended
+            fcntl.ioctl(self._listener, RECEIVE, notice, True)
+            number, call = NOTICE.unpack(notice)[0], NOTICE.unpack(notice)[3]
+            answer = ANSWER.pack(number, 0, -errno.ENOSYS, 0)
+            self._tell(call)
+            fcntl.ioctl(self._listener, SEND, answer)
+        self._left -= 1
+        if not self._left:
+            os.close(self._listener)
+        return self._left > 0
+
+    def _tell(self, call: int) -> None:
+        if call not in self._told:
+            self._told.add(call)
+            line = f"snakes: a submission asked for system call {call} of {os.uname().machine}: unknown, so refused\n"
+            os.write(self._stderr, line.encode())

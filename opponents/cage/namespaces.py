@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from opponents.processes import PR_SET_NO_NEW_PRIVS, call, prctl
+
 SUBMISSION_FOLDER = "/submission"  # where the cage shows the submission's folder
 SCRATCH = "/scratch"
 SCRATCH_BYTES = 64 << 20
@@ -27,7 +29,7 @@ CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC, MS_PRIVATE, MS_RELATIME = 1024, 2048, 4096, 16384, 1 << 18, 1 << 21
 MNT_DETACH = 2
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+PR_CAPBSET_DROP = 24
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 CAPABILITIES = 64  # Linux has 41; the loop ends at the first unknown one
 CAPABILITY_VERSION = 0x20080522
@@ -40,23 +42,6 @@ FACTS = ("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")  # package
 LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
 ALTERNATIVES = "/etc/alternatives"  # Debian's links to the chosen BLAS
 PACKAGES = ("site-packages", "dist-packages")
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def call(name: str, *arguments: object) -> int:
-    """Call a function of libc; OSError with the function's name if it fails."""
-    result = getattr(_libc, name)(*arguments)
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
-    return result
-
-
-def prctl(option: int, value: int = 0) -> None:
-    """Linux's prctl with one argument."""
-    zero = ctypes.c_ulong(0)
-    call("prctl", option, ctypes.c_ulong(value), zero, zero, zero)
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:

@@ -6,7 +6,7 @@ the answer to what is known and refused (REFUSED); "function not implemented" to
 of a newer kernel, since that is what libraries expect of an older one. A filter cannot be taken off.
 
 A process of a match has two of them, and the stricter answer counts: its own one, and that of the host. The latter has
-a listener, who is told the calls that are in no table (unknown_calls.py); so the former lets them pass.
+a listener, who is told the calls that are in no table (UnknownCalls in host.py); so the former lets them pass.
 """
 
 import ctypes
@@ -17,8 +17,9 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opponents.cage.namespaces import CLONE_NEWNS, PR_SET_NO_NEW_PRIVS, call, prctl
+from opponents.cage.namespaces import CLONE_NEWNS
 from opponents.cage.syscall_table import ALLOWED, HOST_ONLY, MACHINES, REFUSED, RULES, UNKNOWN_TO_LIBC, Numbers, Rule
+from opponents.processes import PR_SET_NO_NEW_PRIVS, call, prctl
 
 ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as the kernel names them to a filter
 X32 = 0x40000000  # calls of x86_64's 32-bit pointers have this bit

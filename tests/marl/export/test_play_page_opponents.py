@@ -18,8 +18,7 @@ from arena.rules import BEANS_MAX, CELLS, COLUMNS, ROWS, SNAKES, TEAM, TURNS
 from marl.bench.positions import FILE as POSITIONS
 from marl.export.dense_layers import dense_layers
 from marl.export.play_page import play_page
-from marl.planning.dead_ends import write_losses
-from marl.planning.planner import Budget, Planner
+from marl.planning.planner import Budget, Planner, write_losses
 from marl.planning.positions import load as load_positions
 from opponents.match import play
 

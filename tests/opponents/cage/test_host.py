@@ -26,6 +26,7 @@ BAD_LIBRARY = b"no library\n"
 REMOUNTS = """
 import ctypes, json, os, socket, sys
 sys.path[0] = {root!r}
+from opponents import processes
 from opponents.cage import host, namespaces
 namespaces.enter()
 child = os.fork()
@@ -37,7 +38,7 @@ host._lock_in({folder!r}, watched.fileno())
 tried = dict()
 def attempt(name, function, *arguments):
     try:
-        namespaces.call(function, *arguments)
+        processes.call(function, *arguments)
         tried[name] = "done"
     except OSError as error:
         tried[name] = "refused"
