@@ -20,7 +20,6 @@ AT_HOME = {
     "tensordict": {"marl/envs/team_torchrl_env.py"},
     "jax": set(),
     "triton": {
-        "marl/compute/gpu_start.py",
         "marl/compute/triton_probe.py",
         "marl/compute/flat_adam_kernels.py",
         "marl/networks/lstm_kernels.py",
@@ -51,7 +50,7 @@ ORDER = (
     ("arena.backends",),
     ("arena",),  # batches, PettingZoo, replays
     ("opponents",),
-    ("marl.errors", "marl.registry", "marl.rewards", "marl.compute.machine", "marl.garbage"),
+    ("marl.errors", "marl.registry", "marl.rewards", "marl.compute.machine"),
     ("marl.cli",),
     ("marl.config",),
     ("marl.compute",),
@@ -155,6 +154,11 @@ def test_no_file_is_too_long() -> None:
 @pytest.mark.parametrize("path", [path for path in FILES if path.name == "__init__.py"], ids=str)
 def test_every_package_says_what_belongs_there(path) -> None:
     assert len(ast.get_docstring(ast.parse((ROOT / path).read_text())) or "") > 60
+
+
+def test_the_root_of_marl_holds_only_what_has_no_other_place() -> None:
+    found = {path.stem for path in FILES if path.parent == Path("marl")}
+    assert found == {"__init__", "__main__", "api", "errors", "registry", "rewards"}
 
 
 def test_no_file_is_named_utils() -> None:

@@ -7,8 +7,10 @@ the command is called, and it imports torch only in `run`: help and error messag
 """
 
 import argparse
+import atexit
 import contextlib
 import difflib
+import gc
 import importlib
 import importlib.util
 import io
@@ -21,7 +23,6 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 import marl
-from marl import garbage
 from marl.cli import machine_errors
 from marl.cli.invocation import command, interpreter, program
 from marl.cli.wording import in_one_line
@@ -75,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0 success, 2 a user's mistake, 130 interrupted, or the command's own."""
     if argv is None:
-        garbage.search_less()
+        _collect_less()
     words = _with_dashes(sys.argv[1:] if argv is None else argv)
     # torch reads this on import. Its own warnings of lost connections take many lines; ours takes one.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -106,6 +107,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         except OSError:  # the full disk is that of the output
             _close(sys.stdout)
         return 2
+
+
+def _collect_less() -> None:
+    """Fewer searches for garbage, none at exit: packages make 400,000 objects that stay to the end.
+
+    For a process of our own. Of the CPU time on a Neoverse-N1 it saves 1.2 of 5.2 s of a small training, and 1.1 of
+    4.0 s of `eval`.
+    """
+    gc.set_threshold(50_000, 20, 20)
+    atexit.register(gc.freeze)
 
 
 def _prepare_streams() -> None:

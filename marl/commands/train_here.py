@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
-from marl import garbage
 from marl.commands.dry_run import check_opponents
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
@@ -104,7 +103,6 @@ def _train_as_owner(
     from marl.training.signals import stop_on_signals
     from marl.training.trainer import Trainer
 
-    garbage.keep_what_is_loaded()
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     with (

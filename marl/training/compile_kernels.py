@@ -26,7 +26,6 @@ from arena.encoders.encoder import nothing_shared, write_nothing
 from arena.replay import Replay
 from arena.rules import SNAKES, TEAM
 from marl.compute import machine
-from marl.compute.gpu_start import begin_gpu_start
 from marl.compute.thread_variables import user_fixes_threads
 from marl.config.train_config import TrainConfig
 from marl.ranks import environment
@@ -84,8 +83,6 @@ def compiling_kernels(config: TrainConfig) -> Iterator[KernelCompilers]:
     may_use_gpu = _may_use_gpu(config.device)
     parts = PARTS[: cores - 1] if may_use_gpu and threading.active_count() == 1 else ()
     compilers = KernelCompilers(parts if parts and not _are_compiled() else ())
-    if may_use_gpu and not environment.is_rank():  # a rank has yet to choose its GPU
-        begin_gpu_start(config.device)
     try:
         yield compilers
     finally:

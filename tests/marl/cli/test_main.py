@@ -8,7 +8,7 @@ import sys
 from importlib import metadata
 
 import pytest
-from helpers.command import ROOT, assert_one_line, snakes
+from helpers.command import ROOT, assert_one_line, in_fresh_process, snakes
 from helpers.training import alone
 
 import marl
@@ -214,3 +214,24 @@ def test_demo_plays_a_match_to_its_end():
     last = result.stdout.strip().splitlines()[-1]
     assert last.startswith(("red wins", "blue wins", "draw"))
     assert "territory (red) against level2 (blue)" in last
+
+
+def test_a_closed_output_is_no_error() -> None:
+    command = f"{shlex.quote(sys.executable)} -m marl --help | head -c 1"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True)
+    assert (done.stdout, done.stderr) == (b"u", b"")
+
+
+COLLECTED = """
+import gc, sys
+from marl.cli.main import main
+before, sys.argv[1:] = gc.get_threshold(), ["--help"]
+main(["--help"])
+same = gc.get_threshold() == before
+main()
+print(same, gc.get_threshold())
+"""
+
+
+def test_only_a_process_of_its_own_searches_less_for_garbage() -> None:
+    assert in_fresh_process(COLLECTED).splitlines()[-1] == "True (50000, 20, 20)"
