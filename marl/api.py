@@ -42,9 +42,9 @@ def train(config: str | Path | None = None, **options: Any) -> Path:
     >>> (run / "config.yaml").is_file()
     True
     """
-    words = [] if config is None else ["--config", str(config)]
-    words += [f"--{name}={as_written(value)}" for name, value in options.items()]
-    code, folder = train_here(plan_resume(words))
+    argv = [] if config is None else ["--config", str(config)]
+    argv += [f"--{name}={as_written(value)}" for name, value in options.items()]
+    code, folder = train_here(plan_resume(argv))
     if folder is None or 0 < code < 128:  # above: a signal, after which the run is saved
         raise RuntimeError(f"training ended with exit code {code}")
     return folder
@@ -58,7 +58,7 @@ def load(name: str | Path) -> players.Player:
     `last`, `runs/last`         the run that was started last; `run7` and paths name other runs
     RUN/checkpoints/best        a checkpoint, or a snapshot as a .safetensors file
     `plan:champion`             looks ahead with the exact rules; `plan=8x6:NAME`: 8 rollouts of 6 turns
-    path/to/submission.py       a competitor's file, which plays in a cage
+    path/to/submission.py       a competitor's file, which plays in a sandbox
 
     >>> load("champion").name, load("plan:champion").name, load("level3:0.2").name
     ('champion', 'plan:champion', 'level3:0.2')

@@ -21,7 +21,7 @@ from opponents.intervals import NORMAL_95
 from opponents.match import choose_device, open_player, play
 from opponents.players import Loader, Player
 from opponents.results import Results
-from opponents.submission import CAGED, SubmissionOptions
+from opponents.submission import SANDBOXED, SubmissionOptions
 
 MEAN = 1500.0
 ELO = 400 / math.log(10)  # rating points per unit of log-odds
@@ -62,7 +62,7 @@ def league(
     loader: Loader | None = None,
     record: bool = False,
     turn_progress: Callable[[str, str, float], None] | None = None,
-    submissions: SubmissionOptions = CAGED,
+    submissions: SubmissionOptions = SANDBOXED,
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards.
 

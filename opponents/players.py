@@ -24,10 +24,10 @@ from arena.jidi import jidi_observation
 from arena.match_dict import to_dict
 from arena.rules import OVER, SNAKES
 from opponents import loops
-from opponents.odd import ODD
 from opponents.plan_prefix import plans
+from opponents.probes import PROBES
 from opponents.scripted import SCRIPTED
-from opponents.submission import CAGED, Submission, SubmissionOptions
+from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 
 SUBMISSION = "submission.py"
 LOADERS = "snakes_3v3.loaders"  # entry points, in pyproject.toml: functions that load a trained team by name or path
@@ -60,7 +60,7 @@ class Scripted:
     """A scripted opponent by its name, with a share `noise` of random moves; runs on the arena's device."""
 
     def __init__(self, name: str, noise: float = 0.0) -> None:
-        function = SCRIPTED.get(name) or ODD.get(name)
+        function = SCRIPTED.get(name) or PROBES.get(name)
         if function is None:
             raise _unknown(name)
         if not 0 <= noise <= 1:
@@ -171,7 +171,7 @@ class Policy:
         """Nothing to free."""
 
 
-def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions = CAGED) -> Player:
+def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions = SANDBOXED) -> Player:
     """The player of this name: a scripted one, `NAME:NOISE`, a submission, or what `loader` finds.
 
     The default loader is the one that the installed project registers; it knows champions, runs and checkpoints.
@@ -214,7 +214,7 @@ def champion(name: str) -> Path | None:
 def is_scripted(name: str) -> bool:
     """Whether a name, with or without noise, is that of a scripted player."""
     plain = name.partition(":")[0]
-    return plain in SCRIPTED or plain in ODD
+    return plain in SCRIPTED or plain in PROBES
 
 
 def is_submission(name: str) -> bool:
@@ -222,13 +222,13 @@ def is_submission(name: str) -> bool:
     return name.endswith(".py") or os.path.isfile(os.path.join(name, SUBMISSION))
 
 
-def odd_listing() -> list[tuple[str, str]]:
-    """The odd teams with one line about how each plays."""
-    return _described(ODD)
+def probe_listing() -> list[tuple[str, str]]:
+    """The probes with one line about how each plays."""
+    return _described(PROBES)
 
 
 def listing() -> list[tuple[str, str]]:
-    """Every named player but the odd teams, with one line about how it plays."""
+    """Every named player but the probes, with one line about how it plays."""
     ladder = _described(SCRIPTED)
     cards = ((card.stem, json.loads(card.read_text())["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
     return [*ladder, *cards]
@@ -240,9 +240,9 @@ def _described(table: dict[str, Callable[..., int]]) -> list[tuple[str, str]]:
 
 def _unknown(name: str) -> ArenaError:
     names = [name for name, _ in listing()]
-    close = difflib.get_close_matches(name.partition(":")[0], [*names, *ODD], n=1)
+    close = difflib.get_close_matches(name.partition(":")[0], [*names, *PROBES], n=1)
     guess = f", did you mean {close[0]}?" if close else ""
-    known = f"{', '.join(names)}, an odd team (eval --list)"
+    known = f"{', '.join(names)}, a probe (eval --list)"
     return ArenaError(f"unknown player {name!r}{guess}; known: {known}, or a path to a {SUBMISSION}, run or checkpoint")
 
 

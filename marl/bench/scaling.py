@@ -34,15 +34,15 @@ class RanksFailed(Exception):
 
 
 class ScalingBench:
-    """What `bench scaling` measures. words: flags of training. ranks: numbers of ranks; 1 is always measured."""
+    """What `bench scaling` measures. argv: flags of training. ranks: numbers of ranks; 1 is always measured."""
 
-    def __init__(self, words: Sequence[str], ranks: Sequence[int] | None, seconds: float) -> None:
+    def __init__(self, argv: Sequence[str], ranks: Sequence[int] | None, seconds: float) -> None:
         from marl.ranks import environment
 
         if environment.is_rank():
             raise UserError("bench scaling starts its ranks itself; call it without torchrun")
-        self._words, self._seconds = list(words), seconds
-        self._config = read_config(words)
+        self._argv, self._seconds = list(argv), seconds
+        self._config = read_config(argv)
         self._device, self._ranks = _place_ranks(self._config, ranks)
         self.notes = list(_notes(self._config, self._device, self._ranks))
 
@@ -67,9 +67,9 @@ class ScalingBench:
         folder = tempfile.mkdtemp(prefix="snakes-scaling-")
         try:
             file = Path(folder, "results.json")
-            words = [str(file), str(self._seconds), *self._words]
+            argv = [str(file), str(self._seconds), *self._argv]
             with _environment_kept():
-                code = launch(words, ranks, timeout=self._config.ddp.timeout, program=PROGRAM)
+                code = launch(argv, ranks, timeout=self._config.ddp.timeout, program=PROGRAM)
             if code:
                 raise RanksFailed(code)
             return json.loads(file.read_text())

@@ -45,10 +45,10 @@ FASTEST_CLOCK = 3e9  # of any GPU: ticks that last at least a second
 
 
 class TrainBench:
-    """What `bench train` measures. `words` are flags of training; `against` names opponents, met equally often."""
+    """What `bench train` measures. `argv` are flags of training; `against` names opponents, met equally often."""
 
-    def __init__(self, words: Sequence[str], against: Sequence[str] | None, seconds: float) -> None:
-        config = read_config(words)
+    def __init__(self, argv: Sequence[str], against: Sequence[str] | None, seconds: float) -> None:
+        config = read_config(argv)
         set_nccl_defaults()  # some are for the memory of any GPU; a run has them too
         # Always alone: ranks would measure each other.
         device = place(None, config.device, 0, 1, torch.cuda.device_count())[1]

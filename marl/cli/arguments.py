@@ -37,11 +37,11 @@ def new_file_ending(suffix: str) -> Callable[[str], Path]:
     return checked
 
 
-def split_words(words: Sequence[str], with_value: Collection[str]) -> tuple[list[str], list[str]]:
-    """The flags, with the values of those in `with_value`; and the words that belong to no flag."""
+def split_flags(argv: Sequence[str], with_value: Collection[str]) -> tuple[list[str], list[str]]:
+    """The flags, with the values of those in `with_value`; and the arguments that belong to no flag."""
     flags: list[str] = []
     others: list[str] = []
-    rest = list(words)
+    rest = list(argv)
     while rest:
         word = rest.pop(0)
         (flags if word.startswith("-") else others).append(word)
@@ -51,9 +51,9 @@ def split_words(words: Sequence[str], with_value: Collection[str]) -> tuple[list
     return flags, others
 
 
-def split_own(words: Sequence[str], own: Mapping[str, bool]) -> tuple[list[str], list[str]]:
-    """A command's own flags with their values, and all other words. own: flag -> whether a value follows."""
-    mine, others, rest = list[str](), list[str](), list(words)
+def split_own(argv: Sequence[str], own: Mapping[str, bool]) -> tuple[list[str], list[str]]:
+    """A command's own flags with their values, and all other arguments. own: flag -> whether a value follows."""
+    mine, others, rest = list[str](), list[str](), list(argv)
     while rest:
         word = rest.pop(0)
         flag, equals, _ = word.partition("=")
@@ -64,17 +64,17 @@ def split_own(words: Sequence[str], own: Mapping[str, bool]) -> tuple[list[str],
     return mine, others
 
 
-def flag_names(words: Iterable[str]) -> set[str]:
-    """The flags among the words, without their values."""
-    return {word.partition("=")[0] for word in words if word.startswith("--")}
+def flag_names(argv: Iterable[str]) -> set[str]:
+    """The flags among the arguments, without their values."""
+    return {word.partition("=")[0] for word in argv if word.startswith("--")}
 
 
-def refuse_flags(words: Iterable[str], refused: Sequence[str], beside: str, reason: str) -> None:
-    """A UserError for the first of the refused flags that is among the words.
+def refuse_flags(argv: Iterable[str], refused: Sequence[str], beside: str, reason: str) -> None:
+    """A UserError for the first of the refused flags that is among the arguments.
 
     Flags have dashes, as the command line is read; the message has underscores, as the help writes them.
     """
-    given = flag_names(words)
+    given = flag_names(argv)
     for flag in refused:
         if flag in given:
             raise UserError(f"--{flag[2:].replace('-', '_')} does not go with {beside}; {reason}")
@@ -93,7 +93,7 @@ def add_device_flag(parser: argparse.ArgumentParser) -> None:
 def add_submission_flags(parser: argparse.ArgumentParser) -> None:
     """The flags about players that are a submission.py."""
     parser.add_argument(
-        "--uncaged", action="store_true", help="run submissions with your rights, not in a cage (see SECURITY.md)"
+        "--uncaged", action="store_true", help="run submissions with your rights, not in a sandbox (see SECURITY.md)"
     )
     parser.add_argument(
         "--workers", type=count, metavar="N", help="matches of a submission that compute at a time (default: cores)"

@@ -1,7 +1,7 @@
 """The command line: finds the command, parses its flags, and reports a user's mistake in one line.
 
 A command is a module with a line in COMMANDS and two functions, `add_arguments(parser)` and `run(args) -> int`. If it
-parses its flags itself, it has `run_words(words) -> int` instead. An optional `set_aside(words)` splits the words into
+parses its flags itself, it has `run_argv(argv) -> int` instead. An optional `set_aside(argv)` splits the arguments into
 those for the parser and the rest, which `run` gets as `args.set_aside`. The module of a command is imported only when
 the command is called, and it imports torch only in `run`: help and error messages must appear at once.
 """
@@ -77,12 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0 success, 2 a user's mistake, 130 interrupted, or the command's own."""
     if argv is None:
         _collect_less()
-    words = _with_dashes(sys.argv[1:] if argv is None else argv)
+    argv = _with_dashes(sys.argv[1:] if argv is None else argv)
     # torch reads this on import. Its own warnings of lost connections take many lines; ours takes one.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         _prepare_streams()
-        code = _run(words)
+        code = _run(argv)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -142,10 +142,10 @@ def _close(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _run(words: list[str]) -> int:
-    if not words:
+def _run(argv: list[str]) -> int:
+    if not argv:
         raise UserError(f"a command is missing; known: {', '.join(COMMANDS)} (see {command('--help')})")
-    name, *rest = words
+    name, *rest = argv
     if name == "help":
         name, *rest = [*rest[:1], "--help"]
     if name in ("-h", "--help"):
@@ -161,9 +161,9 @@ def _run(words: list[str]) -> int:
     machine_errors.check_address_space()
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(module_name)
-    if hasattr(module, "run_words"):  # a command that parses its own flags
+    if hasattr(module, "run_argv"):  # a command that parses its own flags
         _prepare_libraries()
-        return module.run_words(rest)
+        return module.run_argv(rest)
     parser = _Parser(prog=command(name), description=summary, allow_abbrev=False)
     module.add_arguments(parser)
     if hasattr(module, "set_aside"):
@@ -185,10 +185,10 @@ def _prepare_libraries() -> None:
     set_thread_variables()
 
 
-def _check_flags(parser: argparse.ArgumentParser, command: str, words: list[str]) -> None:
+def _check_flags(parser: argparse.ArgumentParser, command: str, argv: list[str]) -> None:
     # Before argparse, which would first report the value that follows an unknown flag.
     known = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
-    for word in words:
+    for word in argv:
         flag = word.partition("=")[0]
         if flag == "--":
             return
@@ -197,12 +197,12 @@ def _check_flags(parser: argparse.ArgumentParser, command: str, words: list[str]
             raise UserError(f"unknown flag {flag}{guess or f'; {command} knows: ' + ', '.join(known)}")
 
 
-def _with_dashes(words: Sequence[str]) -> list[str]:
-    """The words with dashes for underscores in the names of flags; values stay as they are."""
+def _with_dashes(argv: Sequence[str]) -> list[str]:
+    """The arguments with dashes for underscores in the names of flags; values stay as they are."""
     spelled: list[str] = []
-    for i, word in enumerate(words):
+    for i, word in enumerate(argv):
         if word == "--":
-            return spelled + list(words[i:])
+            return spelled + list(argv[i:])
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             word = name.replace("_", "-") + equals + value
@@ -251,7 +251,7 @@ def _overview() -> str:
     others = [name for name in COMMANDS if name not in chain(*GROUPS.values())]
     for title, names in {**GROUPS, "Others": others}.items():
         lines += [f"{title}:", *(f"  {name:{width}}  {COMMANDS[name][1]}" for name in names)] if names else []
-    examples = [(command(*words.split()), text) for words, text in FIRST_STEPS.items()]
+    examples = [(command(*line.split()), text) for line, text in FIRST_STEPS.items()]
     column = max(len(example) for example, _ in examples)
     return "\n".join(
         [

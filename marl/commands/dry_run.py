@@ -91,7 +91,7 @@ def _check(plan: ResumePlan, group: "Solo") -> tuple[str, "TrainingState"]:
 
 
 def check_opponents(plan: ResumePlan, is_main: bool = True) -> None:
-    """An opponent that does not exist, or that cannot be caged, is an error now, not at the first evaluation."""
+    """An opponent that does not exist, or that cannot be sandboxed, is an error now, not at the first evaluation."""
     from marl.planning.planned_player import load_player
     from marl.training.named_opponents import check_named, copy_path
     from opponents.players import find

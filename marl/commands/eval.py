@@ -65,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"eval needs --home PLAYER and --away PLAYER, like {example}; players: {players}")
     from marl.planning.planned_player import load_player
     from opponents.match import choose_device, open_player, play
-    from opponents.players import listing, odd_listing
+    from opponents.players import listing, probe_listing
     from opponents.policy_outputs import is_policy
 
     if args.list:
-        _print_players([*listing(), *odd_listing()], args.json)
+        _print_players([*listing(), *probe_listing()], args.json)
         return 0
     with ExitStack() as opened:
         names, submissions = (args.home, args.away), submission_options(args)

@@ -69,7 +69,7 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
         return None
     os.environ[VARIABLE] = program()
     if restarts or not _can_fork(plan, nodes):
-        return launch(list(plan.words), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
+        return launch(list(plan.argv), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
     from marl.ranks.fork_launch import launch_forked
 
     set_environment(ranks, None)

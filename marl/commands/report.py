@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marl.analysis.tables import amount, print_rows, setting_text, training_time
-from marl.cli.arguments import count, new_file, new_file_ending, split_words
+from marl.cli.arguments import count, new_file, new_file_ending, split_flags
 from marl.cli.progress_bar import ProgressBar
 from marl.cli.wording import count as counted
 from marl.cli.wording import in_one_line
@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs-dir", default=RUNS_DIR, metavar="DIR", help=f"folder of all runs (default: {RUNS_DIR})")
 
 
-def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
+def set_aside(argv: list[str]) -> tuple[list[str], list[str]]:
     """The flags with their values, and the names of the runs."""
-    return split_words(words, WITH_VALUE)
+    return split_flags(argv, WITH_VALUE)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -37,7 +37,7 @@ JOURNAL, BEST, PICTURE = "study.journal", "best.yaml", "importances.png"
 MOST_FAILURES = 3  # in a row; then something is wrong with all of them
 REDUCTION = 3  # of successive halving: of the trials at a rung, the best third goes on
 RUN, SETTINGS, PROCESS = "run", "settings", "process"  # what the study keeps beside trials and values
-# Flag -> whether a value follows. All other words are those of a training.
+# Flag -> whether a value follows. All other arguments are those of a training.
 OWN_FLAGS = {
     "--name": True, "--trials": True, "--against": True, "--range": True, "--side-by-side": True, "--sweeps-dir": True,
     "--help": False, "-h": False,
@@ -78,9 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sweeps-dir", default=FOLDER, metavar="DIR", help=f"folder of sweeps (default: {FOLDER})")
 
 
-def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
-    """The sweep's own words, and those of a training."""
-    return split_own(words, OWN_FLAGS)
+def set_aside(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The sweep's own arguments, and those of a training."""
+    return split_own(argv, OWN_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     stopped = run_jobs(sweep.jobs(args.trials), room, "trials", *hooks)
     sweep.summarise()
     if stopped:
-        print(f"stopped; resume: {command('sweep', *_own_words(args), *args.set_aside)}")
+        print(f"stopped; resume: {command('sweep', *_own_argv(args), *args.set_aside)}")
         return 128 + stopped
     if sweep.is_hopeless:
         print(f"snakes: {MOST_FAILURES} trials failed one after another: {sweep.problem}", file=sys.stderr)
@@ -383,9 +383,9 @@ def import_optuna() -> Any:
     return optuna
 
 
-def _own_words(args: argparse.Namespace) -> list[str]:
-    words = [] if args.name is None else ["--name", args.name]
-    words += [word for text in args.range for word in ("--range", text)]
-    words += ["--trials", str(args.trials), "--against", args.against]
-    words += [] if args.side_by_side is None else ["--side-by-side", str(args.side_by_side)]
-    return words + ([] if args.sweeps_dir == FOLDER else ["--sweeps-dir", args.sweeps_dir])
+def _own_argv(args: argparse.Namespace) -> list[str]:
+    argv = [] if args.name is None else ["--name", args.name]
+    argv += [word for text in args.range for word in ("--range", text)]
+    argv += ["--trials", str(args.trials), "--against", args.against]
+    argv += [] if args.side_by_side is None else ["--side-by-side", str(args.side_by_side)]
+    return argv + ([] if args.sweeps_dir == FOLDER else ["--sweeps-dir", args.sweeps_dir])

@@ -322,9 +322,9 @@ class League:
         return self.record.points(home, away) / self.record.matches
 
 
-def _without_limits(words: Iterable[str]) -> Iterator[str]:
-    """The words of a command line without the flags of a training's length and their values."""
-    rest, limits = iter(words), {path.rpartition(".")[2] for path in LIMITS}
+def _without_limits(argv: Iterable[str]) -> Iterator[str]:
+    """The arguments of a command line without the flags of a training's length and their values."""
+    rest, limits = iter(argv), {path.rpartition(".")[2] for path in LIMITS}
     for word in rest:
         flag, is_whole, _ = word.partition("=")
         if flag.startswith("--") and flag.rpartition(".")[2].lstrip("-").replace("-", "_") in limits:

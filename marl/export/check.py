@@ -1,6 +1,6 @@
 """`export --check`: does a submission.py play like its policy, with numpy alone, and how fast?
 
-The file runs in the cage (opponents/cage), in a process that finds no module but numpy and Python's own: see
+The file runs in the sandbox (opponents/sandbox), in a process that finds no module but numpy and Python's own: see
 check_harness.py. It is asked for moves in matches that the policy plays here, with the arena's encoders.
 """
 
@@ -30,9 +30,9 @@ from marl.export.jidi import weights_hash
 from marl.export.oldest_python import OLDEST, Need, newest_need
 from marl.export.submission_template import unpacked
 from marl.networks.policy import mask_reversal, to_board_logits
-from opponents.cage.controller import HELLO, LOADED
-from opponents.cage.process import HOST_SECONDS, Broken, CannotCage, Host, MatchProcess
-from opponents.cage.side_by_side import WAIT_FACTOR, Expected, Job, run_jobs
+from opponents.sandbox.controller import HELLO, LOADED
+from opponents.sandbox.process import HOST_SECONDS, Broken, CannotSandbox, Host, MatchProcess
+from opponents.sandbox.side_by_side import WAIT_FACTOR, Expected, Job, run_jobs
 from opponents.submission import LOAD_SECONDS, LOAD_WAIT_SECONDS
 
 MOVES = 100  # compared
@@ -252,9 +252,10 @@ def _play(
 def _run(path: Path, harness: Path, requests: list[dict[str, Any]], expected: list[Expected], uncaged: bool) -> Job:
     try:
         host = Host(harness, not uncaged)
-    except CannotCage as error:
+    except CannotSandbox as error:
         raise UserError(
-            f"{path}: this system cannot cage it ({error}); it is run to be checked: with --uncaged, with your rights"
+            f"{path}: this system cannot sandbox it ({error}); it is run to be checked: with --uncaged, with your "
+            "rights"
         ) from None
     except Broken as error:
         raise UserError(f"{path}: {error}") from None

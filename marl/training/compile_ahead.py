@@ -41,10 +41,10 @@ def compiling_ahead(config: TrainConfig, threads: int, overlaps: bool) -> Iterat
     processes: list[subprocess.Popen[bytes]] = []
 
     def start() -> None:
-        words = [sys.executable, "-c", f"import {__name__} as program; program.main()"]
+        argv = [sys.executable, "-c", f"import {__name__} as program; program.main()"]
         path = os.pathsep.join([str(jit.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
-            words,
+            argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

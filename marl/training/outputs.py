@@ -43,7 +43,7 @@ def open_outputs(
         if owner is not None:
             owner.take(folder, plan.known_launchers)
         options = reader.to_dict(config)
-        start = run_folder.about_start(["snakes", "train", *plan.words], state.group.world)
+        start = run_folder.about_start(["snakes", "train", *plan.argv], state.group.world)
         start |= {"whole_run": dict(plan.whole_run), "cpu": cpu and cpu._asdict()}
         # At once: a relaunch finds the folder by the launchers that its run.json names.
         start["launch"] = relaunch.describe(folder, plan.source, plan.earlier, plan.launchers)

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import torch
 from helpers.resumed import measured
-from helpers.submissions import CAGED
+from helpers.submissions import SANDBOXED
 from helpers.training import TINY, start_ranks, the_run
 from helpers.training_states import small_state
 
@@ -148,7 +148,7 @@ def test_every_match_has_one_rank(matches, world) -> None:
 
 def test_a_mistake_that_one_rank_finds_ends_all_ranks(tmp_path) -> None:
     (tmp_path / "submission.py").write_text("x = 1\n")  # no controller
-    config = EvalConfig(eval_matches=1, eval_opponents=(str(tmp_path / "submission.py"),), uncaged=CAGED.uncaged)
+    config = EvalConfig(eval_matches=1, eval_opponents=(str(tmp_path / "submission.py"),), uncaged=SANDBOXED.uncaged)
     problems = by_ranks(2, config)  # rank 0 has no match
     assert [type(problem) for problem in problems] == [UserError, UserError]
     assert str(problems[0]) == str(problems[1])

@@ -1,4 +1,4 @@
-"""Variables of the cage's host: a few, and nothing in them leads to the submission's folder or to the working folder.
+"""Variables of the sandbox's host: a few; nothing in them leads to the submission's folder or to the working folder.
 
 The host runs before anything is locked, and Python and the loader of shared libraries follow such variables. An empty
 entry of a path means the working folder to them.
@@ -11,21 +11,21 @@ from pathlib import Path
 # No GPU: the competition has none, and training uses ours.
 ALWAYS = {"CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}
 ALWAYS |= {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
-CAGED = {"PATH": "/usr/bin", "HOME": "/scratch", "TMPDIR": "/scratch", "USER": "submission"}
+SANDBOXED = {"PATH": "/usr/bin", "HOME": "/scratch", "TMPDIR": "/scratch", "USER": "submission"}
 KEPT_UNCAGED = ("HOME", "TMPDIR")
 LANGUAGE = re.compile(r"[\w.@-]+")
 SEPARATORS = re.compile("[:;]")  # the loader of shared libraries takes both
 
 
-def host_environment(folder: Path, caged: bool) -> dict[str, str]:
+def host_environment(folder: Path, sandboxed: bool) -> dict[str, str]:
     """All variables of the host for a submission in this folder."""
     found = dict(ALWAYS)
     if LANGUAGE.fullmatch(os.environ.get("LANG", "")):
         found["LANG"] = os.environ["LANG"]
-    paths = ("LD_LIBRARY_PATH",) if caged else ("LD_LIBRARY_PATH", "PATH")
+    paths = ("LD_LIBRARY_PATH",) if sandboxed else ("LD_LIBRARY_PATH", "PATH")
     found |= {name: ":".join(entries) for name in paths if (entries := safe_entries(name, folder))}
-    if caged:
-        return found | CAGED
+    if sandboxed:
+        return found | SANDBOXED
     return found | {name: os.environ[name] for name in KEPT_UNCAGED if os.path.isabs(os.environ.get(name, ""))}
 
 

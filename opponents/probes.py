@@ -1,7 +1,7 @@
-"""Odd teams: scripted opponents off the ladder, for finding weak spots of a team rather than for climbing.
+"""Probes: scripted opponents off the ladder, for finding weak spots of a team rather than for climbing.
 
 Functions like those of opponents/scripted.py, `decide(match, key, snake) -> move`, in a file and a table of their own:
-a training compiles an odd team only if `--opponents` names it. None asks for a reversal.
+a training compiles a probe only if `--opponents` names it. None asks for a reversal.
 """
 
 from arena.jit import njit
@@ -31,7 +31,7 @@ LATE = 150  # turn from which the late hunter hunts
 NEAR = 2  # moves from its corner at which a snake begins to circle
 
 
-# --- what odd teams share ---------------------------------------------------------------------------------------------
+# --- what several probes use ------------------------------------------------------------------------------------------
 
 
 @njit
@@ -213,7 +213,7 @@ def mixed(match, key, snake):
     return level4(match, key, snake) if place == 1 else headhunter(match, key, snake)
 
 
-ODD = {
+PROBES = {
     "circler": circler,
     "straight": straight,
     "zigzag": zigzag,

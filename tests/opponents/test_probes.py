@@ -1,4 +1,4 @@
-"""The odd teams: every move as in plain Python, no reversals, and known to every command that takes players."""
+"""The probes: every move as in plain Python, no reversals, and known to every command that takes players."""
 
 import json
 
@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 from helpers.drawn_boards import Positions, positions_in_play
-from helpers.plain_odd import PLAIN_ODD
+from helpers.plain_probes import PLAIN_PROBES
 from helpers.run_opponents import elsewhere
 from helpers.training import here
 
 from arena.rules import DIRECTION, HEAD, LENGTH, OVER, SNAKES, TURN
 from opponents import loops, players
 from opponents.match import play
-from opponents.odd import ODD
+from opponents.probes import PROBES
 from opponents.scripted import SCRIPTED
 
 SEED = 77
@@ -36,21 +36,21 @@ def by_kernels(in_play, tmp_path_factory) -> dict[str, np.ndarray]:
     """The moves by the CUDA kernels' own text, run as plain Python: nothing is compiled."""
     positions = in_play.state.numpy(), in_play.keys.numpy()
     environment = {"NUMBA_DISABLE_JIT": "1", "NUMBA_ENABLE_CUDASIM": "1"}
-    return elsewhere("simulator", *positions, tmp_path_factory.mktemp("odd"), "odd", **environment)
+    return elsewhere("simulator", *positions, tmp_path_factory.mktemp("probes"), "probes", **environment)
 
 
-def test_there_are_fifteen_odd_teams_off_the_ladder() -> None:
-    assert len(ODD) == 15
-    assert not ODD.keys() & SCRIPTED.keys()
-    assert all(function.__name__ == name for name, function in ODD.items())
-    assert PLAIN_ODD.keys() == ODD.keys()
+def test_there_are_fifteen_probes_off_the_ladder() -> None:
+    assert len(PROBES) == 15
+    assert not PROBES.keys() & SCRIPTED.keys()
+    assert all(function.__name__ == name for name, function in PROBES.items())
+    assert PLAIN_PROBES.keys() == PROBES.keys()
 
 
-@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("name", PROBES)
 def test_every_move_is_that_of_plain_python(name, in_play, by_kernels) -> None:
     rows, keys, found = in_play.state.numpy(), in_play.keys.numpy(), by_kernels[f"{name}:0.0"]
     for row, key, moves in zip(rows, keys, found, strict=True):
-        expected = [PLAIN_ODD[name](row, int(key), snake) for snake in range(SNAKES)]
+        expected = [PLAIN_PROBES[name](row, int(key), snake) for snake in range(SNAKES)]
         assert moves.tolist() == expected, f"turn {row[TURN]}, heads {row[HEAD : HEAD + SNAKES]}, seed {SEED}"
     directions = rows[:, DIRECTION : DIRECTION + SNAKES]
     assert (found != directions ^ 1).all(), "a reversal would become a random move"
@@ -59,7 +59,7 @@ def test_every_move_is_that_of_plain_python(name, in_play, by_kernels) -> None:
 def test_the_positions_show_what_differs(in_play, by_kernels) -> None:
     lengths, turns = in_play.state[:, LENGTH : LENGTH + SNAKES], in_play.state[:, TURN]
     assert ((lengths >= 8).any(), (lengths < 8).any(), (turns >= 150).any(), (turns < 150).any()) == (True,) * 4
-    teams = [by_kernels[f"{name}:0.0"].tobytes() for name in ODD]
+    teams = [by_kernels[f"{name}:0.0"].tobytes() for name in PROBES]
     assert len(set(teams)) == 15, "no two are the same team"
 
 
@@ -67,12 +67,12 @@ def test_the_positions_show_what_differs(in_play, by_kernels) -> None:
 def test_compiled_code_decides_alike(name, in_play, by_kernels) -> None:
     moves = torch.full((len(in_play.state), SNAKES), -1, dtype=torch.int8)
     arena = in_play.arena()
-    loops.act(ODD[name], arena, torch.arange(len(moves) * SNAKES, dtype=torch.int32), moves)
+    loops.act(PROBES[name], arena, torch.arange(len(moves) * SNAKES, dtype=torch.int32), moves)
     np.testing.assert_array_equal(moves.numpy(), by_kernels[f"{name}:0.0"])
 
 
 def test_noise_is_that_of_other_scripted_players(by_kernels) -> None:
-    for name in ODD:
+    for name in PROBES:
         differ = (by_kernels[f"{name}:0.3"] != by_kernels[f"{name}:0.0"]).mean()
         assert 0.08 < differ < 0.35, name  # a random move is the same one in a third of the cases
 
@@ -81,7 +81,7 @@ def test_they_are_players_of_every_command() -> None:
     assert play("mirror", "shadow:0.5", 4, seed=SEED).matches == 4
     assert players.find("headhunter:0.2").name == "headhunter:0.2"
     listed = json.loads(here("eval", "--list", "--json").stdout)
-    assert all(listed[name].endswith(".") for name in ODD)
+    assert all(listed[name].endswith(".") for name in PROBES)
     done = here("eval", "--home", "hedhunter", "--away", "level0")
     assert done.returncode == 2
     assert "did you mean headhunter?" in done.stderr
@@ -89,4 +89,4 @@ def test_they_are_players_of_every_command() -> None:
 
 
 def test_the_default_league_leaves_them_out() -> None:
-    assert not ODD.keys() & dict(players.listing()).keys()
+    assert not PROBES.keys() & dict(players.listing()).keys()

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from opponents.processes import PR_SET_NO_NEW_PRIVS, call, prctl
 
-SUBMISSION_FOLDER = "/submission"  # where the cage shows the submission's folder
+SUBMISSION_FOLDER = "/submission"  # where the sandbox shows the submission's folder
 SCRATCH = "/scratch"
 SCRATCH_BYTES = 64 << 20
 SCRATCH_FILES = 1024
 USER = 1000  # the user id inside; outside it is the id of whoever started the program
-# Linux limits no thread of its user 0. If root started the program, the real user of the cage is another one, which
+# Linux limits no thread of its user 0. If root started the program, the real user of the sandbox is another one, which
 # owns nothing; files are still opened as USER.
 COUNTED_USER, COUNTED_USER_OUTSIDE = 1001, 65533
 
@@ -63,7 +63,7 @@ def enter() -> None:
 
 
 def describe_itself() -> int:
-    """This process's folder of /proc, open, for `lock_mounts`; inside the cage there is no /proc."""
+    """This process's folder of /proc, open, for `lock_mounts`; inside the sandbox there is no /proc."""
     return os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
@@ -206,7 +206,7 @@ def _kept_flags(point: str) -> int:
 
 
 def mount_scratch() -> None:
-    """Give the calling process, one of the cage, a scratch folder of its own in memory."""
+    """Give the calling process, one of the sandbox, a scratch folder of its own in memory."""
     call("unshare", CLONE_NEWNS)
     limits = f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=700"
     mount("tmpfs", SCRATCH, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, limits)

@@ -2,7 +2,7 @@
 // c, column 9 - r of the turned board, so that the shown texts stay upright.
 "use strict";
 
-function makeTurnedBoard(look) {
+function makePortrait(look) {
   const SHOWN = [3, 2, 0, 1]; // directions on the turned board, of up, down, left and right
   const place = ([row, column]) => [column, look.rows - 1 - row];
   const shown = (move) => (move < 0 ? move : SHOWN[move]);

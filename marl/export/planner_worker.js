@@ -12,7 +12,7 @@ function servePlans() {
 }
 
 // The page's part. Only the position asked for last counts. `changed` is called after an answer or a failure.
-function makeThinker(policy, changed) {
+function makePlannerWorker(policy, changed) {
   const PATIENCE = 1000, STARTING = 4000; // milliseconds beyond the time of a plan: then the policy's moves are played
   const LATE = "Thinking ahead took too long: the policy's own moves were played.";
   let worker = null, address = null, asked = null, busy = false, ready = false, failed = false, note = "", count = 0;

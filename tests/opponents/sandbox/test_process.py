@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from opponents.cage.controller import HEADER, TEXT_LENGTH
-from opponents.cage.process import ANSWER_BYTES, Broken, Host, MatchProcess
+from opponents.sandbox.controller import HEADER, TEXT_LENGTH
+from opponents.sandbox.process import ANSWER_BYTES, Broken, Host, MatchProcess
 
 
 class NoHost:

@@ -1,4 +1,4 @@
-"""Limits of the processes of a cage: memory, sizes and numbers of files, threads, CPU time."""
+"""Limits of the processes of a sandbox: memory, sizes and numbers of files, threads, CPU time."""
 
 import os
 import resource
@@ -47,7 +47,7 @@ def end_of_imports() -> None:
 
 
 def limit_threads() -> None:
-    """Limit the threads of a cage's processes together."""
+    """Limit the threads of a sandbox's processes together."""
     release = tuple(int(word) for word in os.uname().release.split("-")[0].split(".")[:2])
     if release >= THREADS_COUNTED_SINCE or os.getuid() != os.geteuid():  # such a user has no process elsewhere
         _lower(resource.RLIMIT_NPROC, THREADS)

@@ -1,4 +1,4 @@
-"""The odd teams in plain Python, as the reference. level4 and territory have tests of their own."""
+"""The probes in plain Python, as the reference. level4 and territory have tests of their own."""
 
 from collections.abc import Callable
 from typing import Any
@@ -115,7 +115,7 @@ def mixed(match: Match, key: int, snake: int) -> int:
     return (territory, level4, headhunter)[snake % 3](match, key, snake)
 
 
-PLAIN_ODD: dict[str, Callable[[Match, int, int], int]] = {
+PLAIN_PROBES: dict[str, Callable[[Match, int, int], int]] = {
     function.__name__: function
     for function in (
         *(circler, straight, zigzag, mirror, corner, tail_chaser, shadow, coward, thief, hoarder, headhunter),

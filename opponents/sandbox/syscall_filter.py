@@ -1,4 +1,4 @@
-"""A filter of system calls (Linux's seccomp): what a process of the cage may ask of the kernel. All else is refused.
+"""A filter of system calls (Linux's seccomp): what a process of the sandbox may ask of the kernel. All else is refused.
 
 A submission computes, reads its files, writes to its scratch folder and starts threads. What Python, numpy and torch
 call for that is in ALLOWED and RULES (syscall_table.py); they were found by running them. "Operation not permitted" is
@@ -17,9 +17,9 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opponents.cage.namespaces import CLONE_NEWNS
-from opponents.cage.syscall_table import ALLOWED, HOST_ONLY, MACHINES, REFUSED, RULES, UNKNOWN_TO_LIBC, Numbers, Rule
 from opponents.processes import PR_SET_NO_NEW_PRIVS, call, prctl
+from opponents.sandbox.namespaces import CLONE_NEWNS
+from opponents.sandbox.syscall_table import ALLOWED, HOST_ONLY, MACHINES, REFUSED, RULES, UNKNOWN_TO_LIBC, Numbers, Rule
 
 ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as the kernel names them to a filter
 X32 = 0x40000000  # calls of x86_64's 32-bit pointers have this bit

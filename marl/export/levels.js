@@ -1,10 +1,10 @@
-// The strengths of the team that plays against the human, weakest first. A share `noise` of its moves is random, as for
+// The levels of the team that plays against the human, weakest first. A fraction `noise` of its moves is random, as for
 // opponents with noise in training; the last one looks ahead. Needs rules.js.
 "use strict";
 
-const { STRENGTHS, FULL, AHEAD, soften } = (() => {
+const { LEVELS, FULL, AHEAD, soften } = (() => {
   const SLOT_POLICY = 64, SLOT_NOISE = 80; // + snake: as in arena/rng.py
-  const STRENGTHS = [
+  const LEVELS = [
     { name: "random", noise: 1 },
     { name: "beginner", noise: 0.5 },
     { name: "easy", noise: 0.25 },
@@ -21,5 +21,5 @@ const { STRENGTHS, FULL, AHEAD, soften } = (() => {
     return pick < reversal ? pick : pick + 1;
   }
 
-  return { STRENGTHS, FULL: STRENGTHS.length - 2, AHEAD: STRENGTHS.length - 1, soften };
+  return { LEVELS, FULL: LEVELS.length - 2, AHEAD: LEVELS.length - 1, soften };
 })();

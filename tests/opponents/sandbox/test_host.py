@@ -1,4 +1,4 @@
-"""The host of the cage: locked before it meets anything of a stranger, and gone with the evaluation."""
+"""The host of the sandbox: locked before it meets anything of a stranger, and gone with the evaluation."""
 
 import json
 import os
@@ -14,12 +14,14 @@ from helpers.command import ROOT
 from helpers.processes import wait_until
 from helpers.submissions import Game, children, controller, written
 
-from opponents.cage import environment, limits
-from opponents.cage.namespaces import CAP_SYS_ADMIN
-from opponents.cage.process import Host, why_not_caged
+from opponents.sandbox import environment, limits
+from opponents.sandbox.namespaces import CAP_SYS_ADMIN
+from opponents.sandbox.process import Host, why_not_sandboxed
 from opponents.submission import Submission
 
-pytestmark = pytest.mark.skipif(why_not_caged() is not None, reason=f"this system cannot cage: {why_not_caged()}")
+pytestmark = pytest.mark.skipif(
+    why_not_sandboxed() is not None, reason=f"this system cannot sandbox: {why_not_sandboxed()}"
+)
 
 SECONDS = 120  # for processes to end on a busy machine
 BAD_LIBRARY = b"no library\n"
@@ -27,7 +29,7 @@ REMOUNTS = """
 import ctypes, json, os, socket, sys
 sys.path[0] = {root!r}
 from opponents import processes
-from opponents.cage import host, namespaces
+from opponents.sandbox import host, namespaces
 namespaces.enter()
 child = os.fork()
 if child:
@@ -126,7 +128,7 @@ def test_what_holds_the_host(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("LD_PRELOAD", "")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     before = children()
-    host = Host(written(tmp_path, "import numpy\n"), caged=True)
+    host = Host(written(tmp_path, "import numpy\n"), sandboxed=True)
     (watching,) = children() - before
     process = only_child(watching)
     status = status_of(process)
@@ -141,7 +143,7 @@ def test_what_holds_the_host(tmp_path, monkeypatch) -> None:
         assert limited["Max processes"] == str(limits.THREADS)
     assert int(limited["Max cpu time"]) <= limits.HOST_CPU_SECONDS
     variables = Path(f"/proc/{process}/environ").read_bytes().decode().strip("\0").split("\0")
-    known = {*environment.ALWAYS, *environment.CAGED, "LANG", "LD_LIBRARY_PATH", "LC_CTYPE"}
+    known = {*environment.ALWAYS, *environment.SANDBOXED, "LANG", "LD_LIBRARY_PATH", "LC_CTYPE"}
     assert {variable.partition("=")[0] for variable in variables} <= known
     # The user that Linux counts threads of is not its user 0, which has no limit.
     assert status["Uid"].split()[0] != "0"
@@ -167,7 +169,8 @@ def test_a_host_that_imports_ends_with_the_evaluation(tmp_path) -> None:
     rival = tmp_path / "rival"
     rival.mkdir()
     path = written(rival, "import pandas\n")
-    begun = f"from pathlib import Path; from opponents.cage.process import Host; Host(Path({str(path)!r}), caged=True)"
+    modules = "from pathlib import Path; from opponents.sandbox.process import Host"
+    begun = f"{modules}; Host(Path({str(path)!r}), sandboxed=True)"
     variables = os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), str(ROOT)])}
     arena = subprocess.Popen([sys.executable, "-c", begun], env=variables, cwd=ROOT)
     try:
@@ -208,12 +211,12 @@ def test_which_entries_of_a_path_are_kept(tmp_path, monkeypatch, value, kept) ->
 def test_the_language_is_no_way_in(tmp_path, monkeypatch) -> None:
     for value, kept in (("C.UTF-8", True), ("../x", False), ("/x", False), ("", False)):
         monkeypatch.setenv("LANG", value)
-        assert ("LANG" in environment.host_environment(tmp_path, caged=True)) == kept
+        assert ("LANG" in environment.host_environment(tmp_path, sandboxed=True)) == kept
 
 
 def test_a_stopped_host_does_not_outlive_the_evaluation(tmp_path) -> None:
     before = children()
-    host = Host(written(tmp_path, ""), caged=True)
+    host = Host(written(tmp_path, ""), sandboxed=True)
     (watching,) = children() - before
     process = only_child(watching)
     os.kill(process, signal.SIGSTOP)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opponents.cage.namespaces import CLONE_NEWNS, CLONE_NEWUSER, PIVOT_ROOT
-from opponents.cage.syscall_filter import (
+from opponents.sandbox.namespaces import CLONE_NEWNS, CLONE_NEWUSER, PIVOT_ROOT
+from opponents.sandbox.syscall_filter import (
     ALLOW,
     ANY_BIT,
     ARCHITECTURE,
@@ -26,7 +26,7 @@ from opponents.cage.syscall_filter import (
     host_program,
     program,
 )
-from opponents.cage.syscall_table import (
+from opponents.sandbox.syscall_table import (
     ALLOWED,
     CLONE_THREAD,
     DEVICE_COMMANDS,

@@ -1,4 +1,4 @@
-"""The program of the cage: it locks itself in and starts one process for each match.
+"""The program of the sandbox: it locks itself in and starts one process for each match.
 
 The first process only watches: when the arena is gone, all others end. Its child is the host. It locks itself in and
 takes commands from the arena, which is trusted, over a socket: START with a number comes with the match's socket and
@@ -25,11 +25,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from opponents.cage import limits, namespaces, syscall_filter
 from opponents.processes import end_with_parent
+from opponents.sandbox import limits, namespaces, syscall_filter
 
 READY = b"ready"
-STATE_BYTES = 256  # the host's first packet: READY, or why it cannot cage
+STATE_BYTES = 256  # the host's first packet: READY, or why it cannot sandbox
 SETTINGS_SIZE, COMMAND, CODE = struct.Struct(">I"), struct.Struct(">cI"), struct.Struct(">i")
 START, STOP = b"+", b"-"
 LOOK_SECONDS = 0.5  # the arena may be gone though other processes keep its socket open
@@ -56,17 +56,17 @@ def main(control: str) -> tuple[int, str]:
     (size,) = SETTINGS_SIZE.unpack(arena.recv(SETTINGS_SIZE.size, socket.MSG_WAITALL))
     settings = json.loads(arena.recv(size, socket.MSG_WAITALL))
     sys.path[:0] = settings["module_folders"]
-    caged, path = settings["caged"], settings["path"]
+    sandboxed, path = settings["sandboxed"], settings["path"]
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, Linux ends this and not the arena
     try:
-        if caged and not syscall_filter.is_known_here():
+        if sandboxed and not syscall_filter.is_known_here():
             raise OSError(0, "it needs Linux on x86_64 or aarch64")
-        if caged:
+        if sandboxed:
             namespaces.enter()
-        watcher = _leave_to_a_child(arena, settings["arena"], settings["stderr"], caged)
+        watcher = _leave_to_a_child(arena, settings["arena"], settings["stderr"], sandboxed)
         memory = _open_memory_description()
-        if caged:
+        if sandboxed:
             _lock_in(os.path.dirname(path), watcher)
             path = os.path.join(namespaces.SUBMISSION_FOLDER, os.path.basename(path))
     except (OSError, KeyError, StopIteration) as error:
@@ -74,15 +74,15 @@ def main(control: str) -> tuple[int, str]:
         arena.sendall(reason.encode()[:STATE_BYTES].ljust(STATE_BYTES, b"\0"))
         os._exit(1)
     if sys.platform == "linux":  # macOS: a fork after such an import may crash
-        _import_packages(_packages_of(path, caged, memory))
+        _import_packages(_packages_of(path, sandboxed, memory))
     limits.end_of_imports()
     gc.freeze()  # the collector of a match's process must not touch, and so copy, all memory
     arena.sendall(READY.ljust(STATE_BYTES, b"\0"))
-    channel = _serve(arena, path, caged, memory)
+    channel = _serve(arena, path, sandboxed, memory)
     return channel, path
 
 
-def _leave_to_a_child(arena: socket.socket, arena_id: int, stderr: int, caged: bool) -> int:
+def _leave_to_a_child(arena: socket.socket, arena_id: int, stderr: int, sandboxed: bool) -> int:
     """Return in a child: the number of a socket to this process, which waits until the child or the arena is gone."""
     ours, theirs = socket.socketpair()
     child = os.fork()
@@ -92,7 +92,7 @@ def _leave_to_a_child(arena: socket.socket, arena_id: int, stderr: int, caged: b
         end_with_parent()
         return theirs.detach()  # open as long as the child is there
     theirs.close()
-    if caged:
+    if sandboxed:
         namespaces.keep_capabilities()
     _watch(arena, arena_id, ours, stderr)
     with suppress(ProcessLookupError):
@@ -153,13 +153,13 @@ def _open_memory_description() -> int | None:
         return None
 
 
-def _packages_of(path: str, caged: bool, memory: int | None) -> list[str]:
+def _packages_of(path: str, sandboxed: bool, memory: int | None) -> list[str]:
     """The slow packages that the submission's files import, told by a process with all that holds a match's."""
     ours, theirs = socket.socketpair()
     process = os.fork()
     if not process:
         try:
-            _settle_in(theirs.fileno(), caged, limits.memory_in_use(memory))
+            _settle_in(theirs.fileno(), sandboxed, limits.memory_in_use(memory))
             os.write(theirs.fileno(), bytes(map(SLOW_PACKAGES.index, _imported(os.path.dirname(path)))))
         finally:
             os._exit(0)
@@ -198,7 +198,7 @@ def _import_packages(names: list[str]) -> None:
             importlib.import_module(name)
 
 
-def _serve(arena: socket.socket, path: str, caged: bool, memory: int | None) -> int:
+def _serve(arena: socket.socket, path: str, sandboxed: bool, memory: int | None) -> int:
     """Start and stop processes until the arena is gone. Returns in the process of a match, with its channel."""
     processes: dict[int, int] = {}
     while True:
@@ -212,7 +212,7 @@ def _serve(arena: socket.socket, path: str, caged: bool, memory: int | None) -> 
         process = os.fork()
         if not process:
             arena.close()
-            _begin_match(sockets[0], path, caged, memory)
+            _begin_match(sockets[0], path, sandboxed, memory)
             return sockets[0]
         processes[number] = process
         os.close(sockets[0])
@@ -221,15 +221,15 @@ def _serve(arena: socket.socket, path: str, caged: bool, memory: int | None) -> 
     os._exit(0)
 
 
-def _begin_match(channel: int, path: str, caged: bool, memory: int | None) -> None:
+def _begin_match(channel: int, path: str, sandboxed: bool, memory: int | None) -> None:
     try:
-        _settle_in(channel, caged, limits.memory_in_use(memory))
+        _settle_in(channel, sandboxed, limits.memory_in_use(memory))
         os.chdir(os.path.dirname(path))
     except BaseException:
         os._exit(1)
 
 
-def _settle_in(channel: int, caged: bool, memory_used: int) -> None:
+def _settle_in(channel: int, sandboxed: bool, memory_used: int) -> None:
     """Keep the channel and drop everything else that this process could do harm with."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -239,12 +239,12 @@ def _settle_in(channel: int, caged: bool, memory_used: int) -> None:
     os.closerange(3, channel)
     os.closerange(channel + 1, os.sysconf("SC_OPEN_MAX"))
     end_with_parent()
-    if caged:
+    if sandboxed:
         namespaces.mount_scratch()
     limits.set_limits(memory_used)
-    if caged:
+    if sandboxed:
         namespaces.keep_capabilities()
-    if caged:
+    if sandboxed:
         syscall_filter.install(has_host_filter=True)
     elif syscall_filter.is_known_here():
         with suppress(OSError):  # a kernel without filters

@@ -1,4 +1,4 @@
-"""The arena's side of the cage: the host that starts processes, and the channel to the process of one match.
+"""The arena's side of the sandbox: the host that starts processes, and the channel to the process of one match.
 
 Nothing that comes out of a match's process is trusted: an answer is at most ANSWER_BYTES long, must be a JSON list of a
 snake and a move or text, and only the kernel's word counts for the process's identity and its CPU time.
@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from opponents.cage.controller import HEADER, HELLO, MOVES, TEXT_LENGTH
-from opponents.cage.environment import host_environment, module_folders
-from opponents.cage.host import CODE, COMMAND, READY, SETTINGS_SIZE, START, STATE_BYTES, STOP
+from opponents.sandbox.controller import HEADER, HELLO, MOVES, TEXT_LENGTH
+from opponents.sandbox.environment import host_environment, module_folders
+from opponents.sandbox.host import CODE, COMMAND, READY, SETTINGS_SIZE, START, STATE_BYTES, STOP
 
 ANSWER_BYTES = 4096
 READ_BYTES = 1 << 16
@@ -31,7 +31,7 @@ DISTURBED = "closed or disturbed its pipe to the arena"
 CREDENTIALS = struct.Struct("3i")  # process, user, group
 ROOT = Path(__file__).resolve().parents[2]
 # Only this package is imported from our folder, and nothing from the working folder, the path's first entry: a folder
-# of a stranger that lies there may have the name of a package of Python's, which would run outside the cage.
+# of a stranger that lies there may have the name of a package of Python's, which would run outside the sandbox.
 BOOT = """
 import os, sys
 root, control = sys.argv[1:]
@@ -42,7 +42,7 @@ places = {"submodule_search_locations": [package]}
 spec = importlib.util.spec_from_file_location("opponents", os.path.join(package, "__init__.py"), **places)
 sys.modules["opponents"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules["opponents"])
-from opponents.cage import controller, host
+from opponents.sandbox import controller, host
 try:
     match = host.main(control)
     answer_requests = controller.answer_requests
@@ -61,7 +61,7 @@ def _readable(channel: "socket.socket | MatchProcess", seconds: float) -> bool:
 
 
 def _duplicate_of_stderr() -> int:
-    """For what the watching process has to tell; what the cage prints goes nowhere."""
+    """For what the watching process has to tell; what the sandbox prints goes nowhere."""
     try:
         return os.dup(sys.__stderr__.fileno())
     except (AttributeError, OSError, ValueError):  # there is none
@@ -72,18 +72,18 @@ class Broken(Exception):
     """The process or the host cannot be used any more; the text says why."""
 
 
-class CannotCage(Exception):
-    """The system refuses what the cage needs; the text says what."""
+class CannotSandbox(Exception):
+    """The system refuses what the sandbox needs; the text says what."""
 
 
 class Host:
     """The host's process; see host.py."""
 
-    def __init__(self, path: Path, caged: bool) -> None:
+    def __init__(self, path: Path, sandboxed: bool) -> None:
         self._control, theirs = socket.socketpair()
         folder = path.parent.resolve()
-        # In the cage there is no home folder whose packages could be imported.
-        flags = ("-B", "-s") if caged else ("-B",)
+        # In the sandbox there is no home folder whose packages could be imported.
+        flags = ("-B", "-s") if sandboxed else ("-B",)
         stderr = _duplicate_of_stderr()
         try:
             child = subprocess.Popen(
@@ -93,7 +93,7 @@ class Host:
                 stderr=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno(), stderr],
                 cwd="/",
-                env=host_environment(folder, caged),
+                env=host_environment(folder, sandboxed),
                 start_new_session=True,
             )
         except OSError as error:
@@ -104,15 +104,15 @@ class Host:
             os.close(stderr)
         self.end = weakref.finalize(self, _end_host, child, self._control, os.getpid())
         self._started = 0
-        settings = {"path": str(folder / path.name), "caged": caged, "arena": os.getpid(), "stderr": stderr}
+        settings = {"path": str(folder / path.name), "sandboxed": sandboxed, "arena": os.getpid(), "stderr": stderr}
         text = json.dumps(settings | {"module_folders": module_folders(folder)}).encode()
         with suppress(OSError):  # it has ended, which the next lines find
             self._control.sendall(SETTINGS_SIZE.pack(len(text)) + text)
         state = self._read(STATE_BYTES, HOST_SECONDS).rstrip(b"\0")
         if state != READY:
             self.end()
-            if caged and state:
-                raise CannotCage(state.decode(errors="replace"))
+            if sandboxed and state:
+                raise CannotSandbox(state.decode(errors="replace"))
             raise Broken("its process could not be started")
 
     @property
@@ -282,11 +282,11 @@ def _ending(code: int | None) -> str:
 
 
 @functools.cache
-def why_not_caged() -> str | None:
-    """Why this system cannot cage a submission; None if it can. Tried once, with a process that does nothing."""
+def why_not_sandboxed() -> str | None:
+    """Why this system cannot sandbox a submission; None if it can. Tried once, with a process that does nothing."""
     try:
-        host = Host(Path(__file__), caged=True)
-    except (Broken, CannotCage) as error:
+        host = Host(Path(__file__), sandboxed=True)
+    except (Broken, CannotSandbox) as error:
         return str(error)
     try:
         process = host.start()

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from opponents.cage.process import Broken, MatchProcess
+from opponents.sandbox.process import Broken, MatchProcess
 
 WAIT_FACTOR = 20  # wall time of a move / CPU time of a move
 CHECK_SECONDS = 0.005  # at least this long between two looks at the clock
