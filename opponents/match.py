@@ -33,7 +33,7 @@ FORFEIT = 1000  # a lead above any lead by score
 COLOURS = ("red", "blue")  # of the sides 0 and 1
 PICKS = ("first", "closest", "worst", "best")  # of recorded matches, for home
 TURNS_AT_ONCE = 20  # in one compiled call; after each one Python gets a word
-Progress = Callable[[float], None]  # gets the share of the turns that have been played, 0 to 1
+Progress = Callable[[float], None]  # gets the fraction of the turns that have been played, 0 to 1
 
 
 @dataclass(frozen=True)

@@ -57,14 +57,14 @@ Loader = Callable[[str], Player]
 
 
 class Scripted:
-    """A scripted opponent by its name, with a share `noise` of random moves; runs on the arena's device."""
+    """A scripted opponent by its name, with a fraction `noise` of random moves; runs on the arena's device."""
 
     def __init__(self, name: str, noise: float = 0.0) -> None:
         function = SCRIPTED.get(name) or PROBES.get(name)
         if function is None:
             raise _unknown(name)
         if not 0 <= noise <= 1:
-            raise ArenaError(f"noise of {name} is {noise}; allowed: 0 to 1, the share of random moves")
+            raise ArenaError(f"noise of {name} is {noise}; allowed: 0 to 1, the fraction of random moves")
         self.name = f"{name}:{noise:g}" if noise else name
         self._function = function
         self._noise = noise
@@ -197,7 +197,7 @@ def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions
 def scripted(name: str) -> Scripted:
     """The scripted player of a name, with or without noise."""
     plain, colon, noise = name.partition(":")
-    return Scripted(plain, _share(name, noise) if colon else 0.0)
+    return Scripted(plain, _fraction(name, noise) if colon else 0.0)
 
 
 def _registered_loader() -> Loader | None:
@@ -246,11 +246,11 @@ def _unknown(name: str) -> ArenaError:
     return ArenaError(f"unknown player {name!r}{guess}; known: {known}, or a path to a {SUBMISSION}, run or checkpoint")
 
 
-def _share(name: str, noise: str) -> float:
+def _fraction(name: str, noise: str) -> float:
     try:
         return float(noise)
     except ValueError:
-        raise ArenaError(f"player {name!r}: {noise!r} is no share of random moves; need one like 0.2") from None
+        raise ArenaError(f"player {name!r}: {noise!r} is no fraction of random moves; need one like 0.2") from None
 
 
 def _checked(answer: Any, name: str) -> int:

@@ -78,7 +78,7 @@ class SubmissionOptions:
 
     uncaged: bool = False  # with this user's rights, under limits of time and memory alone
     workers: int | None = None  # matches that compute at the same time; None: as many as cores
-    tell: Callable[[str], None] | None = None  # gets a line for each submission that runs without a sandbox
+    notify: Callable[[str], None] | None = None  # gets a line for each submission that runs without a sandbox
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
@@ -113,8 +113,8 @@ class Submission:
                 "move it into a folder of its own"
             )
         self.name = printable(f"{self.path.parent.name}/{self.path.name}")
-        if options.uncaged and options.tell is not None:
-            options.tell(
+        if options.uncaged and options.notify is not None:
+            options.notify(
                 f"{self.name} runs without a sandbox: it can read and change what you can; time and memory are limited"
             )
         self.seconds_per_move = float(seconds_per_move)
@@ -337,7 +337,8 @@ def _end(match: _Match) -> None:
 def _seed(observation: dict[Any, Any]) -> int:
     """What the submission's own generators are seeded with: nothing but what it sees, so that it learns nothing.
 
-    A number that follows from the match's key would tell the key, and so all beans to come, to whoever tries keys.
+    A number that follows from the match's key would give away the key, and so all beans to come, to a submission that
+    tries keys.
     """
     seen = {name: value for name, value in observation.items() if name != "controlled_snake_index"}
     return int.from_bytes(hashlib.sha256(json.dumps(seen).encode()).digest()[:4], "big")

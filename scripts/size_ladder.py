@@ -132,10 +132,10 @@ def kept(file: Path, asked: dict[str, Any], measure: Callable[[], Any]) -> Any:
 def play_league(players: Sequence[str], matches: int, device: str) -> dict[str, Any]:
     """All pairs of the players and OPPONENTS: wins and draws [n, n] in this order."""
 
-    def tell(pair: Results) -> None:
+    def notify(pair: Results) -> None:
         print(f"{Path(pair.home).name} - {Path(pair.away).name}: {pair.win_rate:.1%} won", flush=True)
 
-    found = league([*players, *OPPONENTS], matches, device, seed=1, progress=tell, loader=load_player)
+    found = league([*players, *OPPONENTS], matches, device, seed=1, progress=notify, loader=load_player)
     return {"wins": found.wins.tolist(), "draws": found.draws.tolist()}
 
 

@@ -42,7 +42,7 @@ from arena.rules import COLUMNS, ROWS, SNAKES, TEAM, TURNS
 
 DIMMED = 0.72  # how much of the board the end card hides
 HEADER = 2.3  # height above the board, in cells
-NAME_SHARE = 0.36  # of the width, for a player's name
+NAME_FRACTION = 0.36  # of the width, for a player's name
 GLOW = ((0.55, 0.05), (0.47, 0.12), (0.39, 0.2), (0.31, 0.3))  # of a bean: radii in cells, and opacity
 AT_ONCE = 8  # pictures whose snakes are placed together
 WHITE = (255, 255, 255)
@@ -136,7 +136,7 @@ class Film:
         cell, width = self._cell, self.size[0]
         edge, top, pixels = round(0.35 * cell), round(0.68 * cell), max(10, round(0.72 * cell))
         for name, anchor, x in ((self._timeline.red, "lm", edge), (self._timeline.blue, "rm", width - edge)):
-            put_words(header, (x, top), shortened(name, pixels, NAME_SHARE * width), pixels, TEXT_COLOUR, anchor)
+            put_words(header, (x, top), shortened(name, pixels, NAME_FRACTION * width), pixels, TEXT_COLOUR, anchor)
         self._centred(header, top - round(0.08 * cell), ":", 0.9, FAINT_COLOUR)
         side = round(0.9 * cell)  # heads are a little smaller than on the board
         for snake in range(SNAKES):
@@ -152,7 +152,7 @@ class Film:
         return edge + snake * across if snake < TEAM else self.size[0] - edge - (SNAKES - snake) * across
 
     def _header(self, index: int) -> np.ndarray:
-        """Names, score, gains, turn, and a bar with the teams' shares of the total length."""
+        """Names, score, gains, turn, and a bar with the teams' fractions of the total length."""
         timeline, cell, width = self._timeline, self._cell, self.size[0]
         header = self._empty[: self._strip].copy()
         top, below = round(0.68 * cell), round(1.58 * cell)
@@ -164,8 +164,8 @@ class Film:
             put_words(header, (x, below), f"{gain:+d}", max(10, round(0.62 * cell)), SNAKE_COLOURS[snake], "lm")
         self._centred(header, below, f"turn {timeline.turns[index].state['turn']} / {TURNS}", 0.55, FAINT_COLOUR)
         lengths = timeline.lengths(index)
-        share, bar = round(width * sum(lengths[:TEAM]) / max(1, sum(lengths))), max(2, cell // 8)
-        header[-bar:, :share], header[-bar:, share:] = TEAM_COLOURS
+        fraction, bar = round(width * sum(lengths[:TEAM]) / max(1, sum(lengths))), max(2, cell // 8)
+        header[-bar:, :fraction], header[-bar:, fraction:] = TEAM_COLOURS
         return header
 
     def _centred(self, picture: np.ndarray, y: int, words: str, cells: float, colour: Colour) -> None:
@@ -203,12 +203,14 @@ def palette() -> list[Colour]:
     board = BOARD_COLOURS[0]
     plain = (TEXT_COLOUR, FAINT_COLOUR, BEAN_COLOUR, EYE_COLOUR, PUPIL_COLOUR, *TEAM_COLOURS)
     colours: list[Colour] = [*BOARD_COLOURS, STRIP_COLOUR, *plain]
-    colours += [blend(STRIP_COLOUR, colour, share) for colour in (*plain[:2], *plain[5:]) for share in (0.35, 0.7)]
+    colours += [
+        blend(STRIP_COLOUR, colour, fraction) for colour in (*plain[:2], *plain[5:]) for fraction in (0.35, 0.7)
+    ]
     colours += [blend(colour, STRIP_COLOUR, DIMMED) for colour in (*BOARD_COLOURS, BEAN_COLOUR)]
-    colours += [blend(board, BEAN_COLOUR, share) for share in (0.05, 0.12, 0.2, 0.3, 0.5)]
+    colours += [blend(board, BEAN_COLOUR, fraction) for fraction in (0.05, 0.12, 0.2, 0.3, 0.5)]
     for colour in SNAKE_COLOURS:
         colours += [blend((0, 0, 0), colour, shade) for shade in np.linspace(1, TAIL_SHADE, 8)]
-        colours += [blend(board, colour, share) for share in (0.2, 0.4, 0.6)]
+        colours += [blend(board, colour, fraction) for fraction in (0.2, 0.4, 0.6)]
         colours += [blend(blend((0, 0, 0), colour, shade), PUPIL_COLOUR, MARK_ALPHA) for shade in (1, 0.8, TAIL_SHADE)]
         colours += [
             blend(colour, PUPIL_COLOUR, 0.7),
@@ -268,7 +270,7 @@ def put_words(
 ) -> None:
     """Write words of a height onto a picture [H, W, 3], which is a torus; `at` is x and y, `anchor` as Pillow's.
 
-    With `times` they are drawn so many times larger and reduced: they can move by less than a pixel.
+    They are drawn `times` as large and reduced: with more than 1 they can move by less than a pixel.
     """
     (x, right), (y, below) = (divmod(round(line * times), times) for line in at)
     (left, top), mask = _words(words, round(pixels * times), anchor, times, (right, below))

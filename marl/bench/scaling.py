@@ -95,7 +95,9 @@ def _notes(config: TrainConfig, device: "torch.device", ranks: Sequence[int]) ->
     whole = autoscale.whole_run_sizes(config, device)
     for number in ranks:
         autoscale.resolve(config, device, 1, number)
-        totals = {path: number * autoscale.share(path.rpartition(".")[2], size, number) for path, size in whole.items()}
+        totals = {
+            path: number * autoscale.per_rank(path.rpartition(".")[2], size, number) for path, size in whole.items()
+        }
         for path, total in totals.items():
             if total != whole[path] and "buffer" not in path:
                 yield f"{number} ranks do not divide {path} {whole[path]:,}: they have {total:,} in all"

@@ -81,7 +81,7 @@ def measure(group: "Solo | Ranks", config: "TrainConfig", seconds: float) -> dic
     trainer = Trainer(state, RunOutputs(Path()))
     warm_up(trainer, equal_mix(AGAINST, state.scheduler.reachable()))
     one = min(_timed(lambda: _run_cycles(trainer, 1)) for _ in range(2))
-    count = group.share(min(MOST_CYCLES, max(FEWEST_CYCLES, int(seconds / WINDOWS / one))))  # on all ranks the same
+    count = group.broadcast(min(MOST_CYCLES, max(FEWEST_CYCLES, int(seconds / WINDOWS / one))))  # on all ranks the same
     cycle_seconds = min(_timed(lambda: _run_cycles(trainer, count)) for _ in range(WINDOWS)) / count
     return {
         "ranks": group.world,

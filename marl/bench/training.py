@@ -202,7 +202,7 @@ class _Clock:
         return timed
 
     def measure(self, cycle: Callable[[], None], count: int) -> dict[Key, float]:
-        """Seconds of each part in so many cycles, and of what is no part."""
+        """Seconds of each part in `count` cycles, and of what is no part."""
         self._spent.clear()
         begin = time.perf_counter()
         for _ in range(count):
@@ -250,7 +250,7 @@ class _Events:
         return timed
 
     def measure(self, cycle: Callable[[], None], count: int) -> dict[Key, float]:
-        """Seconds of each part in so many cycles, and of what is no part."""
+        """Seconds of each part in `count` cycles, and of what is no part."""
         torch.cuda.synchronize(self._device)
         asked = time.perf_counter()
         cycle()

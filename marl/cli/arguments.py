@@ -26,7 +26,7 @@ def new_file(text: str) -> Path:
 
 
 def new_file_ending(suffix: str) -> Callable[[str], Path]:
-    """A file to write whose name must end in this suffix: whoever reads it goes by the name."""
+    """A file to write whose name must end in this suffix: programs that read it go by the name."""
 
     def checked(text: str) -> Path:
         path = new_file(text)
@@ -123,7 +123,7 @@ def submission_options(args: argparse.Namespace) -> "SubmissionOptions":
     """The options that these flags make."""
     from opponents.submission import SubmissionOptions
 
-    return SubmissionOptions(args.uncaged, args.workers, tell=lambda line: print(f"snakes: {line}", file=sys.stderr))
+    return SubmissionOptions(args.uncaged, args.workers, notify=lambda line: print(f"snakes: {line}", file=sys.stderr))
 
 
 def count(text: str) -> int:

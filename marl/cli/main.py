@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        _tell("interrupted")
+        _notify("interrupted")
         return 130
     except BrokenPipeError:  # `| head` has closed the pipe
         _close(sys.stdout)
@@ -95,13 +95,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", *PACKAGES) or importlib.util.find_spec(package) is not None:
             raise
-        _tell(_missing(package))
+        _notify(_missing(package))
         return 2
     except Exception as error:
         line = str(error) if _is_users_mistake(error) else machine_errors.describe(error)
         if line is None:
             raise
-        _tell(in_one_line(line))
+        _notify(in_one_line(line))
         try:
             sys.stdout.flush()
         except OSError:  # the full disk is that of the output
@@ -130,7 +130,7 @@ def _prepare_streams() -> None:
                 stream.reconfigure(errors="backslashreplace")
 
 
-def _tell(line: str) -> None:
+def _notify(line: str) -> None:
     try:
         print(f"snakes: {line}", file=sys.stderr, flush=True)
     except OSError:

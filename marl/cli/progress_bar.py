@@ -28,24 +28,24 @@ class ProgressBar:
         self._bar: Any = None
         self._task: Any = None
         self._drawn = -math.inf
-        self._begun, self._first_share = clock(), math.nan  # at the first call: compiling before it does not count
+        self._begun, self._first_fraction = clock(), math.nan  # at the first call: compiling before it does not count
 
-    def show(self, share: float) -> None:
-        """Draw the done share of the work, 0 to 1, and the time left."""
+    def show(self, fraction: float) -> None:
+        """Draw the done fraction of the work, 0 to 1, and the time left."""
         if not self._is_shown:
             return
         now = self._clock()
-        if math.isnan(self._first_share):
-            self._begun, self._first_share = now, share
+        if math.isnan(self._first_fraction):
+            self._begun, self._first_fraction = now, fraction
         if now - self._begun < DELAY or now - self._drawn < REFRESH:
             return
         self._drawn = now
-        gained = share - self._first_share
-        left = (1 - share) * (now - self._begun) / gained if gained > 0 else math.nan
+        gained = fraction - self._first_fraction
+        left = (1 - fraction) * (now - self._begun) / gained if gained > 0 else math.nan
         if self._bar is None:
             self._open()
         self._bar.update(
-            self._task, completed=share, description=in_one_line(self.title), left=f"{duration(left)} left"
+            self._task, completed=fraction, description=in_one_line(self.title), left=f"{duration(left)} left"
         )
         self._bar.refresh()
 

@@ -48,7 +48,7 @@ def dry_run(argv: TrainArgv, plan: ResumePlan) -> int:
     backend, device = place(plan.config.ddp.backend, plan.config.device, 0, local, torch.cuda.device_count())
     shares_memory = nodes.most == 1 and plan.config.ddp.backend is None and device.type == "cpu"
     group = Solo(device)
-    group.world = world  # for the sizes of one rank of so many
+    group.world = world  # for the sizes of one rank of this world
     asked = plan
     plan = plan.with_resolved_config(group)
     about, state = _check(plan, group)
@@ -98,8 +98,8 @@ def check_opponents(plan: ResumePlan, is_main: bool = True) -> None:
     from opponents.submission import SubmissionOptions
 
     config, run = plan.config, plan.run
-    tell = partial(print, file=sys.stderr) if is_main else None
-    submissions = SubmissionOptions(config.evaluation.uncaged, tell=tell)
+    notify = partial(print, file=sys.stderr) if is_main else None
+    submissions = SubmissionOptions(config.evaluation.uncaged, notify=notify)
     check_named(config)
     named = [name for name in config.schedule.shares if run is None or not copy_path(run, name).exists()]
     for name in dict.fromkeys((*config.evaluation.eval_opponents, *named)):

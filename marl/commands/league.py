@@ -71,9 +71,9 @@ def run(args: argparse.Namespace) -> int:
     submissions = submission_options(args)
     with ProgressBar("league") as bar:
 
-        def turn_progress(home: str, away: str, share: float) -> None:
+        def turn_progress(home: str, away: str, fraction: float) -> None:
             bar.title = f"{home} - {away}"
-            bar.show(share)
+            bar.show(fraction)
 
         settings = (args.matches, args.device, seed, progress, load_player, record)
         table = league(players, *settings, turn_progress, submissions)

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     groups = group_runs(runs)
     opponents = common_opponents(groups)
     for line in left_out:
-        _tell(f"left out: {line}")
+        _notify(f"left out: {line}")
     document = collect(groups, opponents)
     if args.cross_play:
         document["cross_play"] = _cross_play(groups, args.cross_play, args.device, args.side_by_side)
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_user_file(args.json, json.dumps(marl_eval_document(groups, opponents), indent=2) + "\n")
         if problem := uneven(groups):
-            _tell(f"{args.json}: marl-eval needs the same number for all: {problem}")
+            _notify(f"{args.json}: marl-eval needs the same number for all: {problem}")
     if args.html:
         from marl.analysis.pages import report_page
 
@@ -178,5 +178,5 @@ def _text(cell: dict[str, Any]) -> str:
     return cell["text"] if cell["ends"] is None else f"{cell['text']} ({'-'.join(cell['ends'])})"
 
 
-def _tell(line: str) -> None:
+def _notify(line: str) -> None:
     print(f"snakes: {in_one_line(line)}", file=sys.stderr)

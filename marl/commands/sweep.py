@@ -164,7 +164,7 @@ class Sweep:
         self.problem = ""
 
     def jobs(self, trials: int) -> Iterator[TrainingJob]:
-        """Up to so many trials, each asked for when there is room: the later ones know the results of the earlier."""
+        """Up to `trials` trials, each asked for when there is room: the later ones know the results of the earlier."""
         while len(self.results()) + len(self._running()) < trials:
             trial = self._study.ask(dict(self._ranges))
             run = trial.user_attrs.get(RUN) or f"trial_{trial.number:03}"
@@ -199,17 +199,17 @@ class Sweep:
         if is_done and rates:
             self._should_prune(job.name, rates)
             self._study.tell(trial, rates[-1])
-            told = f"{rates[-1]:.1%} against {self._against}"
+            message = f"{rates[-1]:.1%} against {self._against}"
         elif is_pruned:
             self._study.tell(trial, state=self._states.PRUNED)
-            told = f"pruned at {rates[-1]:.1%} after {counted(len(rates), 'evaluation')}"
+            message = f"pruned at {rates[-1]:.1%} after {counted(len(rates), 'evaluation')}"
         else:
             self._study.tell(trial, state=self._states.FAIL)
             problem = job.problem or f"no evaluation (log: {job.log})"
-            told, self.problem = f"failed with {problem}", f"{job.name}: {problem}"
-        self._failures = self._failures + 1 if told.startswith("failed") else 0
+            message, self.problem = f"failed with {problem}", f"{job.name}: {problem}"
+        self._failures = self._failures + 1 if message.startswith("failed") else 0
         self.is_hopeless |= self._failures >= MOST_FAILURES
-        return f"{told}, {duration(job.seconds)}"
+        return f"{message}, {duration(job.seconds)}"
 
     def results(self) -> list[Any]:
         """All ended trials, the best first, failed ones last; of one that was cut off, the next one of its run."""
@@ -236,8 +236,8 @@ class Sweep:
             return
         importances = self._importances(complete)
         if importances:
-            told = ", ".join(f"{path} {share:.0%}" for path, share in importances.items())
-            print(f"\nwhat mattered, by {counted(len(complete), 'complete trial')}: {told}")
+            message = ", ".join(f"{path} {share:.0%}" for path, share in importances.items())
+            print(f"\nwhat mattered, by {counted(len(complete), 'complete trial')}: {message}")
         self._draw([each for each in results if each.value is not None], importances)
         self._write_best(complete[0], len(results))
 
@@ -301,10 +301,10 @@ class Sweep:
         from marl.config.reader import to_yaml
 
         config = replace(read_config([*self._argv, *as_flags(best.params)]), run_name=None, runs_dir=RUNS_DIR)
-        told, file = f"{best.user_attrs[RUN]}, {best.value:.1%} against {self._against}", self._folder / BEST
-        about = f"# The best of {trials} trials of the sweep {self._folder.name}: {told}.\n"
+        message, file = f"{best.user_attrs[RUN]}, {best.value:.1%} against {self._against}", self._folder / BEST
+        about = f"# The best of {trials} trials of the sweep {self._folder.name}: {message}.\n"
         write_user_file(file, about + to_yaml(config))
-        print(f"best: {told}; train it: {command('train', '--config', file)}")
+        print(f"best: {message}; train it: {command('train', '--config', file)}")
 
 
 def parse_ranges(texts: Sequence[str], algo: str) -> dict[str, Any]:

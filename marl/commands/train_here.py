@@ -41,7 +41,7 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
 
     A lost rank ends this process at once, because a group with a lost rank cannot be taken down in order.
     """
-    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank, tell
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank, notify
     from marl.ranks.lost_rank import explain, leave
     from marl.ranks.startup import start
     from marl.ranks.sync_check import OutOfSync
@@ -50,7 +50,7 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
     try:
         group = start(config.ddp.backend, config.ddp.timeout, config.device)
     except LostRank as error:
-        tell(str(error))
+        notify(str(error))
         return EXIT_LOST_RANK
     try:
         code = train(group)

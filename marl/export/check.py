@@ -47,7 +47,7 @@ class Policy(NamedTuple):
 
     layers: Sequence[DenseLayer]
     encoder: Encoder
-    said: str  # in words
+    description: str
 
 
 class Asked(NamedTuple):
@@ -139,7 +139,7 @@ def check(path: Path, policy: Policy | None, uncaged: bool = False) -> Result:
     median, longest, plans, rollouts, _ = reports[-1]
     return Result(
         path,
-        policy.said,
+        policy.description,
         len(positions),
         plan_ms,
         _planned_moves(plan_ms),
@@ -164,7 +164,7 @@ def _own_policy(path: Path, values: dict[str, Any]) -> Policy:
         shapes, packed_weights = (ast.literal_eval(each) for each in values["LAYERS"].args)
         name = ast.literal_eval(values["ENCODE"].slice)
         layers = [DenseLayer(weight.T, bias) for weight, bias in unpacked(shapes, packed_weights)]
-        told = ast.literal_eval(values["WEIGHTS_SHA256"])
+        stated = ast.literal_eval(values["WEIGHTS_SHA256"])
         player = printable(str(ast.literal_eval(values["PLAYER"])))
         is_known = name in ENCODERS and layers[0].weight.shape[1] == encoder_named(name).width
     except Exception:  # whatever was written there
@@ -174,7 +174,7 @@ def _own_policy(path: Path, values: dict[str, Any]) -> Policy:
             f"{path}: its weights cannot be read as export writes them today; "
             f"name the player that it shall play like: export PLAYER --check {path.parent}"
         )
-    if told != weights_hash(packed_weights):
+    if stated != weights_hash(packed_weights):
         raise UserError(
             f"{path}: its weights are not those that were exported of {player} (WEIGHTS_SHA256); export it again, or "
             f"name the player that it shall play like: export PLAYER --check {path.parent}"
@@ -296,6 +296,6 @@ def _compare(path: Path, positions: Sequence[Asked], moves: Sequence[int | str],
     if wrong:
         number, chosen, wanted = wrong[0]
         raise UserError(
-            f"{path}: {len(wrong)} of {len(positions)} moves are not those of {policy.said}; "
+            f"{path}: {len(wrong)} of {len(positions)} moves are not those of {policy.description}; "
             f"the first is move {number + 1}: {chosen}, not {wanted}"
         )

@@ -44,7 +44,7 @@ def ranks_on_this_node() -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
-def tell_launcher() -> None:
+def announce_launcher() -> None:
     """For a launcher: its ranks shall know its process id."""
     os.environ[LAUNCHER] = str(os.getpid())
 

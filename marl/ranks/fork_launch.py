@@ -153,7 +153,7 @@ class _Launcher:
         return ended
 
     def _end(self, seconds: float, first: int | None = None) -> None:
-        """Wait so long for the ranks to end by themselves, after a first signal if there is one; then kill them."""
+        """Wait up to `seconds` for the end of the ranks, after a first signal if there is one; then kill them."""
         if first is not None:
             self._signal(first)
         deadline = time.monotonic() + seconds

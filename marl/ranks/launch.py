@@ -135,7 +135,7 @@ def set_environment(ranks: int, interface: str | None) -> None:
     from marl.compute.machine import usable_cores
     from marl.compute.thread_variables import limit_threads_of_children
 
-    environment.tell_launcher()
+    environment.announce_launcher()
     limit_threads_of_children(max(1, usable_cores() // ranks))
     # torch warns of a lost connection with its C++ stack; we name the rank.
     defaults = {"TORCH_CPP_LOG_LEVEL": "ERROR"}

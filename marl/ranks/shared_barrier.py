@@ -86,7 +86,7 @@ def _come(numbers, rounds, world):
 
 @njit
 def _is_complete(numbers, rounds, spins):
-    """Whether so many rounds are complete, after so many looks at most."""
+    """Whether `rounds` rounds are complete, after `spins` looks at most."""
     while _load(numbers, COMPLETE) < rounds:
         spins -= 1
         if spins < 0:

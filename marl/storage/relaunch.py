@@ -43,7 +43,7 @@ def find(folders: Iterable[Path], group: "Solo | Ranks") -> LaunchRecord | None:
     looks = environment.is_first_on_node()  # one rank of a node is enough
     found = next((record for folder in folders if looks and (record := _read_record(folder, mine))), None)
     records = group.gather(found) or ()
-    return group.share(next((record for record in records if record), None))
+    return group.broadcast(next((record for record in records if record), None))
 
 
 def _read_record(folder: Path, mine: str) -> LaunchRecord | None:

@@ -19,7 +19,7 @@ import torch
 from arena import jit
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS
-from arena.encoders.encoder import nothing_shared, write_nothing
+from arena.encoders.encoder import measure_nothing, write_nothing
 from marl.compute import machine, onednn
 from marl.compute.thread_variables import user_fixes_threads
 from marl.compute.threads import use_threads
@@ -69,7 +69,7 @@ def compiling_ahead(config: TrainConfig, threads: int, overlaps: bool) -> Iterat
 def compile_training(config: TrainConfig, overlaps: bool) -> None:
     """Call what a training of this configuration calls, all but the encoder. overlaps: as in Solo."""
     name = config.network.encoder
-    ENCODERS[name] = ENCODERS[name]._replace(encode=write_nothing, share=nothing_shared)
+    ENCODERS[name] = ENCODERS[name]._replace(encode=write_nothing, measure=measure_nothing)
     trust_encoder(ENCODERS[name])
     group = Solo(torch.device("cpu"), overlaps)
     state = TrainingState(config, group)

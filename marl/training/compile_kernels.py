@@ -22,7 +22,7 @@ import torch
 from arena import BatchArena, jit
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS, PACKED, PACKINGS, Encoder
-from arena.encoders.encoder import nothing_shared, write_nothing
+from arena.encoders.encoder import measure_nothing, write_nothing
 from arena.replay import Replay
 from arena.rules import SNAKES, TEAM
 from marl.compute import machine
@@ -192,7 +192,7 @@ def _small_state(config: TrainConfig) -> TrainingState:
 
 def _empty(encoder: Encoder) -> Encoder:
     """An encoder that writes nothing."""
-    empty = encoder._replace(encode=write_nothing, share=nothing_shared, cell_words=None)
+    empty = encoder._replace(encode=write_nothing, measure=measure_nothing, cell_words=None)
     trust_encoder(empty)
     return empty
 

@@ -72,7 +72,7 @@ class NamedOpponents:
             _seats_of(player, rollout, seats, precision)
             for player, seats in zip(self._players, rollout.named_seats, strict=True)
         ]
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     @property
     def on_host(self) -> list[str]:
@@ -113,10 +113,10 @@ class NamedOpponents:
         return lines
 
     def new_problems(self) -> list[str]:
-        """Kinds of problems of submissions that have not been told yet."""
+        """Kinds of problems of submissions that have not been reported yet."""
         found = [kind for player in self._players if isinstance(player, Submission) for kind in player.problem_counts]
-        new = [kind for kind in found if kind not in self._told]
-        self._told.update(new)
+        new = [kind for kind in found if kind not in self._reported]
+        self._reported.update(new)
         return new
 
     def close(self) -> None:

@@ -79,7 +79,7 @@ def banner(
 
 
 def _meeting_point(world: int) -> str:
-    """Where ranks of several machines meet: whoever reaches that address and the ports of gloo or NCCL can join in."""
+    """Where ranks of several machines meet: who reaches that address and the ports of gloo or NCCL can join in."""
     found = read_rank_environment()
     if found is None or found.local_world == world:
         return ""

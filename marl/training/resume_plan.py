@@ -46,7 +46,7 @@ class ResumePlan:
     launchers: tuple[str | None, ...] = ()  # launcher processes of all ranks; known on rank 0
     # Path -> size for the whole run, of the automatic sizes that are split over the ranks. A resumed run keeps them.
     whole_run: Mapping[str, int] = field(default_factory=dict)
-    until: float = 1.0  # share of the run at which this start saves and ends
+    until: float = 1.0  # fraction of the run at which this start saves and ends
 
     @property
     def resumes_by_path(self) -> bool:
@@ -198,7 +198,7 @@ class ResumePlan:
 
         problem: UserError | None = None
 
-        def tell() -> None:
+        def notify() -> None:
             if problem is not None:
                 raise problem
 
@@ -209,7 +209,7 @@ class ResumePlan:
                     owner.take(folder, self.known_launchers)
             except UserError as error:
                 problem = error
-        on_main(group, tell)
+        on_main(group, notify)
 
     @property
     def known_launchers(self) -> list[str]:
@@ -242,7 +242,7 @@ def plan_resume(argv: Sequence[str]) -> ResumePlan:
 def with_paths(opponents: Sequence[str]) -> tuple[str, ...]:
     """Named players, PLAYER:SHARE, with the paths of runs in place of their short names like `last`."""
     parts = (text.rpartition(":") for text in opponents)
-    return tuple(f"{player_name(name)}:{share}" for name, _, share in parts)
+    return tuple(f"{player_name(name)}:{fraction}" for name, _, fraction in parts)
 
 
 def _find_source(config: TrainConfig) -> Path | None:

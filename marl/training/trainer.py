@@ -122,7 +122,7 @@ class Trainer:
             state.count_turns(learner.turns)
             if learn:
                 factor = lr_factor(config.ddp.lr_scaling, group.world) * warmup(progress.updates, config.ddp.lr_warmup)
-                learner.anneal(factor, state.share_done)
+                learner.anneal(factor, state.fraction_done)
                 group.doing = "an update"
                 self._learn()
                 progress.updates += learner.updates
@@ -139,7 +139,7 @@ class Trainer:
         self._play, self._learn = self._play_turns, learner.learn
 
     def _apply_schedule(self) -> None:
-        """Set the opponents and the share of random moves for the next turns."""
+        """Set the opponents and the fraction of random moves for the next turns."""
         state = self.state
         mix = state.scheduler.mix(state.progress.episodes)
         if mix != self._mix:
@@ -293,7 +293,7 @@ class Trainer:
                 state.group,
                 state.config.seed,
                 record,
-                lambda name, share: console.task(f"evaluation against {name}: {share:.0%}"),
+                lambda name, fraction: console.task(f"evaluation against {name}: {fraction:.0%}"),
             )
             console.task("")
             return on_main(state.group, self._report_evaluation)
@@ -379,4 +379,4 @@ class Trainer:
         """Raise the error of the first rank that could not write, on all ranks."""
         self.saver.abandon()
         problems = self.state.group.gather(self.saver.problem()) or []
-        raise UserError(self.state.group.share(next((problem for problem in problems if problem is not None), "")))
+        raise UserError(self.state.group.broadcast(next((problem for problem in problems if problem is not None), "")))

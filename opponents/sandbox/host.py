@@ -105,7 +105,7 @@ def _watch(arena: socket.socket, arena_id: int, child: socket.socket, stderr: in
     """Wait until the child has ended, or the arena is gone and the child has had time to end."""
     poll = select.poll()
     poll.register(child, select.POLLIN)
-    poll.register(arena, 0)  # told when the arena hangs up
+    poll.register(arena, 0)  # an event when the arena hangs up
     calls: UnknownCalls | None = None
     listener = -1
     while os.getppid() == arena_id:
@@ -154,7 +154,7 @@ def _open_memory_description() -> int | None:
 
 
 def _packages_of(path: str, sandboxed: bool, memory: int | None) -> list[str]:
-    """The slow packages that the submission's files import, told by a process with all that holds a match's."""
+    """The slow packages that the submission's files import, found by a process with all that holds a match's."""
     ours, theirs = socket.socketpair()
     process = os.fork()
     if not process:
@@ -165,11 +165,11 @@ def _packages_of(path: str, sandboxed: bool, memory: int | None) -> list[str]:
             os._exit(0)
     theirs.close()
     ours.settimeout(SCAN_SECONDS)
-    told = b""
+    answer = b""
     with ours, suppress(OSError):
-        told = ours.recv(len(SLOW_PACKAGES))
+        answer = ours.recv(len(SLOW_PACKAGES))
     _stop(process)
-    return [SLOW_PACKAGES[number] for number in sorted(set(told)) if number < len(SLOW_PACKAGES)]
+    return [SLOW_PACKAGES[number] for number in sorted(set(answer)) if number < len(SLOW_PACKAGES)]
 
 
 def _imported(folder: str) -> list[str]:
@@ -269,7 +269,7 @@ class UnknownCalls:
 
     def __init__(self, listener: int, stderr: int) -> None:
         self._listener, self._stderr = listener, stderr
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._left = MOST_UNKNOWN_CALLS
 
     def refuse_next(self) -> bool:
@@ -279,15 +279,15 @@ class UnknownCalls:
             fcntl.ioctl(self._listener, RECEIVE, notice, True)
             number, call = NOTICE.unpack(notice)[0], NOTICE.unpack(notice)[3]
             answer = ANSWER.pack(number, 0, -errno.ENOSYS, 0)
-            self._tell(call)
+            self._report(call)
             fcntl.ioctl(self._listener, SEND, answer)
         self._left -= 1
         if not self._left:
             os.close(self._listener)
         return self._left > 0
 
-    def _tell(self, call: int) -> None:
-        if call not in self._told:
-            self._told.add(call)
+    def _report(self, call: int) -> None:
+        if call not in self._reported:
+            self._reported.add(call)
             line = f"snakes: a submission asked for system call {call} of {os.uname().machine}: unknown, so refused\n"
             os.write(self._stderr, line.encode())

@@ -19,7 +19,7 @@ SUBMISSION_FOLDER = "/submission"  # where the sandbox shows the submission's fo
 SCRATCH = "/scratch"
 SCRATCH_BYTES = 64 << 20
 SCRATCH_FILES = 1024
-USER = 1000  # the user id inside; outside it is the id of whoever started the program
+USER = 1000  # the user id inside; outside it is the id of the user who started the program
 # Linux limits no thread of its user 0. If root started the program, the real user of the sandbox is another one, which
 # owns nothing; files are still opened as USER.
 COUNTED_USER, COUNTED_USER_OUTSIDE = 1001, 65533

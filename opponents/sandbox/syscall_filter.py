@@ -6,7 +6,7 @@ the answer to what is known and refused (REFUSED); "function not implemented" to
 of a newer kernel, since that is what libraries expect of an older one. A filter cannot be taken off.
 
 A process of a match has two of them, and the stricter answer counts: its own one, and that of the host. The latter has
-a listener, who is told the calls that are in no table (UnknownCalls in host.py); so the former lets them pass.
+a listener, which gets the calls that are in no table (UnknownCalls in host.py); so the former lets them pass.
 """
 
 import ctypes
@@ -51,7 +51,7 @@ class _Step:
 
 
 _ALLOW, _REFUSE = _Step(RETURN, ALLOW), _Step(RETURN, REFUSE | errno.EPERM)
-_UNKNOWN, _TELL = _Step(RETURN, REFUSE | errno.ENOSYS), _Step(RETURN, TELL)
+_UNKNOWN, _NOTIFY = _Step(RETURN, REFUSE | errno.ENOSYS), _Step(RETURN, TELL)
 
 
 def install(has_host_filter: bool) -> None:
@@ -62,9 +62,9 @@ def install(has_host_filter: bool) -> None:
 def install_in_host() -> int | None:
     """Filter the calls of the host and of all its children, for good; an open listener, or None before Linux 5.0."""
     try:
-        return _install(host_program(_machine(), tells=True), with_listener=True)
+        return _install(host_program(_machine(), notifies=True), with_listener=True)
     except OSError:
-        _install(host_program(_machine(), tells=False))
+        _install(host_program(_machine(), notifies=False))
         return None
 
 
@@ -90,13 +90,13 @@ def program(machine: int, pid: int, has_host_filter: bool) -> list[_Step]:
     return _program(machine, ALLOWED.values(), rules, _ALLOW if has_host_filter else _UNKNOWN)
 
 
-def host_program(machine: int, tells: bool) -> list[_Step]:
+def host_program(machine: int, notifies: bool) -> list[_Step]:
     """The filter of the host: it also starts and ends processes, and gives them their scratch folders and filters."""
     # Its own children, with ids of their own, are under this filter, too: their own one has the rules.
     allowed = [*ALLOWED.values(), *(numbers for numbers, _ in RULES.values()), *HOST_ONLY.values()]
     only_mounts = _checks(Rule(argument=0, values=(CLONE_NEWNS,)), 0)
     unshare = REFUSED["unshare"][machine]
-    return _program(machine, allowed, {unshare: only_mounts}, _TELL if tells else _UNKNOWN)
+    return _program(machine, allowed, {unshare: only_mounts}, _NOTIFY if notifies else _UNKNOWN)
 
 
 def _program(

@@ -57,11 +57,11 @@ def pipe(monkeypatch):
 
 def test_equal_messages_are_printed_once_and_others_too(pipe, capsys) -> None:
     for message in ("rank 1 is lost", "rank 1 is lost", "the store is gone"):
-        exits.tell(message)
+        exits.notify(message)
     assert capsys.readouterr().err == ""
     pipe.print_messages()
     assert capsys.readouterr().err == "snakes: rank 1 is lost\nsnakes: the store is gone\n"
-    exits.tell("rank 1 is lost")
+    exits.notify("rank 1 is lost")
     pipe.print_messages()
     assert capsys.readouterr().err == ""
 
@@ -70,6 +70,6 @@ def test_without_a_launcher_a_rank_prints_its_message_itself(monkeypatch, capfd)
     reading, writing = os.pipe()
     os.close(reading)
     monkeypatch.setattr(exits, "_pipe", [writing])
-    exits.tell("rank 1 is lost")
+    exits.notify("rank 1 is lost")
     os.close(writing)
     assert capfd.readouterr().err == "snakes: rank 1 is lost\n"

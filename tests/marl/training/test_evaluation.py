@@ -20,7 +20,7 @@ from marl.config.evaluation_config import EvalConfig
 from marl.errors import UserError
 from marl.ranks.process_group import Solo
 from marl.training import evaluation
-from marl.training.evaluation import Evaluation, evaluate, share_of_matches
+from marl.training.evaluation import Evaluation, evaluate, matches_of_rank
 from marl.training.training_state import TrainingState
 from opponents import match
 from opponents.match import play_some
@@ -43,7 +43,7 @@ class Together(Solo):
         self._barrier.wait()
         return list(self._values) if self.is_main else None
 
-    def share(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         self._barrier.wait()
         if self.is_main:
             self._values[0] = value
@@ -141,7 +141,7 @@ def test_an_evaluation_plays_matches_that_are_never_trained_on(alone) -> None:
 
 @pytest.mark.parametrize(("matches", "world"), [(200, 1), (200, 3), (7, 8), (1, 2), (64, 64)])
 def test_every_match_has_one_rank(matches, world) -> None:
-    shares = [share_of_matches(matches, rank, world) for rank in range(world)]
+    shares = [matches_of_rank(matches, rank, world) for rank in range(world)]
     assert [number for share in shares for number in share] == list(range(matches))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 

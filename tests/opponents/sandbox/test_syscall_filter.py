@@ -123,7 +123,7 @@ def test_what_the_filter_of_the_host_says(machine) -> None:
     said = [verdict(machine, REFUSED["unshare"][machine], flag, host=True) for flag in flags]
     assert said == [ALLOW, REFUSAL, REFUSAL]
     assert verdict(machine, 999, host=True) == TELL
-    assert host_program(machine, tells=False)[-1].operand == UNKNOWN
+    assert host_program(machine, notifies=False)[-1].operand == UNKNOWN
     # The filter of the match leaves it to that of the host.
     assert program(machine, OWN, has_host_filter=True)[-1].operand == ALLOW
 
