@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from marl.commands.train_here import train_here
 from marl.config.values import as_written
+from marl.envs.team_batch import Agent, TeamBatch
 from marl.errors import UserError
 from marl.planning.planned_player import load_player
 from marl.rewards import RewardWeights
 from marl.storage.run_names import player_name
-from marl.team_batch import Agent, TeamBatch
 from marl.training.resume_plan import plan_resume
 from opponents import match, players
 from opponents.results import Results
 
 if TYPE_CHECKING:
-    from marl.team_sb3_env import TeamSb3Env
-    from marl.team_torchrl_env import TeamTorchrlEnv
-    from marl.team_vector_env import TeamVectorEnv
+    from marl.envs.team_sb3_env import TeamSb3Env
+    from marl.envs.team_torchrl_env import TeamTorchrlEnv
+    from marl.envs.team_vector_env import TeamVectorEnv
 
 # Values of `api` of team_env: the module and class that wrap a TeamBatch.
 ENVIRONMENTS = {
@@ -42,9 +42,9 @@ def train(config: str | Path | None = None, **options: Any) -> Path:
     >>> (run / "config.yaml").is_file()
     True
     """
-    words = [] if config is None else ["--config", str(config)]
-    words += [f"--{name}={as_written(value)}" for name, value in options.items()]
-    code, folder = train_here(plan_resume(words))
+    argv = [] if config is None else ["--config", str(config)]
+    argv += [f"--{name}={as_written(value)}" for name, value in options.items()]
+    code, folder = train_here(plan_resume(argv))
     if folder is None or 0 < code < 128:  # above: a signal, after which the run is saved
         raise RuntimeError(f"training ended with exit code {code}")
     return folder
@@ -58,7 +58,7 @@ def load(name: str | Path) -> players.Player:
     `last`, `runs/last`         the run that was started last; `run7` and paths name other runs
     RUN/checkpoints/best        a checkpoint, or a snapshot as a .safetensors file
     `plan:champion`             looks ahead with the exact rules; `plan=8x6:NAME`: 8 rollouts of 6 turns
-    path/to/submission.py       a competitor's file, which plays in a cage
+    path/to/submission.py       a competitor's file, which plays in a sandbox
 
     >>> load("champion").name, load("plan:champion").name, load("level3:0.2").name
     ('champion', 'plan:champion', 'level3:0.2')
@@ -154,7 +154,7 @@ def team_env(
     """Many matches of one team against an opponent, for the library that `api` names.
 
     api: `gymnasium` (VectorEnv), `sb3` (Stable-Baselines3's VecEnv), `torchrl` (EnvBase), or `torch`: the functions of
-    Gymnasium with tensors on the device. What obs, actions and infos hold: marl/team_batch.py.
+    Gymnasium with tensors on the device. What obs, actions and infos hold: marl/envs/team_batch.py.
 
     >>> env = team_env("level1", matches=2)
     >>> obs, infos = env.reset(seed=7)
@@ -165,7 +165,7 @@ def team_env(
         raise UserError(f"api is {api!r}; allowed: {', '.join(ENVIRONMENTS)}")
     name = ENVIRONMENTS[api]
     # The libraries are imported only by those who ask for them.
-    wrapper = getattr(import_module(f"marl.{name[0]}"), name[1]) if name else None
+    wrapper = getattr(import_module(f"marl.envs.{name[0]}"), name[1]) if name else None
     player = load(opponent) if isinstance(opponent, (str, Path)) else opponent
     batch = TeamBatch(player, matches, agent, encoder, reward, seed, device)
     return wrapper(batch) if wrapper else batch

@@ -21,7 +21,7 @@ from opponents.intervals import NORMAL_95
 from opponents.match import choose_device, open_player, play
 from opponents.players import Loader, Player
 from opponents.results import Results
-from opponents.submission import CAGED, SubmissionOptions
+from opponents.submission import SANDBOXED, SubmissionOptions
 
 MEAN = 1500.0
 ELO = 400 / math.log(10)  # rating points per unit of log-odds
@@ -43,7 +43,7 @@ class Table:
 
     @property
     def points(self) -> np.ndarray:
-        """[n, n]: share of the points that row took from column; nan on the diagonal."""
+        """[n, n]: fraction of the points that row took from column; nan on the diagonal."""
         points = (self.wins + self.draws / 2) / self.matches
         np.fill_diagonal(points, np.nan)
         return points
@@ -62,13 +62,13 @@ def league(
     loader: Loader | None = None,
     record: bool = False,
     turn_progress: Callable[[str, str, float], None] | None = None,
-    submissions: SubmissionOptions = CAGED,
+    submissions: SubmissionOptions = SANDBOXED,
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards.
 
     `device` may be `auto`: see choose_device. `progress` is called with the results of each pair; with `record`, these
-    hold replays. `turn_progress` is called after each turn with the names of the pair and the done share of the whole
-    league.
+    hold replays. `turn_progress` is called after each turn with the names of the pair and the done fraction of the
+    whole league.
     """
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
@@ -85,9 +85,9 @@ def league(
         pairs = list(combinations(range(len(names)), 2))
         for number, (i, j) in enumerate(pairs):
 
-            def finish_turn(share: float, number: int = number, i: int = i, j: int = j) -> None:
+            def finish_turn(fraction: float, number: int = number, i: int = i, j: int = j) -> None:
                 if turn_progress is not None:
-                    turn_progress(names[i], names[j], (number + share) / len(pairs))
+                    turn_progress(names[i], names[j], (number + fraction) / len(pairs))
 
             results = play(found[i], found[j], matches, device, seed, record, progress=finish_turn)
             wins[i, j], wins[j, i] = results.wins, results.losses

@@ -25,7 +25,7 @@ from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from opponents.bound_turns import bind_turns
 from opponents.players import Loader, Player, Scripted, find
 from opponents.results import Results, Tally
-from opponents.submission import CAGED, Submission, SubmissionOptions
+from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
 SUBMISSION_BATCH = 32  # a submission is loaded once for every match of a batch
@@ -33,7 +33,7 @@ FORFEIT = 1000  # a lead above any lead by score
 COLOURS = ("red", "blue")  # of the sides 0 and 1
 PICKS = ("first", "closest", "worst", "best")  # of recorded matches, for home
 TURNS_AT_ONCE = 20  # in one compiled call; after each one Python gets a word
-Progress = Callable[[float], None]  # gets the share of the turns that have been played, 0 to 1
+Progress = Callable[[float], None]  # gets the fraction of the turns that have been played, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def play(
     batch: int | None = None,
     loader: Loader | None = None,
     progress: Progress | None = None,
-    submissions: SubmissionOptions = CAGED,
+    submissions: SubmissionOptions = SANDBOXED,
 ) -> Results:
     """Play matches 0 .. matches - 1 of the seed between two players or names, `batch` of them at a time.
 
@@ -83,7 +83,7 @@ def play_some(
     batch: int | None = None,
     loader: Loader | None = None,
     progress: Progress | None = None,
-    submissions: SubmissionOptions = CAGED,
+    submissions: SubmissionOptions = SANDBOXED,
 ) -> PlayedMatches:
     """Play those of the matches 0 .. matches - 1 whose numbers are in a range (at least one), as `play` would.
 
@@ -156,7 +156,7 @@ def summarise(played: Sequence[PlayedMatches], seed: int, replays_of: Sequence[s
 
 
 def open_player(
-    player: str | Player, opened: ExitStack, loader: Loader | None = None, submissions: SubmissionOptions = CAGED
+    player: str | Player, opened: ExitStack, loader: Loader | None = None, submissions: SubmissionOptions = SANDBOXED
 ) -> Player:
     """The player itself, or the player of that name; a player found by name is closed together with `opened`."""
     if not isinstance(player, str):

@@ -1,8 +1,8 @@
-"""A competition submission as an opponent, in a cage and with a time limit for each move.
+"""A competition submission as an opponent, in a sandbox and with a time limit for each move.
 
-The cage (opponents/cage) keeps the submission from the network, from other processes and from all files but its own
-folder and Python's packages: see SECURITY.md. With `uncaged=True` it runs with this user's rights instead, under the
-limits of time and memory alone.
+The sandbox (opponents/sandbox) keeps the submission from the network, from other processes and from all files but its
+own folder and Python's packages: see SECURITY.md. With `uncaged=True` it runs with this user's rights instead, under
+the limits of time and memory alone.
 
     with Submission("rival/submission.py") as rival:
         rival.begin(arena, seats)
@@ -35,10 +35,10 @@ from arena.match_dict import to_dict
 from arena.printable import printable
 from arena.rng import SLOT_SUBMISSION, draw_below
 from arena.rules import DIRECTION, OVER, SNAKES, TURN
-from opponents.cage.controller import HELLO, LOADED, MOVES, NO_CONTROLLER
-from opponents.cage.environment import holds_home
-from opponents.cage.process import HOST_SECONDS, Broken, CannotCage, Host, MatchProcess, why_not_caged
-from opponents.cage.side_by_side import WAIT_FACTOR, Expected, Job, available_cores, run_jobs
+from opponents.sandbox.controller import HELLO, LOADED, MOVES, NO_CONTROLLER
+from opponents.sandbox.environment import holds_home
+from opponents.sandbox.process import HOST_SECONDS, Broken, CannotSandbox, Host, MatchProcess, why_not_sandboxed
+from opponents.sandbox.side_by_side import WAIT_FACTOR, Expected, Job, available_cores, run_jobs
 
 LIMIT = 10  # problems in a match, then the match is forfeited
 HOPELESS = 20  # stopped processes in a row without an answer, then all matches are forfeited
@@ -78,14 +78,14 @@ class SubmissionOptions:
 
     uncaged: bool = False  # with this user's rights, under limits of time and memory alone
     workers: int | None = None  # matches that compute at the same time; None: as many as cores
-    tell: Callable[[str], None] | None = None  # gets a line for each submission that runs uncaged
+    notify: Callable[[str], None] | None = None  # gets a line for each submission that runs without a sandbox
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise ArenaError(f"workers is {self.workers}; allowed: a whole number from 1")
 
 
-CAGED = SubmissionOptions()
+SANDBOXED = SubmissionOptions()
 
 
 class Submission:
@@ -95,26 +95,28 @@ class Submission:
     random moves and counts as lost. `forfeited` holds the slots whose present match is forfeited.
     """
 
-    def __init__(self, path: str | Path, seconds_per_move: float = 1.0, options: SubmissionOptions = CAGED) -> None:
+    def __init__(self, path: str | Path, seconds_per_move: float = 1.0, options: SubmissionOptions = SANDBOXED) -> None:
         self.path = Path(path).resolve()
         if not self.path.is_file():
             raise ArenaError(f"submission {str(path)!r}: there is no such file")
         # `float` only for type checkers, to which no float is a Real.
         if not (isinstance(seconds_per_move, (float, Real)) and 0 < seconds_per_move < 1e6):
             raise ArenaError(f"seconds_per_move is {seconds_per_move!r}; allowed: more than 0")
-        if not options.uncaged and (reason := why_not_caged()):
+        if not options.uncaged and (reason := why_not_sandboxed()):
             raise ArenaError(
-                f"submission {str(path)!r}: this system cannot cage it ({reason}); to run it all the same, with your "
-                "rights, give --uncaged"
+                f"submission {str(path)!r}: this system cannot sandbox it ({reason}); to run it all the same, with "
+                "your rights, give --uncaged"
             )
         if not options.uncaged and holds_home(self.path.parent):
             raise ArenaError(
-                f"submission {str(path)!r}: the cage shows it its folder, and this one holds your home folder; "
+                f"submission {str(path)!r}: the sandbox shows it its folder, and this one holds your home folder; "
                 "move it into a folder of its own"
             )
         self.name = printable(f"{self.path.parent.name}/{self.path.name}")
-        if options.uncaged and options.tell is not None:
-            options.tell(f"{self.name} runs uncaged: it can read and change what you can; time and memory are limited")
+        if options.uncaged and options.notify is not None:
+            options.notify(
+                f"{self.name} runs without a sandbox: it can read and change what you can; time and memory are limited"
+            )
         self.seconds_per_move = float(seconds_per_move)
         self.forfeited: set[int] = set()
         self._problems: Counter[str] = Counter()
@@ -218,8 +220,8 @@ class Submission:
         if self._host is None:
             try:
                 self._host = Host(self.path, not self._options.uncaged)
-            except CannotCage as error:
-                raise Broken(f"this system cannot cage it now ({error})") from None
+            except CannotSandbox as error:
+                raise Broken(f"this system cannot sandbox it now ({error})") from None
         return self._host
 
     def _post(self, host: Host, task: _Task) -> MatchProcess:
@@ -335,7 +337,8 @@ def _end(match: _Match) -> None:
 def _seed(observation: dict[Any, Any]) -> int:
     """What the submission's own generators are seeded with: nothing but what it sees, so that it learns nothing.
 
-    A number that follows from the match's key would tell the key, and so all beans to come, to whoever tries keys.
+    A number that follows from the match's key would give away the key, and so all beans to come, to a submission that
+    tries keys.
     """
     seen = {name: value for name, value in observation.items() if name != "controlled_snake_index"}
     return int.from_bytes(hashlib.sha256(json.dumps(seen).encode()).digest()[:4], "big")

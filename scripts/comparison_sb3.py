@@ -27,7 +27,7 @@ from torch import nn
 
 from arena.extras import install_hint
 from marl import team_env, train
-from marl.arguments import count
+from marl.cli.arguments import count
 from marl.compute import machine
 
 try:

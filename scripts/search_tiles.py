@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from arena.encoders import encoder_named  # noqa: E402
-from marl.arguments import count  # noqa: E402
+from marl.cli.arguments import count  # noqa: E402
 from marl.compute import machine  # noqa: E402
 from marl.compute.adam import flatten  # noqa: E402
 from marl.networks.actors import make_actor  # noqa: E402

@@ -17,7 +17,7 @@ from helpers.command import ROOT
 from helpers.known_flags import flags_of
 from helpers.training import TINY, here, the_run
 
-from marl import cli
+from marl.cli import main as cli
 from marl.config.options import Schema
 from marl.config.train_config import ALIASES, TrainConfig, read_config
 

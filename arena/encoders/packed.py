@@ -96,7 +96,7 @@ def cell_code(match, snake, cell):
 
 
 @njit
-def encode_packed_planes(match, snake, shared, out):
+def encode_packed_planes(match, snake, common, out):
     """Write the packed row of `planes`; out holds 64-bit words, all of which are written."""
     head = int(match[HEAD + snake])
     row = (ROWS + head // COLUMNS - ROWS // 2) % ROWS
@@ -127,9 +127,9 @@ T_REST_AT = (WINDOW + 7) // 8 * 8
 
 
 @njit
-def encode_packed_tactical_board(match, snake, shared, out):
+def encode_packed_tactical_board(match, snake, common, out):
     """Write the packed row of `tactical_board`; out is a row of zeros."""
-    distances, searched = shared
+    distances, searched = common
     orientation = canonical_orientation(match, snake, distances)
     head = int(match[HEAD + snake])
     for ahead in range(-REACH, REACH + 1):
@@ -159,7 +159,7 @@ def _packing(
     orientation_at = None if plain.orientation_at is None else plain.orientation_at + moved
     packed = Encoder(
         f"packed_{plain.name}", plain.version, plain.dtype, low, high, np.ones(len(low), np.float32), encode,
-        plain.direction_at + moved, plain.share, words=words, searches=plain.searches, sparse=not words,
+        plain.direction_at + moved, plain.measure, words=words, searches=plain.searches, sparse=not words,
         orientation_at=orientation_at, cell_words=cell_words,
     )  # fmt: skip
     return Packing(plain, packed, cells, rest_at)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.render.page import embedded, filled, page
-from marl.wording import duration
+from marl.cli.wording import duration
 from opponents.intervals import wilson
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from marl.cli.wording import in_one_line
 from marl.config.values import as_written
-from marl.wording import in_one_line
 
 NAME_MAX, SETTING_MAX = 28, 24  # letters
 
@@ -24,12 +24,12 @@ def letter(number: int) -> str:
 
 
 def shortened(name: str, most: int = NAME_MAX) -> str:
-    """A name of at most so many letters; the beginning says most."""
+    """A name of at most `most` letters; the beginning says most."""
     return name if len(name) <= most else name[: most - 3] + "..."
 
 
 def setting_text(value: Any, most: int = SETTING_MAX) -> str:
-    """The value of a setting, at most so many letters; `-` where it is not read."""
+    """The value of a setting, at most `most` letters; `-` where it is not read."""
     return shortened("-" if value is None else as_written(tuple(value) if isinstance(value, list) else value), most)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.rules import TEAM
+from marl.cli.wording import count
 from marl.commands import launch_flags
 from marl.commands.train_argv import TrainArgv
 from marl.config.evaluation_plan import describe_plan, plan_evaluations
@@ -19,7 +20,6 @@ from marl.errors import UserError
 from marl.ranks import environment
 from marl.training.report import device_notes, mix_text
 from marl.training.resume_plan import ResumePlan
-from marl.wording import count
 
 if TYPE_CHECKING:
     from marl.ranks.nodes import Nodes
@@ -48,7 +48,7 @@ def dry_run(argv: TrainArgv, plan: ResumePlan) -> int:
     backend, device = place(plan.config.ddp.backend, plan.config.device, 0, local, torch.cuda.device_count())
     shares_memory = nodes.most == 1 and plan.config.ddp.backend is None and device.type == "cpu"
     group = Solo(device)
-    group.world = world  # for the sizes of one rank of so many
+    group.world = world  # for the sizes of one rank of this world
     asked = plan
     plan = plan.with_resolved_config(group)
     about, state = _check(plan, group)
@@ -91,15 +91,15 @@ def _check(plan: ResumePlan, group: "Solo") -> tuple[str, "TrainingState"]:
 
 
 def check_opponents(plan: ResumePlan, is_main: bool = True) -> None:
-    """An opponent that does not exist, or that cannot be caged, is an error now, not at the first evaluation."""
+    """An opponent that does not exist, or that cannot be sandboxed, is an error now, not at the first evaluation."""
     from marl.planning.planned_player import load_player
     from marl.training.named_opponents import check_named, copy_path
     from opponents.players import find
     from opponents.submission import SubmissionOptions
 
     config, run = plan.config, plan.run
-    tell = partial(print, file=sys.stderr) if is_main else None
-    submissions = SubmissionOptions(config.evaluation.uncaged, tell=tell)
+    notify = partial(print, file=sys.stderr) if is_main else None
+    submissions = SubmissionOptions(config.evaluation.uncaged, notify=notify)
     check_named(config)
     named = [name for name in config.schedule.shares if run is None or not copy_path(run, name).exists()]
     for name in dict.fromkeys((*config.evaluation.eval_opponents, *named)):

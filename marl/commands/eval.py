@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import (
+from marl.cli.arguments import (
     add_device_flag,
     add_seed_flag,
     add_submission_flags,
@@ -16,9 +16,9 @@ from marl.arguments import (
     new_file,
     submission_options,
 )
+from marl.cli.invocation import command
+from marl.cli.progress_bar import ProgressBar
 from marl.errors import UserError
-from marl.invocation import command
-from marl.progress_bar import ProgressBar
 from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"eval needs --home PLAYER and --away PLAYER, like {example}; players: {players}")
     from marl.planning.planned_player import load_player
     from opponents.match import choose_device, open_player, play
-    from opponents.players import listing, odd_listing
+    from opponents.players import listing, probe_listing
     from opponents.policy_outputs import is_policy
 
     if args.list:
-        _print_players([*listing(), *odd_listing()], args.json)
+        _print_players([*listing(), *probe_listing()], args.json)
         return 0
     with ExitStack() as opened:
         names, submissions = (args.home, args.away), submission_options(args)

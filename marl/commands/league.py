@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from marl.arguments import (
+from marl.cli.arguments import (
     add_device_flag,
     add_seed_flag,
     add_submission_flags,
@@ -15,8 +15,8 @@ from marl.arguments import (
     new_file_ending,
     submission_options,
 )
-from marl.invocation import command
-from marl.progress_bar import ProgressBar
+from marl.cli.invocation import command
+from marl.cli.progress_bar import ProgressBar
 from marl.storage.run_names import player_name
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--players",
         type=_names,
         metavar="A,B,C",
-        help="who takes part; odd: all odd teams (default: the ladder and the shipped teams)",
+        help="who takes part; probes: all probes (default: the ladder and the shipped teams)",
     )
     parser.add_argument("--matches", type=int, default=1000, metavar="N", help="per pair (default: 1000)")
     add_seed_flag(parser)
@@ -52,9 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from marl.planning.planned_player import load_player
     from opponents.league import league
-    from opponents.players import listing, odd_listing
+    from opponents.players import listing, probe_listing
 
-    groups = {"odd": [name for name, _ in odd_listing()]}
+    probes = [name for name, _ in probe_listing()]
+    groups = {"probes": probes, "odd": probes}  # odd: as the probes were called before
     asked = args.players or [name for name, _ in listing()]
     players = [each for name in asked for each in groups.get(name, [name])]
     pairs: list[Results] = []
@@ -70,9 +71,9 @@ def run(args: argparse.Namespace) -> int:
     submissions = submission_options(args)
     with ProgressBar("league") as bar:
 
-        def turn_progress(home: str, away: str, share: float) -> None:
+        def turn_progress(home: str, away: str, fraction: float) -> None:
             bar.title = f"{home} - {away}"
-            bar.show(share)
+            bar.show(fraction)
 
         settings = (args.matches, args.device, seed, progress, load_player, record)
         table = league(players, *settings, turn_progress, submissions)

@@ -18,9 +18,9 @@ from marl.storage.run_owner import check_free
 from marl.training.resume_plan import ResumePlan, plan_resume
 
 
-def run_words(words: Sequence[str]) -> int:
-    """Train as the words of the command line say; returns the exit code."""
-    argv = parse_train(words)
+def run_argv(arguments: Sequence[str]) -> int:
+    """Train as the arguments of the command line say; returns the exit code."""
+    argv = parse_train(arguments)
     if argv.help is not None:
         print(train_help(argv.help))
         return 0

@@ -2,13 +2,13 @@
 
 import textwrap
 
+from marl.cli.invocation import command
 from marl.commands.train_argv import ROUNDS
 from marl.config.help import WIDTH, help_text, short_help_text
 from marl.config.named_configs import about_configs
 from marl.config.options import Schema
 from marl.config.train_config import ALIASES, MAIN_OPTIONS, PREFER, TrainConfig
 from marl.errors import UserError
-from marl.invocation import command
 from marl.registry import LEARNERS
 
 USAGE = """usage: {train} [--config NAME] [flags]

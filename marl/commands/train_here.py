@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
-from marl import garbage
 from marl.commands.dry_run import check_opponents
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
@@ -42,7 +41,7 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
 
     A lost rank ends this process at once, because a group with a lost rank cannot be taken down in order.
     """
-    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank, tell
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank, notify
     from marl.ranks.lost_rank import explain, leave
     from marl.ranks.startup import start
     from marl.ranks.sync_check import OutOfSync
@@ -51,7 +50,7 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
     try:
         group = start(config.ddp.backend, config.ddp.timeout, config.device)
     except LostRank as error:
-        tell(str(error))
+        notify(str(error))
         return EXIT_LOST_RANK
     try:
         code = train(group)
@@ -104,7 +103,6 @@ def _train_as_owner(
     from marl.training.signals import stop_on_signals
     from marl.training.trainer import Trainer
 
-    garbage.keep_what_is_loaded()
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     with (

@@ -9,18 +9,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from marl.arguments import flag_names, refuse_flags
+from marl.cli.arguments import flag_names, refuse_flags
+from marl.cli.invocation import command
+from marl.cli.wording import count
 from marl.commands import launch_flags
 from marl.commands.train_argv import SEEDS, TrainArgv, list_seeds
 from marl.commands.training_jobs import DONE, TrainingJob, find_room, run_jobs
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
-from marl.invocation import command
 from marl.ranks import environment
 from marl.storage.run_folder import GROUP, make_group
 from marl.storage.run_names import RUNS_DIR
 from marl.training.resume_plan import plan_resume
-from marl.wording import count
 
 
 def first_seed(argv: TrainArgv) -> TrainArgv:

@@ -201,13 +201,13 @@ class TrainConfig:
         return section_of(self.algo, {field.name for field in fields(self)})
 
 
-def read_config(words: Sequence[str], saved: Path | None = None, unread_flags: bool = False) -> TrainConfig:
+def read_config(argv: Sequence[str], saved: Path | None = None, unread_flags: bool = False) -> TrainConfig:
     """The defaults, changed by those of the learner (configs/NAME.yaml), then by the saved configuration of a run if
     given, then by `--config FILE`, then by flags.
 
     A flag that the learner does not read is a UserError. With `unread_flags` it is not: the learner may still change.
     """
-    files, flags = _config_files(words)
+    files, flags = _config_files(argv)
     layers = [read_yaml(find_config(name)) for name in files]
     if saved is not None:
         layer = read_yaml(saved)
@@ -223,9 +223,9 @@ def _learner_defaults(algo: str) -> Layer | None:
     return None if file is None else read_yaml(file)
 
 
-def _config_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files and names of `--config`, and all other words."""
-    files, flags, rest = [], [], list(words)
+def _config_files(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files and names of `--config`, and all other arguments."""
+    files, flags, rest = [], [], list(argv)
     while rest:
         word = rest.pop(0)
         if word == "--config":

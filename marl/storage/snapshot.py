@@ -10,8 +10,8 @@ from safetensors.torch import save
 
 from arena.errors import ArenaError
 from arena.files import write_atomically
+from marl.cli.invocation import command
 from marl.errors import UserError
-from marl.invocation import command
 from marl.networks.policy import PolicyPlayer, build_actor
 
 SUFFIX = ".safetensors"

@@ -9,7 +9,6 @@ and finds most of the rest in the cache. A function that both compile at the sam
 import contextlib
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ import torch
 from arena import jit
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS
-from arena.encoders.encoder import nothing_shared, write_nothing
+from arena.encoders.encoder import measure_nothing, write_nothing
 from marl.compute import machine, onednn
 from marl.compute.thread_variables import user_fixes_threads
 from marl.compute.threads import use_threads
@@ -28,6 +27,7 @@ from marl.config.train_config import TrainConfig
 from marl.ranks.process_group import Solo
 from marl.training.evaluation import evaluate
 from marl.training.training_state import TrainingState
+from opponents.processes import end_with_parent
 
 NICE = 5  # below the training, which computes between its compiles
 
@@ -41,10 +41,10 @@ def compiling_ahead(config: TrainConfig, threads: int, overlaps: bool) -> Iterat
     processes: list[subprocess.Popen[bytes]] = []
 
     def start() -> None:
-        words = [sys.executable, "-c", f"import {__name__} as program; program.main()"]
+        argv = [sys.executable, "-c", f"import {__name__} as program; program.main()"]
         path = os.pathsep.join([str(jit.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
-            words,
+            argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -69,7 +69,7 @@ def compiling_ahead(config: TrainConfig, threads: int, overlaps: bool) -> Iterat
 def compile_training(config: TrainConfig, overlaps: bool) -> None:
     """Call what a training of this configuration calls, all but the encoder. overlaps: as in Solo."""
     name = config.network.encoder
-    ENCODERS[name] = ENCODERS[name]._replace(encode=write_nothing, share=nothing_shared)
+    ENCODERS[name] = ENCODERS[name]._replace(encode=write_nothing, measure=measure_nothing)
     trust_encoder(ENCODERS[name])
     group = Solo(torch.device("cpu"), overlaps)
     state = TrainingState(config, group)
@@ -88,10 +88,7 @@ def compile_training(config: TrainConfig, overlaps: bool) -> None:
 
 def main() -> None:
     """The second process. Its input is the configuration."""
-    if sys.platform == "linux":
-        from opponents.cage.namespaces import PR_SET_PDEATHSIG, prctl
-
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     os.nice(NICE)
     config, overlaps = pickle.load(sys.stdin.buffer)
     use_threads(config.threads, overlaps)

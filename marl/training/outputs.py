@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marl.config import reader
+from marl.metrics.console import Console, Quiet
+from marl.metrics.run_metrics import Metrics, Silent
+from marl.metrics.run_texts import flat_config, start_texts
 from marl.ranks.process_group import on_main
 from marl.storage import relaunch, run_folder
 from marl.storage.run_owner import RunOwner
-from marl.training.console import Console, Quiet
-from marl.training.metrics import Metrics, Silent
 from marl.training.resume_plan import ResumePlan
-from marl.training.run_texts import flat_config, start_texts
 from marl.training.training_state import TrainingState
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def open_outputs(
         if owner is not None:
             owner.take(folder, plan.known_launchers)
         options = reader.to_dict(config)
-        start = run_folder.about_start(["snakes", "train", *plan.words], state.group.world)
+        start = run_folder.about_start(["snakes", "train", *plan.argv], state.group.world)
         start |= {"whole_run": dict(plan.whole_run), "cpu": cpu and cpu._asdict()}
         # At once: a relaunch finds the folder by the launchers that its run.json names.
         start["launch"] = relaunch.describe(folder, plan.source, plan.earlier, plan.launchers)

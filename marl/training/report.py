@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.control_groups import free_memory
+from marl.cli.invocation import command, interpreter
+from marl.cli.wording import count, duration
 from marl.compute.machine import usable_cores
 from marl.config.evaluation_plan import describe_plan
-from marl.invocation import command, interpreter
 from marl.ranks.environment import ranks_on_this_node, read_rank_environment
-from marl.wording import count, duration
 from opponents.shares import ROUNDING
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def banner(
 
 
 def _meeting_point(world: int) -> str:
-    """Where ranks of several machines meet: whoever reaches that address and the ports of gloo or NCCL can join in."""
+    """Where ranks of several machines meet: who reaches that address and the ports of gloo or NCCL can join in."""
     found = read_rank_environment()
     if found is None or found.local_world == world:
         return ""
@@ -128,10 +128,10 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
     `seconds` are those of this start; `trained_before` are the seconds of training before it, of a resumed run.
     """
     from arena.replay import write
+    from marl.metrics.run_metrics import read_lines
     from marl.pictures.learning_curve import draw
     from marl.storage.checkpoint import BEST
     from marl.storage.checkpoint_finder import resolve
-    from marl.training.metrics import read_lines
 
     progress, folder, console = trainer.state.progress, trainer.outputs.folder, trainer.outputs.console
     if ended == "pause":

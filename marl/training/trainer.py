@@ -17,18 +17,17 @@ from arena.backends.cuda_graphs import WARM_UPS, Captured
 from arena.jit import announced
 from marl.errors import UserError
 from marl.learners.lr_schedule import lr_factor, warmup
+from marl.metrics.log_window import LogWindow, pack, unpack
+from marl.metrics.run_metrics import gpu_gauges
 from marl.ranks.process_group import on_main
 from marl.rollout.rollout import Wrap
 from marl.storage.saver import Saver, on_host
 from marl.training.checkpointing import manifest_fields, rank_part, shared_part
 from marl.training.evaluation import Evaluation, evaluate
-from marl.training.log_window import LogWindow, pack, unpack
-from marl.training.metrics import gpu_gauges
 from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_finite
 from marl.training.outputs import RunOutputs
 from marl.training.past_selves import remove_unneeded
-from marl.training.progress import crosses_multiple
-from marl.training.stopwatch import Stopwatch
+from marl.training.progress import Stopwatch, crosses_multiple
 from marl.training.training_state import TrainingState
 
 DDP_WARM_UPS = 11  # backward passes that DDP needs before a recording
@@ -123,7 +122,7 @@ class Trainer:
             state.count_turns(learner.turns)
             if learn:
                 factor = lr_factor(config.ddp.lr_scaling, group.world) * warmup(progress.updates, config.ddp.lr_warmup)
-                learner.anneal(factor, state.share_done)
+                learner.anneal(factor, state.fraction_done)
                 group.doing = "an update"
                 self._learn()
                 progress.updates += learner.updates
@@ -140,7 +139,7 @@ class Trainer:
         self._play, self._learn = self._play_turns, learner.learn
 
     def _apply_schedule(self) -> None:
-        """Set the opponents and the share of random moves for the next turns."""
+        """Set the opponents and the fraction of random moves for the next turns."""
         state = self.state
         mix = state.scheduler.mix(state.progress.episodes)
         if mix != self._mix:
@@ -294,7 +293,7 @@ class Trainer:
                 state.group,
                 state.config.seed,
                 record,
-                lambda name, share: console.task(f"evaluation against {name}: {share:.0%}"),
+                lambda name, fraction: console.task(f"evaluation against {name}: {fraction:.0%}"),
             )
             console.task("")
             return on_main(state.group, self._report_evaluation)
@@ -380,4 +379,4 @@ class Trainer:
         """Raise the error of the first rank that could not write, on all ranks."""
         self.saver.abandon()
         problems = self.state.group.gather(self.saver.problem()) or []
-        raise UserError(self.state.group.share(next((problem for problem in problems if problem is not None), "")))
+        raise UserError(self.state.group.broadcast(next((problem for problem in problems if problem is not None), "")))

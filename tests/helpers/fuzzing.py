@@ -108,7 +108,7 @@ class Fuzz:
 
     def _command_line(self, rng: random.Random) -> list[str]:
         from helpers.known_flags import first_words, flags_of
-        from marl.cli import COMMANDS
+        from marl.cli.main import COMMANDS
 
         name = rng.choice([*COMMANDS, "train", "train", "runs"])
         flags, first = list(flags_of(name)), first_words(name)
@@ -306,7 +306,7 @@ def limited_time() -> Iterator[None]:
 @contextmanager
 def _without_long_work(folder: Path) -> Iterator[None]:
     """Nothing is trained, launched or shown in a window; files go to the folder."""
-    from marl.cli import COMMANDS
+    from marl.cli.main import COMMANDS
 
     before = os.getcwd()
     os.chdir(folder)

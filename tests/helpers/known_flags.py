@@ -5,7 +5,7 @@ import importlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from marl.cli import COMMANDS
+from marl.cli.main import COMMANDS
 
 
 class Flag(NamedTuple):

@@ -7,10 +7,10 @@ import torch
 from typing_extensions import assert_type
 
 from marl import __version__, load, play, team_env, train
-from marl.team_batch import TeamBatch
-from marl.team_sb3_env import TeamSb3Env
-from marl.team_torchrl_env import TeamTorchrlEnv
-from marl.team_vector_env import TeamVectorEnv
+from marl.envs.team_batch import TeamBatch
+from marl.envs.team_sb3_env import TeamSb3Env
+from marl.envs.team_torchrl_env import TeamTorchrlEnv
+from marl.envs.team_vector_env import TeamVectorEnv
 from opponents.players import Player, Policy
 from opponents.results import Results
 

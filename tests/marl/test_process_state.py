@@ -101,7 +101,7 @@ import importlib, os, sys, time
 module, name, threads, *words = sys.argv[1:]
 if threads:
     os.environ["OMP_NUM_THREADS"] = threads
-from marl.cli import main
+from marl.cli.main import main
 owner = importlib.import_module(module)
 *path, name = name.split(".")
 for each in path:

@@ -7,7 +7,7 @@ import pytest
 from helpers import browser
 
 from marl.analysis.pages import league_page
-from marl.cli import main
+from marl.cli.main import main
 from opponents.intervals import wilson
 from opponents.league import league
 

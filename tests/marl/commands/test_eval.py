@@ -11,8 +11,8 @@ from helpers.training import here
 
 from arena.errors import ArenaError
 from arena.replay import read
-from opponents.cage.process import why_not_caged
 from opponents.intervals import wilson
+from opponents.sandbox.process import why_not_sandboxed
 
 KEYS = {
     "home", "away", "matches", "wins", "draws", "losses", "home_score", "away_score", "win_rate", "win_rate_low",
@@ -138,26 +138,26 @@ def rival(tmp_path):
     return path
 
 
-def test_a_rival_that_kills_its_parent_plays_on_in_its_cage_and_workers_change_nothing(rival):
-    if reason := why_not_caged():
-        pytest.skip(f"this system cannot cage: {reason}")
+def test_a_rival_that_kills_its_parent_plays_on_in_its_sandbox_and_workers_change_nothing(rival):
+    if reason := why_not_sandboxed():
+        pytest.skip(f"this system cannot sandbox: {reason}")
     reports = []
     for words in (("--workers", "1"), ("--workers", "4"), ("--uncaged",)):  # uncaged, the filter refuses it, too
         result = here(*AGAINST_RIVAL, rival, *words)
         assert result.returncode == 0, result.stderr
         reports.append(json.loads(result.stdout))
-        assert ("runs uncaged" in result.stderr) == ("--uncaged" in words)
+        assert ("runs without a sandbox" in result.stderr) == ("--uncaged" in words)
         assert reports[-1].pop("turns_per_second") > 0
     assert reports[0] == reports[1] == reports[2]
     assert reports[0]["problems"] == []
 
 
-def test_where_the_system_cannot_cage_one_line_says_so(rival, monkeypatch):
-    monkeypatch.setattr("opponents.submission.why_not_caged", lambda: "unshare: Operation not permitted")
-    assert_one_line(here(*AGAINST_RIVAL, rival), "cannot cage", "unshare: Operation not permitted", "--uncaged")
-    assert_one_line(here("league", "--players", f"level0,{rival}"), "cannot cage", "--uncaged")
+def test_where_the_system_cannot_sandbox_one_line_says_so(rival, monkeypatch):
+    monkeypatch.setattr("opponents.submission.why_not_sandboxed", lambda: "unshare: Operation not permitted")
+    assert_one_line(here(*AGAINST_RIVAL, rival), "cannot sandbox", "unshare: Operation not permitted", "--uncaged")
+    assert_one_line(here("league", "--players", f"level0,{rival}"), "cannot sandbox", "--uncaged")
     words = ("train", "--config", "smoke", "--eval_opponents", f"level0,{rival}", "--runs_dir", rival.parent / "runs")
-    assert_one_line(here(*words), "cannot cage", "--uncaged")
+    assert_one_line(here(*words), "cannot sandbox", "--uncaged")
 
 
 @pytest.mark.parametrize("value", ["0", "x"])

@@ -18,7 +18,7 @@ import pytest
 from helpers.forking import Forked, snakes
 from helpers.training import SMOKE, assert_goes_on, logged, manifest, needs_proc, ranks_of, the_run, without_ranks
 
-from marl.training.metrics import of_run
+from marl.metrics.run_metrics import of_run
 
 KILLS = int(os.environ.get("SNAKES_KILLS", "12"))
 SEED = int(os.environ.get("SNAKES_SEED", str(random.SystemRandom().randrange(10**6))))

@@ -11,7 +11,7 @@ from helpers.resumed import assert_equal, in_order, measured, resuming, saved
 from helpers.training import TINY as FEW_MATCHES
 from helpers.training import as_ranks, assert_goes_on, here, the_run
 
-from marl.training.event_file import is_of_machine
+from marl.metrics.event_file import is_of_machine
 from opponents.scheduler import STRATEGIES
 
 # A cycle is 0.8 episodes, of many matches: 20 cycles of few turns.
