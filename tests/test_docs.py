@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,10 @@ from types import ModuleType
 
 import pytest
 
+import marl
 from arena import BatchArena
 from arena.encoders import ENCODERS
+from marl.training.trainer import Trainer
 from opponents.match import play
 from opponents.scripted import SCRIPTED
 
@@ -29,6 +32,13 @@ def block(page: str, part: str) -> str:
     """The only block of a page that holds this text."""
     (found,) = [text for text in blocks(page) if part in text]
     return found
+
+
+@pytest.fixture
+def in_folder(tmp_path, monkeypatch) -> Path:
+    """A folder for runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture
@@ -100,6 +110,28 @@ def test_the_environment_of_one_team(run, part, library) -> None:
         assert module.terminated.all()
 
 
+def test_the_training_with_a_callback(run, in_folder, capsys) -> None:
+    module = run(block(PYTHON, "callback=watch"))
+    out = capsys.readouterr().out
+    assert "dry run: nothing was started or written" in out
+    assert module.run.complete
+    assert len(module.run.evaluations()["level1_low"]) > len(module.table["points"]), "it was resumed"
+
+
+def test_the_loop_that_is_interrupted(run, in_folder, monkeypatch) -> None:
+    """Ctrl-C in its first training; the same loop then goes on with it."""
+    text = block(PYTHON, "points[lr]")
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_log", lambda self: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            run(text)
+    (first,) = (in_folder / "runs" / "snakes_3v3").iterdir()
+    assert not marl.TrainResult(first).complete
+    assert len(run(text).points) == 2
+    runs = [marl.TrainResult(each) for each in (in_folder / "runs" / "snakes_3v3").iterdir()]
+    assert [each.complete for each in runs] == [True, True]
+
+
 @pytest.mark.parametrize("text", blocks(LEARNERS), ids=range(len(blocks(LEARNERS))))
 def test_the_losses_are_lines_of_their_files(text) -> None:
     first, _, code = text.partition("\n")
@@ -110,7 +142,7 @@ def test_the_losses_are_lines_of_their_files(text) -> None:
 
 def test_no_block_is_left_out() -> None:
     assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS, PYTHON)} == {
-        **{README: 1, ARENA: 3, EXTEND: 2, LEARNERS: 7, PYTHON: 6},  # its first one is tests/marl/test_api.py
+        **{README: 1, ARENA: 3, EXTEND: 2, LEARNERS: 7, PYTHON: 8},  # its first one is tests/marl/test_api.py
     }
     others = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(f"docs/{page.name}")]
     assert sorted(others) == ["arena.md", "extend.md", "learners.md", "python.md"]

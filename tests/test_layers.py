@@ -36,6 +36,7 @@ AT_HOME = {
     "torch.utils.tensorboard": set(),
     "wandb": {"marl/training/wandb_run.py"},
     "optuna": {"marl/commands/sweep.py"},
+    "pandas": {"marl/train_api.py"},
 }
 
 

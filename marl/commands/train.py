@@ -55,4 +55,4 @@ def _train(argv: TrainArgv, plan: ResumePlan) -> int:
         code = launch_flags.launch_ranks(argv.launch, plan) if argv.launch else None
         if code is not None:
             return code
-    return train_here(plan)[0]
+    return train_here(plan).code

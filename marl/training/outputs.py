@@ -1,8 +1,9 @@
 """The outputs of a run: its folder, its metrics and its console."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from marl.config import reader
 from marl.ranks.process_group import on_main
@@ -25,6 +26,7 @@ class RunOutputs:
     folder: Path
     metrics: Metrics | Silent = field(default_factory=Silent)
     console: Console | Quiet = field(default_factory=Quiet)
+    callback: Callable[[dict[str, Any]], object] | None = None  # see ResumePlan
 
 
 def open_outputs(
@@ -56,7 +58,10 @@ def open_outputs(
             state.progress.env_steps,
         )
         metrics.describe(start_texts((folder / run_folder.CONFIG).read_text(), start), config.evaluation.eval_opponents)
-        outputs = RunOutputs(folder, metrics, Console(config.schedule.max_episodes, episodes, 60 * config.max_minutes))
+        console: Console | Quiet = Quiet()
+        if not plan.quiet:
+            console = Console(config.schedule.max_episodes, episodes, 60 * config.max_minutes)
+        outputs = RunOutputs(folder, metrics, console, plan.callback)
         return folder
 
     folder = on_main(state.group, open_on_main)

@@ -137,9 +137,10 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
     if ended == "pause":
         console.note(f"paused at episode {progress.episodes:,}")
         return
-    if ended == "signal":
+    if ended in ("signal", "callback"):
         again = command("train", "--resume", folder)
-        console.note(f"stopped by a signal at episode {progress.episodes:,}; resume with: {again}")
+        who = {"signal": "a signal", "callback": "the callback"}[ended]
+        console.note(f"stopped by {who} at episode {progress.episodes:,}; resume with: {again}")
         return
     rows: list[Sequence[Any]] = [("against", "won", "95 % interval", "mean score")]
     for name, result in trainer.evaluation.results.items():

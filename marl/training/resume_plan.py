@@ -8,7 +8,7 @@ when everything fits, does `choose_folder` make the folder of a new run.
 No torch at import: mistakes must be reported at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,9 @@ class ResumePlan:
     # Path -> size for the whole run, of the automatic sizes that are split over the ranks. A resumed run keeps them.
     whole_run: Mapping[str, int] = field(default_factory=dict)
     until: float = 1.0  # share of the run at which this start saves and ends
+    quiet: bool = False  # print nothing
+    # From Python: called with the values of each log line and evaluation; False makes the run save and end.
+    callback: Callable[[dict[str, Any]], object] | None = None
 
     @property
     def resumes_by_path(self) -> bool:
@@ -84,7 +87,7 @@ class ResumePlan:
         config = _read_config_of(self.words, source)
         if earlier.is_saved:
             config = replace(config, **RELAUNCHED)
-        return ResumePlan(self.words, config, source, earlier, launchers, until=self.until)
+        return replace(self, config=config, source=source, earlier=earlier, launchers=launchers)
 
     def with_resolved_config(self, group: "Solo | Ranks") -> "ResumePlan":
         """The same plan with every `auto` replaced by a value for the device. A collective: rank 0 chooses.
