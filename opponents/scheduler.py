@@ -1,7 +1,9 @@
 """The schedule of opponents: a mix of opponents for every episode. marl/rollout draws each match's opponent from it.
 
 The run climbs the ladder by progress (linear, exponential, curriculum, evasive) or by results (adaptive, league).
-Progress is compared in integers, never in floats, so that a threshold falls on exactly the configured episode.
+Progress is compared in integers, never in floats, so that a threshold falls on exactly the configured episode. A run
+with another limit than its episodes, such as a time limit, tells its done share: the schedule is then where a run of
+episodes alone would be after that share, if that is further.
 """
 
 from dataclasses import dataclass
@@ -49,12 +51,13 @@ class ScheduleConfig:
     strategy: Annotated[str, STRATEGIES, ABOUT_STRATEGIES] = "curriculum"
     """How the opponents get harder."""
     max_episodes: int | None = None
-    """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000)."""
+    """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000). With max_minutes, the
+    done share of the minutes if that is larger."""
     enable_opponent_evasion: bool = False
     """From opponent_evasion_start_episode on, play at least the evasive opponent, with any strategy (strategy evasive
     always does)."""
     opponent_evasion_start_episode: int = 40_000
-    """First episode of the evasive phase."""
+    """First episode of the evasive phase; with max_minutes, the same share of the minutes at the latest."""
     easier_share: float = 0.2
     """Share of the matches against easier opponents than the current one, against forgetting; each level gets twice the
     share of the level below it."""
@@ -105,9 +108,17 @@ class ScheduleConfig:
         """Named player -> share of the matches."""
         return parse_shares(self.opponents)
 
+    @property
+    def evades(self) -> bool:
+        """Whether the evasive opponent is played from opponent_evasion_start_episode on."""
+        return self.enable_opponent_evasion or self.strategy == "evasive"
+
 
 class Scheduler:
-    """A schedule with its state from results; without results it is a pure function of the episode."""
+    """A schedule with its state from results; without results it is a pure function of the progress.
+
+    Progress is an episode, and the done share of the run if that counts anything else than episodes.
+    """
 
     def __init__(self, config: ScheduleConfig) -> None:
         self.config = config
@@ -115,29 +126,28 @@ class Scheduler:
         self._results: dict[str, list[float]] = {}  # opponent -> [score, matches], both decayed
         self._past_selves: list[str] = []
 
-    def level(self, episode: int) -> str:
-        """Name of the rung of this episode: the main opponent, and in a league the main scripted one."""
-        return LADDER[self.rung(episode)]
+    def level(self, episode: int, share_done: float = 0.0) -> str:
+        """Name of the rung at this progress: the main opponent, and in a league the main scripted one."""
+        return LADDER[self.rung(episode, share_done)]
 
-    def rung(self, episode: int) -> int:
+    def rung(self, episode: int, share_done: float = 0.0) -> int:
         """Index of `level` on the ladder, from 0."""
         config = self.config
         end = int(config.max_episodes or EPISODES)
+        reached = max(int(episode), int(min(share_done, 1.0) * end))
         by_progress = BY_PROGRESS.get(config.strategy)
-        rung = by_progress(min(max(int(episode), 0), end), end) if by_progress else self._rung
-        evades = config.enable_opponent_evasion or config.strategy == "evasive"
-        return max(rung, EVASIVE) if evades and episode >= config.opponent_evasion_start_episode else rung
+        rung = by_progress(min(max(reached, 0), end), end) if by_progress else self._rung
+        return max(rung, EVASIVE) if config.evades and reached >= config.opponent_evasion_start_episode else rung
 
     def reachable(self) -> tuple[str, ...]:
         """The part of the ladder that this schedule can ever reach."""
         if self.config.strategy not in BY_PROGRESS:
             return LADDER
-        evades = self.config.enable_opponent_evasion or self.config.strategy == "evasive"
-        return LADDER[: EVASIVE + 1 if evades else EVASIVE]
+        return LADDER[: EVASIVE + 1 if self.config.evades else EVASIVE]
 
-    def mix(self, episode: int) -> Mix:
-        """The opponents of this episode and their shares of the matches."""
-        ladder = _with_easier(self.rung(episode), self.config.easier_share)
+    def mix(self, episode: int, share_done: float = 0.0) -> Mix:
+        """The opponents at this progress and their shares of the matches."""
+        ladder = _with_easier(self.rung(episode, share_done), self.config.easier_share)
         if self.config.strategy != "league" or not self._past_selves:
             return ladder
         share = self.config.league_scripted_share

@@ -17,7 +17,7 @@ from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig
 from marl.config.values import as_written
 from marl.errors import UserError
 from marl.ranks import environment
-from marl.training.report import device_notes, mix_text
+from marl.training.report import device_notes, mix_text, schedule_notes
 from marl.training.resume_plan import ResumePlan
 from marl.wording import count
 
@@ -145,7 +145,7 @@ def _rows(plan: ResumePlan, folder: Path, resumes: str, state: "TrainingState", 
         ("checkpoints", f"{saves}; {keeps}"),
     ]
     rows += [("resumes", resumes)] if resumes else []
-    return rows + [("note", note) for note in device_notes(config, device.type)]
+    return rows + [("note", note) for note in device_notes(config, device.type) + schedule_notes(config)]
 
 
 def _per_rank(number: int, world: int) -> str:

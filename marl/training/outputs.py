@@ -1,6 +1,6 @@
 """The outputs of a run: its folder, its metrics and its console."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from marl.storage import relaunch, run_folder
 from marl.storage.run_owner import RunOwner
 from marl.training.console import Console, Quiet
 from marl.training.metrics import Metrics, Silent
+from marl.training.progress import Progress
 from marl.training.resume_plan import ResumePlan
 from marl.training.run_texts import flat_config, start_texts
 from marl.training.training_state import TrainingState
@@ -27,6 +28,13 @@ class RunOutputs:
     metrics: Metrics | Silent = field(default_factory=Silent)
     console: Console | Quiet = field(default_factory=Quiet)
     callback: Callable[[dict[str, Any]], object] | None = None  # see ResumePlan
+
+    def asks_to_stop(self, event: str, progress: Progress, values: Mapping[str, float]) -> bool:
+        """Tell the callback of a log line or an evaluation, in plain values; whether it wants the run to end."""
+        about = {"event": event, "episode": progress.episodes, "env_steps": progress.env_steps}
+        return (
+            self.callback(about | {"seconds": progress.seconds} | {tag: float(values[tag]) for tag in values}) is False
+        )
 
 
 def open_outputs(

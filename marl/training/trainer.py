@@ -143,7 +143,7 @@ class Trainer:
     def _apply_schedule(self) -> None:
         """Set the opponents and the share of random moves for the next turns."""
         state = self.state
-        mix = state.scheduler.mix(state.progress.episodes)
+        mix = state.scheduler.mix(state.progress.episodes, state.share_done)
         if mix != self._mix:
             self._mix = mix
             state.rollout.set_mix(mix)
@@ -202,13 +202,9 @@ class Trainer:
 
     def _call_back(self, event: str, values: Mapping[str, float]) -> None:
         """Tell the caller's callback, if there is one; it may ask the run to save and end. Not counted as training."""
-        if self.outputs.callback is None:
-            return
-        now = self.state.progress
-        about = {"event": event, "episode": now.episodes, "env_steps": now.env_steps, "seconds": now.seconds}
-        with self._pause("the callback"):
-            if self.outputs.callback(about | {tag: float(value) for tag, value in values.items()}) is False:
-                self._is_stopped_by_callback = True
+        if self.outputs.callback is not None:
+            with self._pause("the callback"):
+                self._is_stopped_by_callback |= self.outputs.asks_to_stop(event, self.state.progress, values)
 
     # --- log
 
@@ -232,7 +228,7 @@ class Trainer:
         rate = env_steps / seconds
         values = window.metrics(env_steps) | learner.lrs
         values |= {"train/epsilon": state.epsilon} if learner.uses_epsilon else {}
-        values["train/opponent_level"] = state.scheduler.rung(progress.episodes)
+        values["train/opponent_level"] = state.scheduler.rung(progress.episodes, state.share_done)
         values |= {"time/global_fps": rate, "time/updates_per_second": updates / seconds}
         values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
         values["train/updates"] = progress.updates
@@ -240,7 +236,7 @@ class Trainer:
         values |= {} if save_cost is None else {"time/save_ms": save_cost}
         gauges = gpu_gauges if state.device.type == "cuda" else dict  # a run on a CPU has nothing to do with the GPUs
         on_main(group, lambda: self.outputs.metrics.log(progress.episodes, values | gauges(), progress.env_steps))
-        opponent = state.scheduler.level(progress.episodes)
+        opponent = state.scheduler.level(progress.episodes, state.share_done)
         scheduled = {"opponent": opponent, "won": window.won(opponent)} if state.rollout.assignment.scheduled else {}
         self.outputs.console.line(
             {
