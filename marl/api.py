@@ -7,6 +7,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from marl import plugins
 from marl.errors import UserError
 from marl.planning.planned_player import load_player
 from marl.rewards import RewardWeights
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from marl.team_sb3_env import TeamSb3Env
     from marl.team_torchrl_env import TeamTorchrlEnv
     from marl.team_vector_env import TeamVectorEnv
+
+plugins.import_entry_points()  # of installed packages, as the command line does
 
 __all__ = ["TrainResult", "load", "play", "team_env", "train"]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from marl import plugins
 from marl.analysis.runs import read_summary
 from marl.commands.dry_run import check_plan
 from marl.commands.train_argv import TrainArgv, list_seeds, parse_train
@@ -27,6 +28,7 @@ from marl.training.resume_plan import plan_resume
 
 Callback = Callable[[dict[str, Any]], object]
 Seeds = str | Iterable[int]
+Imports = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,19 @@ def train(
     dry_run: Literal[True],
     seeds: Seeds | None = ...,
     quiet: bool = ...,
+    imports: Imports = ...,
     **options: Any,
 ) -> dict[str, Any]: ...
 
 
 @overload
 def train(
-    config: str | os.PathLike[str] | None = ..., *, seeds: Seeds, quiet: bool = ..., **options: Any
+    config: str | os.PathLike[str] | None = ...,
+    *,
+    seeds: Seeds,
+    quiet: bool = ...,
+    imports: Imports = ...,
+    **options: Any,
 ) -> list[TrainResult]: ...
 
 
@@ -98,6 +106,7 @@ def train(
     *,
     quiet: bool = ...,
     callback: Callback | None = ...,
+    imports: Imports = ...,
     **options: Any,
 ) -> TrainResult: ...
 
@@ -109,6 +118,7 @@ def train(
     dry_run: bool = False,
     quiet: bool = False,
     callback: Callback | None = None,
+    imports: Imports = (),
     **options: Any,
 ) -> Any:
     """Train a team in this process; returns the run, which is a player.
@@ -119,6 +129,7 @@ def train(
     quiet       print nothing
     callback    called at each log line and evaluation with a dictionary of plain values: event (`log` or
                 `evaluation`), episode, env_steps, seconds, and the metrics by tag; False makes the run save and end
+    imports     own code: a module or a .py file, or several; the run remembers it
     options     those of `train --help all`, as Python has them: numbers, lists, a dictionary for a section or for
                 shares; one of a section is also written with a point
 
@@ -129,6 +140,8 @@ def train(
     (True, True)
     """
     words = ([] if config is None else ["--config", os.fspath(config)]) + as_flags(options)
+    own_code = [imports] if isinstance(imports, (str, os.PathLike)) else imports
+    words += [f"{plugins.FLAG}={os.fspath(each)}" for each in own_code]
     if dry_run:
         return _check(_with_seeds(words, seeds), quiet)
     if seeds is not None:

@@ -6,6 +6,7 @@ with another limit than its episodes, such as a time limit, tells its done share
 episodes alone would be after that share, if that is further.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isqrt
 from typing import Annotated, Any
@@ -25,14 +26,14 @@ def _curriculum(episode: int, end: int) -> int:
     return sum(100 * episode >= percent * end for percent in (10, 30, 60, 85))
 
 
-# Strategies by progress: (episode, max_episodes), the episode not above the maximum, to a rung from 0 to 4.
-BY_PROGRESS = {
+# Strategies by progress: (episode, max_episodes), the episode not above the maximum, to a rung from 0 to 4. A line here
+# is a new strategy (docs/extend.md).
+BY_PROGRESS: dict[str, Callable[[int, int], int]] = {
     "linear": lambda episode, end: 4 * episode // end,
     "exponential": lambda episode, end: isqrt(16 * episode**3 // end**3),  # floor(4 p^1.5)
     "curriculum": _curriculum,
     "evasive": _curriculum,
 }
-STRATEGIES = (*BY_PROGRESS, "adaptive", "league")
 # What each strategy does, for the help text.
 ABOUT_STRATEGIES = (
     ("linear", "level0 to level3, each for a quarter of the run"),
@@ -44,11 +45,16 @@ ABOUT_STRATEGIES = (
 )
 
 
+def strategies() -> tuple[str, ...]:
+    """The names of all strategies."""
+    return *BY_PROGRESS, "adaptive", "league"
+
+
 @dataclass(frozen=True)
 class ScheduleConfig:
     """The settings of a schedule; a value out of range is an error."""
 
-    strategy: Annotated[str, STRATEGIES, ABOUT_STRATEGIES] = "curriculum"
+    strategy: Annotated[str, strategies, ABOUT_STRATEGIES] = "curriculum"
     """How the opponents get harder."""
     max_episodes: int | None = None
     """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000). With max_minutes, the
@@ -84,8 +90,8 @@ class ScheduleConfig:
     (champion:0.4,runs/NAME:0.2)."""
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise ArenaError(f"unknown opponent strategy {self.strategy!r}; known: {', '.join(STRATEGIES)}")
+        if self.strategy not in strategies():
+            raise ArenaError(f"unknown opponent strategy {self.strategy!r}; known: {', '.join(strategies())}")
         for name, fits, allowed in (
             ("max_episodes", self.max_episodes is None or self.max_episodes >= 1, "at least 1"),
             ("opponent_evasion_start_episode", self.opponent_evasion_start_episode >= 0, "at least 0"),
@@ -137,6 +143,8 @@ class Scheduler:
         reached = max(int(episode), int(min(share_done, 1.0) * end))
         by_progress = BY_PROGRESS.get(config.strategy)
         rung = by_progress(min(max(reached, 0), end), end) if by_progress else self._rung
+        if by_progress and rung not in range(EVASIVE):
+            raise ArenaError(f"strategy {config.strategy} gave rung {rung!r}; allowed: 0 to {EVASIVE - 1}")
         return max(rung, EVASIVE) if config.evades and reached >= config.opponent_evasion_start_episode else rung
 
     def reachable(self) -> tuple[str, ...]:

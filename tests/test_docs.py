@@ -4,18 +4,14 @@ import importlib.util
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import marl
-from arena import BatchArena
-from arena.encoders import ENCODERS
 from marl.training.trainer import Trainer
-from opponents.match import play
-from opponents.scripted import SCRIPTED
 
 ROOT = Path(__file__).resolve().parent.parent
 README, EXTEND, ARENA, LEARNERS = "README.md", "docs/extend.md", "docs/arena.md", "docs/learners.md"
@@ -42,9 +38,8 @@ def in_folder(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch) -> Iterator:
+def run(tmp_path, monkeypatch) -> Callable[[str], ModuleType]:
     """Runs a text as a module of its own: Numba needs a source file."""
-    scripted = dict(SCRIPTED)
 
     def run_text(text: str) -> ModuleType:
         file = tmp_path / "from_the_docs.py"
@@ -55,26 +50,7 @@ def run(tmp_path, monkeypatch) -> Iterator:
         spec.loader.exec_module(module)
         return module
 
-    yield run_text
-    SCRIPTED.clear()
-    SCRIPTED.update(scripted)
-
-
-def test_the_new_opponent_plays(run) -> None:
-    # All names of scripted.py are there, as at its end.
-    run("from opponents.scripted import *  # noqa: F403\n\n\n" + block(EXTEND, "SCRIPTED"))
-    (name,) = SCRIPTED.keys() - {"level0", "level1", "level2", "level3", "level4", "evasive", "territory"}
-    assert play(name, "level0", 2, seed=5).matches == 2
-
-
-def test_the_new_encoder_observes(run, monkeypatch) -> None:
-    module = run(block(EXTEND, "Encoder("))
-    monkeypatch.setitem(ENCODERS, "lengths", module.LENGTHS)
-    batch = BatchArena(2, seed=3)
-    batch.start()
-    rows = batch.observe("lengths")
-    assert (rows[..., :6] == 3).all()
-    assert (rows[..., 6:10].sum(-1) == 1).all()
+    return run_text
 
 
 def test_the_arena(run) -> None:
@@ -141,8 +117,9 @@ def test_the_losses_are_lines_of_their_files(text) -> None:
 
 
 def test_no_block_is_left_out() -> None:
+    """The first one of python.md is run by tests/marl/test_api.py, those of extend.md by tests/marl/test_plugins.py."""
     assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS, PYTHON)} == {
-        **{README: 1, ARENA: 3, EXTEND: 2, LEARNERS: 7, PYTHON: 8},  # its first one is tests/marl/test_api.py
+        **{README: 1, ARENA: 3, EXTEND: 3, LEARNERS: 7, PYTHON: 8},
     }
     others = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(f"docs/{page.name}")]
     assert sorted(others) == ["arena.md", "extend.md", "learners.md", "python.md"]

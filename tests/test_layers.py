@@ -54,6 +54,7 @@ ORDER = (
     ("opponents",),
     (
         *("marl.errors", "marl.wording", "marl.compute.machine", "marl.invocation", "marl.arguments"),
+        *("marl.plugins", "marl.compute.choice_cache"),
         *("marl.registry", "marl.rewards", "marl.machine_errors", "marl.garbage"),
         "marl.process_identity",
     ),

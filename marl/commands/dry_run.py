@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena.rules import TEAM
+from marl import plugins
 from marl.commands import launch_flags
 from marl.commands.train_argv import TrainArgv
 from marl.config.evaluation_plan import describe_plan, plan_evaluations
@@ -40,7 +41,8 @@ def dry_run(argv: TrainArgv, plan: ResumePlan) -> int:
     """Check the plan and print it, or its configuration with all chosen values; returns the exit code."""
     checked = check_plan(argv, plan)
     if checked is not None:
-        print(to_yaml(checked.config) if argv.print_config else "\n".join([*checked.lines, ""]), end="")
+        config = plugins.as_yaml() + to_yaml(checked.config)
+        print(config if argv.print_config else "\n".join([*checked.lines, ""]), end="")
     return 0
 
 

@@ -16,6 +16,7 @@ USAGE = """usage: {train} [--config NAME] [flags]
 Train a team of three snakes. Without flags: good defaults for this machine.
 
 {configs}
+  --import MODULE             import own code first, a module or a .py file; again for several: docs/extend.md
   --print_config              print the configuration as YAML and quit; with --dry_run also the values chosen for auto
   --dry_run                   check everything and print what would be done; start and write nothing
   --seeds 1-10                several seeds, each in a run of its own; the command `report` compares runs

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from marl.config import reader
 from marl.ranks.process_group import on_main
 from marl.storage import relaunch, run_folder
+from marl.storage.run_imports import about_imports
 from marl.storage.run_owner import RunOwner
 from marl.training.console import Console, Quiet
 from marl.training.metrics import Metrics, Silent
@@ -54,7 +55,7 @@ def open_outputs(
             owner.take(folder, plan.known_launchers)
         options = reader.to_dict(config)
         start = run_folder.about_start(["snakes", "train", *plan.words], state.group.world)
-        start |= {"whole_run": dict(plan.whole_run), "cpu": cpu and cpu._asdict()}
+        start |= {"whole_run": dict(plan.whole_run), "cpu": cpu and cpu._asdict(), **about_imports()}
         # At once: a relaunch finds the folder by the launchers that its run.json names.
         start["launch"] = relaunch.describe(folder, plan.source, plan.earlier, plan.launchers)
         run_folder.describe(folder, options, start)

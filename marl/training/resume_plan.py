@@ -17,6 +17,7 @@ from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.ranks import environment
 from marl.storage import relaunch, run_folder
+from marl.storage.run_imports import require_imports
 from marl.storage.run_names import find_named, player_name
 from marl.storage.run_owner import RunOwner
 
@@ -267,6 +268,7 @@ def _find_source(config: TrainConfig) -> Path | None:
 def _read_config_of(words: Sequence[str], source: Path | None) -> TrainConfig:
     """The configuration of the run that the source belongs to, changed by the words."""
     run = None if source is None else run_folder.run_of(source)
+    require_imports(run)
     return read_config(words, None if run is None else run / run_folder.CONFIG)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opponents.scheduler import LADDER, STRATEGIES, ScheduleConfig, Scheduler
+from opponents.scheduler import LADDER, ScheduleConfig, Scheduler, strategies
 
 ONLY = {"easier_share": 0.0}
 
@@ -87,7 +87,7 @@ def test_the_done_share_of_a_run_counts_where_it_is_further(column, strategy, ro
 @given(st.integers(1, 10**15), st.integers(0, 10**15))
 def test_the_share_of_the_episodes_changes_nothing(end, episode) -> None:
     """To the bit, whatever the division rounds: a run without a time limit plays as before."""
-    for strategy in STRATEGIES:
+    for strategy in strategies():
         schedule = scheduler(strategy, max_episodes=end, opponent_evasion_start_episode=end // 2)
         assert schedule.rung(episode, min(1.0, episode / end)) == schedule.rung(episode)
 
@@ -135,7 +135,7 @@ def test_another_length_on_resume_changes_the_progress_only(strategy, before, af
     assert longer.level(2000) == "level4"
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", strategies())
 def test_the_evasive_phase_comes_on_top_of_any_strategy(strategy) -> None:
     options = {"max_episodes": 100_000, "enable_opponent_evasion": True} | ONLY
     schedule = scheduler(strategy, **options)
@@ -334,7 +334,7 @@ def test_a_full_league_lets_the_one_go_that_is_beaten_most_surely() -> None:
 )
 def test_past_selves_share_with_the_ladder_what_self_play_leaves(options, share) -> None:
     assert scheduler("league", **options).past_share() == pytest.approx(share)
-    for strategy in set(STRATEGIES) - {"league"}:
+    for strategy in set(strategies()) - {"league"}:
         assert scheduler(strategy, **options).past_share() == 0
 
 
@@ -343,7 +343,7 @@ def histories(draw):
     """A schedule of any kind after any results, and an episode to ask for."""
     share = st.floats(0, 1, exclude_max=True)
     schedule = scheduler(
-        draw(st.sampled_from(STRATEGIES)),
+        draw(st.sampled_from(strategies())),
         max_episodes=draw(st.integers(1, 10**6)),
         enable_opponent_evasion=draw(st.booleans()),
         easier_share=draw(share),

@@ -6,7 +6,7 @@ from helpers.training import TINY_ANY, here
 from marl.training import trainer
 from marl.training.metrics import read_lines
 from marl.training.stopwatch import Stopwatch
-from opponents.scheduler import LADDER, STRATEGIES, ScheduleConfig, Scheduler
+from opponents.scheduler import LADDER, ScheduleConfig, Scheduler, strategies
 
 MANY = 1_000_000  # episodes, which no run here comes near
 
@@ -22,7 +22,7 @@ class SecondPerCycle(Stopwatch):
         return self.passed
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES[:4])
+@pytest.mark.parametrize("strategy", strategies()[:4])
 def test_opponents_follow_the_time(strategy, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(trainer, "Stopwatch", type("Clock", (SecondPerCycle,), {}))
     words = ["--strategy", strategy, "--max_minutes", "1", "--max_episodes", str(MANY), "--log_interval", "1"]
