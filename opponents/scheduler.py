@@ -57,8 +57,8 @@ class ScheduleConfig:
     strategy: Annotated[str, strategies, ABOUT_STRATEGIES] = "curriculum"
     """How the opponents get harder."""
     max_episodes: int | None = None
-    """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000). With max_minutes, the
-    done share of the minutes if that is larger."""
+    """Episodes of the whole run (auto: 50,000). Opponents change by the done share of the episodes, or of max_minutes
+    if that is larger."""
     enable_opponent_evasion: bool = False
     """From opponent_evasion_start_episode on, play at least the evasive opponent, with any strategy (strategy evasive
     always does)."""

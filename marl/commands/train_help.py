@@ -59,10 +59,7 @@ def train_help(topic: str) -> str:
     if topic:
         raise UserError(f"--help {topic}: unknown; known: {ALL}, {', '.join(sections)}")
     main = short_help_text(TrainConfig, MAIN_OPTIONS, ALIASES, PREFER)
-    end = (
-        "Every option is a flag or a line of a YAML file; flags override files, later files override earlier ones.\n"
-        f"{command('train', '--help', ALL)} lists every flag."
-    )
+    end = "Every option is a flag or a line of a YAML file; flags override files, later files override earlier ones."
     return f"{usage}\n{main}\n\n{SHORT_RANKS_HELP}\n{end}"
 
 

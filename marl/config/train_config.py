@@ -114,8 +114,7 @@ class TrainConfig:
     mask_reversal: bool = True
     """Never choose the reversal of the snake's direction, which the game replaces by a random move."""
     max_minutes: float = 0.0
-    """Stop after this many minutes of training; 0: no time limit. Opponents and learning rates follow the minutes where
-    these are further than the episodes."""
+    """Stop after this many minutes of training; 0: no time limit."""
     max_utilization: bool = False
     """`auto` chooses the largest sizes that the device can hold, not those that learn best per second.
     These sizes are per rank."""
