@@ -35,6 +35,7 @@ AT_HOME = {
     "torch.utils.tensorboard": set(),
     "wandb": {"marl/metrics/wandb_run.py"},
     "optuna": {"marl/commands/sweep.py"},
+    "pandas": {"marl/train_api.py"},
 }
 
 
@@ -51,6 +52,7 @@ ORDER = (
     ("arena",),  # batches, PettingZoo, replays
     ("opponents",),
     ("marl.errors", "marl.registry", "marl.rewards", "marl.compute.machine"),
+    ("marl.plugins", "marl.compute.choice_cache"),
     ("marl.cli",),
     ("marl.config",),
     ("marl.compute",),

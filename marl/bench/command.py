@@ -27,6 +27,7 @@ BESIDE_TRAINING = {
     "train": COMMON | COMPARING | {"--against": True},
     "scaling": COMMON | {"--ranks": True},
 }
+TRAINS = True  # the words set aside are those of a training
 ROUNDS, LEAST = 4, 0.97  # of --compare
 SECONDS = 1.0  # without --seconds
 KNOWN_SUBJECTS = (*SUBJECTS, POSITIONS, *BESIDE_TRAINING)

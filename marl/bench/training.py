@@ -150,7 +150,7 @@ class TrainBench:
 def warm_up(trainer: Trainer, mix: Mix) -> None:
     """To where a long run is: matches at all turns, in all of them an opponent of the mix, and a full buffer."""
     state, rollout, buffer = trainer.state, trainer.state.rollout, trainer.state.buffer
-    state.scheduler.mix = lambda episode: mix
+    state.scheduler.mix = lambda episode, fraction_done=0.0: mix
     rollout.start()
     numbers = torch.tensor([rollout.opponents.index(name) for name in mix], dtype=torch.uint8)
     mixed = numbers[torch.arange(rollout.matches) // 2 % len(numbers)].to(state.device)  # // 2: as red and as blue

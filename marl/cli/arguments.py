@@ -80,6 +80,12 @@ def refuse_flags(argv: Iterable[str], refused: Sequence[str], beside: str, reaso
             raise UserError(f"--{flag[2:].replace('-', '_')} does not go with {beside}; {reason}")
 
 
+def add_import_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag of own code, which the command line has read already when a command is parsed."""
+    about = "import own code first, a module or a .py file; again for several (see docs/extend.md)"
+    parser.add_argument("--import", action="append", metavar="MODULE", help=about)
+
+
 def add_device_flag(parser: argparse.ArgumentParser) -> None:
     """The device that matches are played on."""
     parser.add_argument(

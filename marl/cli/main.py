@@ -2,7 +2,8 @@
 
 A command is a module with a line in COMMANDS and two functions, `add_arguments(parser)` and `run(args) -> int`. If it
 parses its flags itself, it has `run_argv(argv) -> int` instead. An optional `set_aside(argv)` splits the arguments into
-those for the parser and the rest, which `run` gets as `args.set_aside`. The module of a command is imported only when
+those for the parser and the rest, which `run` gets as `args.set_aside`; `TRAINS = True` says that these are for a
+training. All commands know --import. The module of a command is imported only when
 the command is called, and it imports torch only in `run`: help and error messages must appear at once.
 """
 
@@ -23,7 +24,9 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 import marl
+from marl import plugins
 from marl.cli import machine_errors
+from marl.cli.arguments import add_import_flag
 from marl.cli.invocation import command, interpreter, program
 from marl.cli.wording import in_one_line
 from marl.errors import UserError
@@ -160,14 +163,20 @@ def _run(argv: list[str]) -> int:
         raise UserError(f"unknown {kind} {name!r}{guess}; known commands: {', '.join(COMMANDS)}")
     machine_errors.check_address_space()
     module_name, summary = COMMANDS[name]
+    own_code, others = plugins.split_flags(rest)
+    _import_plugins(own_code)
     module = importlib.import_module(module_name)
     if hasattr(module, "run_argv"):  # a command that parses its own flags
         _prepare_libraries()
         return module.run_argv(rest)
+    rest = others
     parser = _Parser(prog=command(name), description=summary, allow_abbrev=False)
     module.add_arguments(parser)
+    add_import_flag(parser)
     if hasattr(module, "set_aside"):
         rest, aside = module.set_aside(rest)
+        if getattr(module, "TRAINS", False):  # processes with these words import it, too
+            aside = [*aside, *(f"{plugins.FLAG}={each}" for each in own_code)]
         parser.set_defaults(set_aside=aside)
     _check_flags(parser, name, rest)
     args, unknown = parser.parse_known_args(rest)
@@ -175,6 +184,14 @@ def _run(argv: list[str]) -> int:
         raise UserError(f"{name} does not know what to do with {unknown[0]!r} (see {parser.prog} --help)")
     _prepare_libraries()
     return module.run(args)
+
+
+def _import_plugins(names: Sequence[str]) -> None:
+    """Import own code of the user: that of installed packages, and what these names say."""
+    if names or plugins.has_entry_points():
+        _prepare_libraries()  # it may use them
+        plugins.import_entry_points()
+        plugins.import_plugins(names)
 
 
 def _prepare_libraries() -> None:

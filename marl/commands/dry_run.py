@@ -5,9 +5,10 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from arena.rules import TEAM
+from marl import plugins
 from marl.cli.wording import count
 from marl.commands import launch_flags
 from marl.commands.train_argv import TrainArgv
@@ -18,7 +19,7 @@ from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig
 from marl.config.values import as_written
 from marl.errors import UserError
 from marl.ranks import environment
-from marl.training.report import device_notes, mix_text
+from marl.training.report import device_notes, mix_text, schedule_notes
 from marl.training.resume_plan import ResumePlan
 
 if TYPE_CHECKING:
@@ -29,8 +30,24 @@ if TYPE_CHECKING:
 MEASURED = ("threads", "onednn")  # at the start of a training on a CPU
 
 
+class CheckedPlan(NamedTuple):
+    """What a training would do."""
+
+    config: TrainConfig  # with a value for every auto but those that are measured at the start
+    lines: list[str]  # about it
+
+
 def dry_run(argv: TrainArgv, plan: ResumePlan) -> int:
     """Check the plan and print it, or its configuration with all chosen values; returns the exit code."""
+    checked = check_plan(argv, plan)
+    if checked is not None:
+        config = plugins.as_yaml() + to_yaml(checked.config)
+        print(config if argv.print_config else "\n".join([*checked.lines, ""]), end="")
+    return 0
+
+
+def check_plan(argv: TrainArgv, plan: ResumePlan) -> CheckedPlan | None:
+    """Check all that a training checks before it starts; None on ranks but the first."""
     import torch
 
     from marl.ranks.nodes import ONE_NODE
@@ -40,7 +57,7 @@ def dry_run(argv: TrainArgv, plan: ResumePlan) -> int:
     found = environment.read_rank_environment()
     if found is not None:  # under torchrun; one rank reports
         if found.rank:
-            return 0
+            return None
         local, world, nodes = found.local_world, found.world, ONE_NODE
     else:
         local, nodes, _ = launch_flags.choose_launch(argv.launch, plan) if argv.launch else (1, ONE_NODE, 0)
@@ -53,18 +70,13 @@ def dry_run(argv: TrainArgv, plan: ResumePlan) -> int:
     plan = plan.with_resolved_config(group)
     about, state = _check(plan, group)
     folder = plan.name_folder()
-    if argv.print_config:
-        print(to_yaml(plan.config), end="")
-        return 0
     rows = _rows(plan, folder, about, state, _ranks(local, nodes, backend, shares_memory))
-    for name, value in rows:
-        print(f"{name:15} {value}")
     chosen = _chosen(asked.config, plan.config)
-    print("chosen for auto:" if chosen else "nothing is auto")
-    for path, value in chosen.items():
-        print(f"  {path:25} {value}")
-    print(f"\ndry run: nothing was started or written; start it: {argv.command()}")
-    return 0
+    lines = [f"{name:15} {value}" for name, value in rows]
+    lines += ["chosen for auto:" if chosen else "nothing is auto"]
+    lines += [f"  {path:25} {value}" for path, value in chosen.items()]
+    lines += ["", f"dry run: nothing was started or written; start it: {argv.command()}"]
+    return CheckedPlan(plan.config, lines)
 
 
 def _check(plan: ResumePlan, group: "Solo") -> tuple[str, "TrainingState"]:
@@ -135,7 +147,7 @@ def _rows(plan: ResumePlan, folder: Path, resumes: str, state: "TrainingState", 
         ("checkpoints", f"{saves}; {keeps}"),
     ]
     rows += [("resumes", resumes)] if resumes else []
-    return rows + [("note", note) for note in device_notes(config, device.type)]
+    return rows + [("note", note) for note in device_notes(config, device.type) + schedule_notes(config)]
 
 
 def _per_rank(number: int, world: int) -> str:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from marl import plugins
 from marl.analysis.runs import RUNNING, is_run, read_summary
 from marl.analysis.tables import print_rows
 from marl.cli.arguments import count, flag_names, refuse_flags, split_own
@@ -52,6 +53,7 @@ BUILT_IN: Mapping[str, str] = {
     "entropy": "5e-4:5e-2:log",
 }  # fmt: skip
 HOW = "NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME=A,B,C"
+TRAINS = True  # the words set aside are those of a training
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}  # of a trial that has ended
 
 
@@ -303,7 +305,7 @@ class Sweep:
         config = replace(read_config([*self._argv, *as_flags(best.params)]), run_name=None, runs_dir=RUNS_DIR)
         message, file = f"{best.user_attrs[RUN]}, {best.value:.1%} against {self._against}", self._folder / BEST
         about = f"# The best of {trials} trials of the sweep {self._folder.name}: {message}.\n"
-        write_user_file(file, about + to_yaml(config))
+        write_user_file(file, about + plugins.as_yaml() + to_yaml(config))
         print(f"best: {message}; train it: {command('train', '--config', file)}")
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from arena.errors import ArenaError
+from marl import plugins
 from marl.commands import launch_flags
 from marl.commands.dry_run import dry_run
 from marl.commands.train_argv import TrainArgv, parse_train
@@ -44,7 +45,7 @@ def _train(argv: TrainArgv, plan: ResumePlan) -> int:
     if argv.dry_run:
         return dry_run(argv, plan)
     if argv.print_config:
-        print(to_yaml(plan.config), end="")
+        print(plugins.as_yaml() + to_yaml(plan.config), end="")
         return 0
     if not environment.is_rank():
         folder = None if launch_flags.asks_for_nodes(argv.launch) else plan.existing_folder()
@@ -55,4 +56,4 @@ def _train(argv: TrainArgv, plan: ResumePlan) -> int:
         code = launch_flags.launch_ranks(argv.launch, plan) if argv.launch else None
         if code is not None:
             return code
-    return train_here(plan)[0]
+    return train_here(plan).code

@@ -31,7 +31,7 @@ def first_seed(argv: TrainArgv) -> TrainArgv:
 def train_seeds(argv: TrainArgv) -> int:
     """Train all seeds; returns 0 if all are done, 1 if one failed, 128 + signal if the user stopped it."""
     config = _check(argv)
-    name = config.run_name or f"{config.algo}_{time.strftime('%Y%m%d_%H%M%S')}"
+    name = config.run_name or name_now(config)
     argv = argv if config.run_name else argv.with_flags("--run-name", name)
     group = Path(config.runs_dir) / GROUP
     seeds: dict[int, TrainingJob] = {}
@@ -62,6 +62,11 @@ def train_seeds(argv: TrainArgv) -> int:
     failed = f"{len(not_done)} of {count(len(seeds), 'seed')} failed: {failed}"
     print(f"snakes: {failed}; again: {argv.command()}", file=sys.stderr)
     return 1
+
+
+def name_now(config: TrainConfig) -> str:
+    """A name for the runs of seeds that are started now."""
+    return f"{config.algo}_{time.strftime('%Y%m%d_%H%M%S')}"
 
 
 def seed_run_name(name: str, seed: int) -> str:

@@ -16,6 +16,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from arena import jit
 from marl.analysis.runs import NOT_GROUPED, RUNNING, is_run, read_summary
 from marl.cli.arguments import parse_whole_number
 from marl.cli.invocation import VARIABLE, program
@@ -94,7 +95,7 @@ class TrainingJob:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, VARIABLE: program(), **variables},
+                env={**os.environ, "PYTHONPATH": _python_path(), VARIABLE: program(), **variables},
                 # Ctrl-C in the terminal goes to this process alone, which passes it on once.
                 start_new_session=True,
                 preexec_fn=lambda: end_with_parent(signal.SIGTERM),  # it saves and ends if this command is killed
@@ -131,7 +132,7 @@ class TrainingJob:
         plan = replace(plan_resume(self.argv), until=until)
         try:
             with open(self.log, "a") as log, redirect_stdout(log):
-                return train_here(plan)[0]
+                return train_here(plan).code
         finally:
             gc.collect()  # frees a GPU's memory of this training before the next one
 
@@ -260,3 +261,8 @@ def find_room(flags: Mapping[str, str], plan: ResumePlan, asked: int | None) -> 
 def limit_threads(number: int) -> dict[str, str]:
     """Environment variables of a training beside others: its threads of torch and Numba."""
     return {THREADS: str(number), NUMBA_THREADS: str(number)}
+
+
+def _python_path() -> str:
+    """PYTHONPATH with the folder of this program: a script elsewhere may have found it by sys.path alone."""
+    return os.pathsep.join([str(jit.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

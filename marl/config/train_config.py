@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from arena.rules import TURNS
+from marl import plugins
 from marl.config import reader
 from marl.config.distributed_config import DistributedConfig
 from marl.config.evaluation_config import EvalConfig
@@ -206,15 +207,26 @@ def read_config(argv: Sequence[str], saved: Path | None = None, unread_flags: bo
     given, then by `--config FILE`, then by flags.
 
     A flag that the learner does not read is a UserError. With `unread_flags` it is not: the learner may still change.
+    What the words and the files import is imported first; the saved configuration of a run imports nothing.
     """
+    names, argv = plugins.split_flags(argv)
+    plugins.import_plugins(names)
     files, flags = _config_files(argv)
-    layers = [read_yaml(find_config(name)) for name in files]
+    layers = [_after_imports(read_yaml(find_config(name))) for name in files]
     if saved is not None:
         layer = read_yaml(saved)
         kept = {name: value for name, value in layer.values.items() if name not in NOT_RESUMED}
         layers.insert(0, Layer(layer.source, kept))
     counterparts = None if unread_flags else COUNTERPARTS
     return reader.read(TrainConfig, flags, ALIASES, PREFER, layers, OLD_NAMES, counterparts, _learner_defaults)
+
+
+def _after_imports(layer: Layer) -> Layer:
+    """The settings of a file without `import`, after that."""
+    if plugins.KEY not in layer.values:
+        return layer
+    plugins.import_plugins(plugins.as_names(layer.values[plugins.KEY], layer.source))
+    return Layer(layer.source, {name: value for name, value in layer.values.items() if name != plugins.KEY})
 
 
 def _learner_defaults(algo: str) -> Layer | None:

@@ -10,6 +10,7 @@ from safetensors.torch import save
 
 from arena.errors import ArenaError
 from arena.files import write_atomically
+from marl import plugins
 from marl.cli.invocation import command
 from marl.errors import UserError
 from marl.networks.policy import PolicyPlayer, build_actor
@@ -42,5 +43,5 @@ def read(path: Path, name: str | None = None) -> PolicyPlayer:
     try:
         actor, encoder = build_actor(about, weights, str(path))
     except ArenaError as error:  # an encoder that does not exist
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}; one of your own comes by {plugins.FLAG} FILE") from None
     return PolicyPlayer(actor, encoder, name or str(path))

@@ -20,6 +20,7 @@ from arena import jit
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS
 from arena.encoders.encoder import measure_nothing, write_nothing
+from marl import plugins
 from marl.compute import machine, onednn
 from marl.compute.thread_variables import user_fixes_threads
 from marl.compute.threads import use_threads
@@ -39,6 +40,7 @@ def compiling_ahead(config: TrainConfig, threads: int, overlaps: bool) -> Iterat
     Not if the user has limited the threads (OMP_NUM_THREADS): other cores are for others.
     """
     processes: list[subprocess.Popen[bytes]] = []
+    own_code = [plugin.request for plugin in plugins.imported()]
 
     def start() -> None:
         argv = [sys.executable, "-c", f"import {__name__} as program; program.main()"]
@@ -53,7 +55,7 @@ def compiling_ahead(config: TrainConfig, threads: int, overlaps: bool) -> Iterat
         processes.append(process)
         assert process.stdin is not None
         with contextlib.suppress(OSError), process.stdin as pipe:
-            pipe.write(pickle.dumps((replace(config, threads=threads), overlaps)))
+            pipe.write(pickle.dumps((replace(config, threads=threads), overlaps, own_code)))
 
     if machine.usable_cores() > 1 and not user_fixes_threads():
         jit.at_first_compile(start)
@@ -90,7 +92,8 @@ def main() -> None:
     """The second process. Its input is the configuration."""
     end_with_parent()
     os.nice(NICE)
-    config, overlaps = pickle.load(sys.stdin.buffer)
+    config, overlaps, own_code = pickle.load(sys.stdin.buffer)
+    plugins.import_plugins(own_code)
     use_threads(config.threads, overlaps)
     onednn.mkldnn.enabled = config.onednn
     compile_training(config, overlaps)

@@ -13,6 +13,7 @@ from marl.cli.wording import count, duration
 from marl.compute.machine import usable_cores
 from marl.config.evaluation_plan import describe_plan
 from marl.ranks.environment import ranks_on_this_node, read_rank_environment
+from opponents.scheduler import BY_PROGRESS
 from opponents.shares import ROUNDING
 
 if TYPE_CHECKING:
@@ -43,15 +44,11 @@ def banner(
     device = f"{torch.cuda.get_device_name(group.device)} ({group.device})" if on_gpu else "CPU"
     device += _without_triton(config, group.device)
     weights = sum(p.numel() for p in learner.actor.parameters())
-    evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
-    evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
     body = " -> ".join(_layers(learner.spec))
     held = 3 * buffer.turns * buffer.teams
     size = f"{held:,} transitions, {buffer.bytes / 2**20:,.0f} MiB on {buffer.storage}"
     all_matches = f" per rank, {state.rollout.all_matches:,} in all" if group.world > 1 else ""
-    schedule = mix_text(
-        config.schedule, f" over {config.schedule.max_episodes:,} episodes" + (evasion if evades else "")
-    )
+    schedule = mix_text(config.schedule, _about_schedule(config))
     lines = [
         ("run", str(trainer.outputs.folder)),
         ("device", f"{device}, {config.precision}" + (f", {cpu}" if cpu else "")),
@@ -72,7 +69,7 @@ def banner(
         exactly = "bit-exactly" + ", except what submissions remember" * state.named.has_submissions
         how = exactly if state.is_exact else "with new matches and a new buffer"
         lines.append(("resumed from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
-    notes = device_notes(config, group.device.type)
+    notes = device_notes(config, group.device.type) + schedule_notes(config)
     if buffer.storage.type == "cpu":
         notes += memory_notes(buffer.bytes, free_memory(), ranks_on_this_node())
     return lines + [("note", note) for note in notes]
@@ -99,6 +96,32 @@ def device_notes(config: "TrainConfig", device: str) -> list[str]:
     if device == "cpu" and config.threads is not None and config.threads > cores:
         notes.append(f"{config.threads} threads on {count(cores, 'core')}: more threads than cores are slow")
     return notes
+
+
+def schedule_notes(config: "TrainConfig") -> list[str]:
+    """Remarks about a schedule of opponents that the limits of the run change or cut off."""
+    schedule, notes = config.schedule, []
+    if 1 - sum(schedule.shares.values()) - schedule.self_play <= ROUNDING:
+        return []  # nobody plays it
+    if config.max_minutes and (schedule.strategy in BY_PROGRESS or schedule.evades):
+        notes.append(
+            f"the run ends after {config.max_minutes:g} min of training: opponents change by its minutes where these "
+            f"are further than its {schedule.max_episodes:,} episodes"
+        )
+    if schedule.evades and schedule.opponent_evasion_start_episode >= schedule.max_episodes:
+        notes.append(
+            f"the evasive opponent is never met: it begins at episode {schedule.opponent_evasion_start_episode:,}, and "
+            f"the run ends at {schedule.max_episodes:,}; give a smaller --opponent_evasion_start_episode"
+        )
+    return notes
+
+
+def _about_schedule(config: "TrainConfig") -> str:
+    """The length of the schedule, in words."""
+    schedule = config.schedule
+    minutes = f" or {config.max_minutes:g} min" if config.max_minutes else ""
+    evasion = f", evasive from episode {schedule.opponent_evasion_start_episode:,}" if schedule.evades else ""
+    return f" over {schedule.max_episodes:,} episodes{minutes}{evasion}"
 
 
 def memory_notes(buffer_bytes: int, free: int, ranks: int) -> list[str]:
@@ -137,9 +160,10 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
     if ended == "pause":
         console.note(f"paused at episode {progress.episodes:,}")
         return
-    if ended == "signal":
+    if ended in ("signal", "callback"):
         again = command("train", "--resume", folder)
-        console.note(f"stopped by a signal at episode {progress.episodes:,}; resume with: {again}")
+        who = {"signal": "a signal", "callback": "the callback"}[ended]
+        console.note(f"stopped by {who} at episode {progress.episodes:,}; resume with: {again}")
         return
     rows: list[Sequence[Any]] = [("against", "won", "95 % interval", "mean score")]
     for name, result in trainer.evaluation.results.items():

@@ -8,7 +8,7 @@ when everything fits, does `choose_folder` make the folder of a new run.
 No torch at import: mistakes must be reported at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.ranks import environment
 from marl.storage import relaunch, run_folder
+from marl.storage.run_imports import require_imports
 from marl.storage.run_names import find_named, player_name
 from marl.storage.run_owner import RunOwner
 
@@ -47,6 +48,9 @@ class ResumePlan:
     # Path -> size for the whole run, of the automatic sizes that are split over the ranks. A resumed run keeps them.
     whole_run: Mapping[str, int] = field(default_factory=dict)
     until: float = 1.0  # fraction of the run at which this start saves and ends
+    quiet: bool = False  # print nothing
+    # From Python: called with the values of each log line and evaluation; False makes the run save and end.
+    callback: Callable[[dict[str, Any]], object] | None = None
 
     @property
     def resumes_by_path(self) -> bool:
@@ -84,7 +88,7 @@ class ResumePlan:
         config = _read_config_of(self.argv, source)
         if earlier.is_saved:
             config = replace(config, **RELAUNCHED)
-        return ResumePlan(self.argv, config, source, earlier, launchers, until=self.until)
+        return replace(self, config=config, source=source, earlier=earlier, launchers=launchers)
 
     def with_resolved_config(self, group: "Solo | Ranks") -> "ResumePlan":
         """The same plan with every `auto` replaced by a value for the device. A collective: rank 0 chooses.
@@ -264,6 +268,7 @@ def _find_source(config: TrainConfig) -> Path | None:
 def _read_config_of(argv: Sequence[str], source: Path | None) -> TrainConfig:
     """The configuration of the run that the source belongs to, changed by the flags."""
     run = None if source is None else run_folder.run_of(source)
+    require_imports(run)
     return read_config(argv, None if run is None else run / run_folder.CONFIG)
 
 
