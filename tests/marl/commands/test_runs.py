@@ -169,7 +169,7 @@ def test_a_run_of_another_machine_counts_as_running_while_it_is_written_to(runs)
 
 def test_a_run_that_a_process_holds_is_never_touched(runs, monkeypatch):
     """Also when run.json does not tell of that process: it starts the run at this moment."""
-    monkeypatch.setattr(run_owner, "GRACE", 0.0)
+    monkeypatch.setattr(run_owner, "GRACE_SECONDS", 0.0)
     checkpoints = [
         checkpoint_writer.save(runs / "weak", n, {"actor.w": torch.zeros(1)}, {"state": {}}, {}) for n in (1, 2)
     ]
