@@ -95,7 +95,11 @@ def import_plugins(names: Iterable[str | os.PathLike[str]]) -> None:
     """Import modules and files that the user has named, each once."""
     for each in names:
         name = os.fspath(each)
-        module = _import_file(Path(name), FLAG) if _is_file(name) else _import_module(name, FLAG)
+        if _is_file(name):
+            module = _import_file(Path(name), FLAG)
+        else:
+            _find_modules_in(Path.cwd())  # as `python -m` does
+            module = _import_module(name, FLAG)
         _remember(_add(module))
 
 
@@ -150,6 +154,12 @@ def _is_file(name: str) -> bool:
     return name.endswith(".py") or os.sep in name
 
 
+def _find_modules_in(folder: Path) -> None:
+    """Let imports find what is in a folder; after all others, so that it hides nothing."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
 def _import_file(file: Path, source: str) -> ModuleType:
     """The module of a file, run from the very text that is hashed."""
     name = re.sub(r"\W", "_", file.stem)
@@ -164,8 +174,7 @@ def _import_file(file: Path, source: str) -> ModuleType:
     if spec is None or not path.is_file():
         raise UserError(f"{source} {file}: there is no such Python file; give a module or a .py file")
     module = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # for what stands beside it; at the end, so that it hides nothing
+    _find_modules_in(path.parent)  # for what stands beside it
     sys.modules[name] = module  # as Numba and pickle need it
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
@@ -179,9 +188,7 @@ def _import_file(file: Path, source: str) -> ModuleType:
 
 
 def _import_module(name: str, source: str) -> ModuleType:
-    """The module of a name, which may stand in the working folder."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    """The module of a name."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -199,6 +206,7 @@ def _import_package(plugin: Plugin, problem: str) -> str:
     names = tuple(plugin.name.split("."))
     if parts[-len(names) :] != names:
         return problem
+    _find_modules_in(Path(*parts[: -len(names)]))
     with suppress(ImportError, ValueError, AttributeError):
         spec = importlib.util.find_spec(plugin.name)
         if spec is not None and spec.origin is not None and str(Path(spec.origin).resolve()) == plugin.file:

@@ -145,6 +145,8 @@ def test_a_package_and_files_beside_a_file(own, monkeypatch) -> None:
     assert [record.request for record in records] == ["own_package", str(own / "outer.py")]
     run = make_run(own / "runs" / "a", *records)
     forget("own_package", "own_package.inner", "outer", "beside")
+    monkeypatch.chdir("/")
+    sys.path[:] = [each for each in sys.path if each != str(own)]
     assert run_imports.import_of_run(run) == ""
     assert plugins.imported() == records
 
