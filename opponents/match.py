@@ -48,7 +48,7 @@ class PlayedMatches:
     turns: int  # of all these matches together
     seconds: float
     picks: dict[str, tuple[int, int, torch.Tensor]]  # name of the replay -> rank in its order, match number, actions
-    problems: tuple[Counter[str], Counter[str]]  # of home and away, if they are submissions
+    problems: tuple[Counter[str], Counter[str]]  # of home and away in these matches, if they are submissions
 
 
 def play(
@@ -192,7 +192,7 @@ def _play(
     forfeits: list[list[np.ndarray]] = [[] for _ in away]
     turns = [0] * len(away)
     picks: list[dict[str, tuple[int, int, torch.Tensor]]] = [{} for _ in away]
-    seconds = 0.0
+    seconds, before = 0.0, [_problems(player) for player in (home, *away)]
     for first in range(wanted.start, wanted.stop, batch):
         numbers = np.arange(first, min(first + batch, wanted.stop))
         size, side = len(numbers), _home_side(numbers, matches)
@@ -226,7 +226,7 @@ def _play(
             turns[i],
             seconds,
             picks[i],
-            (_problems(home), _problems(player)),
+            (_problems(home) - before[0], _problems(player) - before[1 + i]),
         )
         for i, player in enumerate(away)
     ]

@@ -34,7 +34,7 @@ from arena.jidi import FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
 from arena.printable import printable
 from arena.rng import SLOT_SUBMISSION, draw_below
-from arena.rules import DIRECTION, OVER, SNAKES, TURN
+from arena.rules import DIRECTION, OVER, SNAKES, TEAM, TURN
 from opponents.cage.controller import HELLO, LOADED, MOVES, NO_CONTROLLER
 from opponents.cage.environment import holds_home
 from opponents.cage.process import HOST_SECONDS, Broken, CannotCage, Host, MatchProcess, why_not_caged
@@ -70,6 +70,26 @@ class _Task:
     waiting: list[int]  # snakes that have no move yet
     observation: dict[Any, Any]
     moves: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class MoveTimes:
+    """How long the moves of a submission took, in seconds: CPU time if the kernel tells it, else time of waiting."""
+
+    moves: int = 0
+    total: float = 0.0
+    longest: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Of all moves so far, at least one."""
+        return self.total / self.moves
+
+    def add(self, seconds: list[float]) -> None:
+        """Count some more moves."""
+        self.moves += len(seconds)
+        self.total += sum(seconds)
+        self.longest = max(self.longest, *seconds, 0.0)
 
 
 @dataclass(frozen=True)
@@ -117,6 +137,8 @@ class Submission:
             options.tell(f"{self.name} runs uncaged: it can read and change what you can; time and memory are limited")
         self.seconds_per_move = float(seconds_per_move)
         self.forfeited: set[int] = set()
+        self.errors = 0  # moves that did not come, and failures to load
+        self.move_times = MoveTimes()
         self._problems: Counter[str] = Counter()
         self._matches: dict[int, _Match] = {}
         self._arena: weakref.ref[BatchArena] | None = None
@@ -135,6 +157,14 @@ class Submission:
     def problem_counts(self) -> Counter[str]:
         """How often each kind of problem has occurred so far; a kind begins with the name of the submission."""
         return Counter({f"{self.name}: {text}": count for text, count in self._problems.items()})
+
+    def load(self) -> None:
+        """Load the file now, before any match; ArenaError with the cause if that fails."""
+        arena = BatchArena(1)
+        arena.start()
+        self.begin(arena, torch.arange(TEAM, dtype=torch.int32))
+        if self._given_up:
+            raise ArenaError(f"submission {str(self.path)!r}: cannot be loaded: {' '.join(self._given_up.split())}")
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Forget the matches of these seats: new ones have started. ArenaError if the file is no submission."""
@@ -245,10 +275,10 @@ class Submission:
 
     def _count(self, task: _Task, job: Job) -> None:
         """Take over the answers to a task, its problems, and its process as long as it is in order."""
-        answers = list(job.answers)
+        answers, seconds = list(job.answers), list(job.seconds)
         task.match.waited += job.waited
         if task.match.process is None:
-            loaded, answers = answers[:2], answers[2:]
+            loaded, answers, seconds = answers[:2], answers[2:], seconds[2:]
             failure = job.failure if len(loaded) < 2 else loaded[1]
             if isinstance(failure, str):
                 self._fail_to_load(task.slot, failure)
@@ -257,6 +287,7 @@ class Submission:
                 task.waiting.clear()
                 return
             self._was_loaded = True
+        self.move_times.add(seconds)
         task.match.process = job.process if job.failure is None else None
         for answer in answers:
             self._stopped_in_a_row = 0
@@ -302,6 +333,7 @@ class Submission:
 
     def _problem(self, task: _Task, text: str) -> None:
         self._note(text)
+        self.errors += 1
         task.match.problems += 1
         if task.match.problems == LIMIT:
             self._note(f"forfeits a match after {LIMIT} problems")
@@ -309,6 +341,7 @@ class Submission:
 
     def _fail_to_load(self, slot: int, reason: str) -> None:
         self.forfeited.add(slot)
+        self.errors += 1
         if self._was_loaded:
             self._note(f"cannot be loaded: {reason}")
         elif not self._given_up:
