@@ -19,7 +19,7 @@ import json
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -149,6 +149,11 @@ class Submission:
         self._stopped_in_a_row = 0
 
     @property
+    def workers(self) -> int:
+        """Matches that compute at the same time."""
+        return self._options.workers or available_cores()
+
+    @property
     def problems(self) -> list[str]:
         """The problems so far: one line for each kind, with its count."""
         return [f"{text} ({count} x)" for text, count in self.problem_counts.items()]
@@ -165,6 +170,10 @@ class Submission:
         self.begin(arena, torch.arange(TEAM, dtype=torch.int32))
         if self._given_up:
             raise ArenaError(f"submission {str(self.path)!r}: cannot be loaded: {' '.join(self._given_up.split())}")
+
+    def twin(self) -> "Submission":
+        """The same file as another player, whose matches leave the counts of this one alone."""
+        return Submission(self.path, self.seconds_per_move, replace(self._options, tell=None))
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Forget the matches of these seats: new ones have started. ArenaError if the file is no submission."""
@@ -236,7 +245,7 @@ class Submission:
             self._give_up(str(error))
             return
         jobs = [Job(partial(self._post, host, task), self._expected(task)) for task in tasks]
-        run_jobs(jobs, self._options.workers or available_cores())
+        run_jobs(jobs, self.workers)
         for task, job in zip(tasks, jobs, strict=True):
             if not self._given_up:
                 self._count(task, job)

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,11 @@ from marl.arguments import (
     add_seed_flag,
     add_submission_flags,
     choose_seed,
+    count,
     new_file,
     submission_options,
 )
+from marl.commands.stop_flag import add_stop_flag, error_rates_text
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
@@ -44,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PLAYER",
         help="its opponent, or several: level2,territory,friend/submission.py",
     )
-    parser.add_argument("--matches", type=int, default=1000, metavar="N", help="how many (default: 1000)")
+    parser.add_argument("--matches", type=count, default=1000, metavar="N", help="how many (default: 1000)")
+    add_stop_flag(parser)
     add_seed_flag(parser)
     add_device_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
@@ -73,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if args.record is not None and args.away is not None and len(args.away) > 1:
         raise UserError(f"--record keeps the matches against one player; --away names {len(args.away)}")
     from marl.planning.planned_player import load_player
+    from opponents.league_decision import ERROR_RATES
     from opponents.league_entries import load_submission
     from opponents.match import choose_device, open_player, play
     from opponents.players import listing, odd_listing
@@ -91,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
         seed = choose_seed(args.seed, names)
         record, device = args.record is not None, choose_device(args.device, (home, *opponents))
         played: list[Results] = []
+        verdicts: list[str | None] = []
         with ProgressBar("") as bar:
             for away in opponents:
                 bar.title = f"{home.name} - {away.name}"
@@ -98,11 +103,18 @@ def run(args: argparse.Namespace) -> int:
                 def show(share: float) -> None:
                     bar.show((len(played) + share) / len(opponents))
 
-                played.append(play(home, away, args.matches, device, seed, record, progress=show))
+                if args.stop_when_decided:
+                    results, verdict = _play_until_decided(home, away, args.matches, device, seed, record, show)
+                    verdicts.append(verdict)
+                else:
+                    results = play(home, away, args.matches, device, seed, record, progress=show)
+                played.append(results)
         results = played[0]
         files = _write_replays(results, args.record, (home, opponents[0]) if args.record_policy else None)
     if args.json:
-        document = results.as_dict() if len(played) == 1 else {"pairs": [each.as_dict() for each in played]}
+        decided = [{"decided": verdict, "error_rates": ERROR_RATES} for verdict in verdicts] or [{}] * len(played)
+        documents = [each.as_dict() | more for each, more in zip(played, decided, strict=True)]
+        document = documents[0] if len(played) == 1 else {"pairs": documents}
         print(json.dumps(document | {"seed": seed} | ({"replays": files} if files else {}), indent=2))
     elif len(played) == 1:
         _print_results(results, seed, device)
@@ -110,9 +122,28 @@ def run(args: argparse.Namespace) -> int:
             print(f"{which + ' match':14} {path}")
     else:
         _print_pairs(played, seed)
+    if verdicts and not args.json:
+        _print_verdicts(played, verdicts)
     for line in dict.fromkeys(line for each in played for line in each.problems):
         print(line, file=sys.stderr)
     return 0
+
+
+def _play_until_decided(
+    home: "Player",
+    away: "Player",
+    matches: int,
+    device: str,
+    seed: int,
+    record: bool,
+    show: Callable[[float], None],
+) -> tuple["Results", str | None]:
+    """The results, and who is better; each board is played twice, with the colours swapped."""
+    from opponents.league_rounds import PairedMatches, play_rounds
+
+    pair = PairedMatches(home, away, device, seed, record)
+    play_rounds([pair], (matches + 1) // 2, stop_when_decided=True, progress=lambda _, share: show(share))
+    return pair.results(), pair.verdict
 
 
 def _write_replays(
@@ -161,13 +192,27 @@ def _print_results(results: "Results", seed: int, device: str) -> None:
 
 def _print_pairs(played: Sequence["Results"], seed: int) -> None:
     """One line per opponent."""
-    print(f"{played[0].home}: {played[0].matches:,} matches against each, seed {seed}\n")
+    numbers = sorted({results.matches for results in played})
+    many = f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
+    print(f"{played[0].home}: {many} matches against each, seed {seed}\n")
     rows = [("against", "won", "95 %", "won-drawn-lost", "points", "mean score", "forfeited")]
     for r in played:
         counts, scores = f"{r.wins:,} - {r.draws:,} - {r.losses:,}", f"{r.home_score:.1f} : {r.away_score:.1f}"
         forfeits = f"{r.home_forfeits:,} : {r.away_forfeits:,}"
         rows.append((r.away, f"{r.win_rate:.1%}", _interval(r), counts, f"{r.points:.1%}", scores, forfeits))
     print_rows(rows, right=(1, 2, 3, 4, 5, 6))
+
+
+def _print_verdicts(played: Sequence["Results"], verdicts: Sequence[str | None]) -> None:
+    from opponents.league_decision import HOME
+
+    said = []
+    for results, verdict in zip(played, verdicts, strict=True):
+        better = results.home if verdict == HOME else results.away
+        text = "not decided" if verdict is None else f"{better} is better"
+        said.append(text if len(played) == 1 else f"{results.away}: {text}")
+    print(f"\n{'decided':14} {'; '.join(said)}" if len(played) > 1 else f"{'decided':14} {said[0]}")
+    print(f"{'':14} {error_rates_text()}")
 
 
 def _interval(of: "Tally") -> str:

@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -11,16 +12,21 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marl.analysis.league_rows import league_rows
+from marl.analysis.spreadsheet import write_spreadsheet
 from marl.analysis.tables import display_width, padded, print_rows
 from marl.arguments import (
     add_device_flag,
     add_seed_flag,
     add_submission_flags,
     choose_seed,
+    count,
     new_file,
     new_file_ending,
+    positive,
     submission_options,
 )
+from marl.commands.stop_flag import add_stop_flag, error_rates_text
 from marl.errors import UserError
 from marl.invocation import command
 from marl.progress_bar import ProgressBar
@@ -54,7 +60,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="every submission.py, exported team, run and checkpoint in the subfolders takes part, labelled by its "
         "folder's name; broken ones are listed and do not play; may be given several times",
     )
-    parser.add_argument("--matches", type=int, default=1000, metavar="N", help="per pair (default: 1000)")
+    parser.add_argument(
+        "--matches",
+        type=count,
+        metavar="N",
+        help="per pair (default: 1000; with submissions or players that plan as many as take about 10 minutes)",
+    )
+    parser.add_argument(
+        "--minutes", type=positive, metavar="N", help="play as much as fits into so many minutes, all pairs evenly"
+    )
+    add_stop_flag(parser)
     add_seed_flag(parser)
     add_device_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
@@ -64,14 +79,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", type=new_file, metavar="FILE", help="also write a page: the table, and a match behind every cell"
     )
+    parser.add_argument(
+        "--csv",
+        type=new_file,
+        metavar="FILE",
+        help="also write a line for each player: rating, points, errors, forfeits, time per move",
+    )
     add_submission_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from marl.commands.league_plan import plan_matches
     from marl.planning.planned_player import load_player
     from opponents.league import league
     from opponents.league_entries import open_entries
 
+    begun = time.monotonic()
     entries = _entries(args)
     pairs: list[Results] = []
 
@@ -87,13 +110,17 @@ def run(args: argparse.Namespace) -> int:
         players, broken = open_entries(entries, opened, load_player, submission_options(args))
         if len(players) < 2:
             raise UserError(f"a league needs at least two players, got {len(players)}{_named_causes(broken)}")
+        plan = plan_matches(players, args.matches, args.minutes, args.device, args.stop_when_decided)
+        if plan.text and not args.json:
+            print(plan.text, file=sys.stderr, flush=True)
 
         def turn_progress(home: str, away: str, share: float) -> None:
             bar.title = f"{home} - {away}"
             bar.show(share)
 
-        settings = (args.matches, args.device, seed, progress, load_player, record)
-        table = league(players, *settings, turn_progress)
+        seconds = None if args.minutes is None else max(0.0, 60 * args.minutes - (time.monotonic() - begun))
+        settings = (plan.matches, args.device, seed, progress, load_player, record, turn_progress)
+        table = league(players, *settings, stop_when_decided=args.stop_when_decided, seconds=seconds)
     if args.png:
         from marl.pictures.canvas import save_png
         from marl.pictures.league_table import draw
@@ -104,14 +131,16 @@ def run(args: argparse.Namespace) -> int:
         from marl.analysis.pages import league_page
 
         write_user_file(args.html, league_page(table, pairs))
+    if args.csv:
+        columns, rows = league_rows(table)
+        write_spreadsheet(args.csv, columns, rows)
     if args.json:
-        print(json.dumps(_document(table, seed) | {"broken": [asdict(each) for each in broken]}, indent=2))
+        more = {"broken": [asdict(each) for each in broken], "estimated_seconds": plan.seconds}
+        print(json.dumps(_document(table, seed) | more, indent=2))
     else:
         print_table(table, seed)
-        if broken:
-            print("\nbroken, without matches:")
-            print_rows([(f"  {each.label}", each.cause) for each in broken])
-        for what, path in (("picture", args.png), ("page", args.html)):
+        _print_more(table, broken)
+        for what, path in (("picture", args.png), ("page", args.html), ("CSV", args.csv)):
             if path:
                 print(f"\n{what}: {path}")
     for line in table.problems:
@@ -135,8 +164,9 @@ def _named_causes(broken: Sequence["Broken"]) -> str:
 
 
 def _document(table: "Table", seed: int) -> dict[str, Any]:
-    order = table.order()
-    points = table.points
+    from opponents.league_decision import AWAY, ERROR_RATES, HOME
+
+    order, points, better = table.order(), table.points, table.better
     return {
         "matches": table.matches,
         "seed": seed,
@@ -146,6 +176,7 @@ def _document(table: "Table", seed: int) -> dict[str, Any]:
                 "rating": float(table.ratings[i]),
                 "rating_low": float(table.ratings[i] - table.margins[i]),
                 "rating_high": float(table.ratings[i] + table.margins[i]),
+                **asdict(table.conduct[i]),
             }
             for i in order
         ],
@@ -153,15 +184,17 @@ def _document(table: "Table", seed: int) -> dict[str, Any]:
             {
                 "home": table.names[i],
                 "away": table.names[j],
+                "matches": int(table.played[i, j]),
                 "wins": int(table.wins[i, j]),
                 "draws": int(table.draws[i, j]),
                 "losses": int(table.wins[j, i]),
                 "points": float(points[i, j]),
+                **({} if better is None else {"decided": HOME if better[i, j] else AWAY if better[j, i] else None}),
             }
             for at, i in enumerate(order)
             for j in order[at + 1 :]
         ],
-    }
+    } | ({} if better is None else {"error_rates": ERROR_RATES})
 
 
 def print_table(table: "Table", seed: int) -> None:
@@ -169,13 +202,32 @@ def print_table(table: "Table", seed: int) -> None:
     order = table.order()
     points = table.points
     width = max(display_width(name) for name in (*table.names, "player"))
-    print(f"{table.matches:,} matches per pair, seed {seed}; points that row took from column, in percent\n")
+    print(f"{table.matches_per_pair} matches per pair, seed {seed}; points that row took from column, in percent\n")
     heading = "".join(f"{at:7}" for at in range(1, len(order) + 1))
     print(f"{'player':>{width + 4}}  rating  95 % {heading}")
     for at, i in enumerate(order, start=1):
         cells = "".join("      -" if math.isnan(points[i, j]) else f"{100 * points[i, j]:7.1f}" for j in order)
         name = padded(table.names[i], width, right=True)
         print(f"{at:3} {name}  {table.ratings[i]:6.0f} ±{table.margins[i]:4.0f} {cells}")
+
+
+def _print_more(table: "Table", broken: Sequence["Broken"]) -> None:
+    """What the test has decided, how submissions behaved, and who could not play."""
+    if table.better is not None:
+        decided, pairs = int(table.better.sum()), len(table.names) * (len(table.names) - 1) // 2
+        print(f"\ndecided who is better: {decided} of {pairs} pairs; {error_rates_text()}")
+    order = [i for i in table.order() if table.conduct[i].mean_ms is not None or table.conduct[i].errors]
+    if order:
+        print()
+        rows: list[tuple[str, ...]] = [("submission", "errors", "forfeits", "ms a move", "longest")]
+        for i in order:
+            conduct = table.conduct[i]
+            times = ("-" if ms is None else f"{ms:.1f}" for ms in (conduct.mean_ms, conduct.longest_ms))
+            rows.append((table.names[i], f"{conduct.errors:,}", f"{conduct.forfeits:,}", *times))
+        print_rows(rows, right=(1, 2, 3, 4))
+    if broken:
+        print("\nbroken, without matches:")
+        print_rows([(f"  {each.label}", each.cause) for each in broken])
 
 
 def _print_pair(results: "Results") -> None:

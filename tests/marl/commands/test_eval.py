@@ -237,3 +237,15 @@ def test_mistakes_with_several_opponents(tmp_path):
     assert_one_line(here(*words, "level0,levle1"), "'levle1'", "did you mean level1?")
     assert_one_line(here(*words, "level0,"), "--away", "'level0,' is no list of players")
     assert_one_line(here(*words, "level0,level1", "--record", tmp_path / "x"), "--record", "--away names 2")
+
+
+def test_a_pair_stops_when_it_is_decided(tmp_path):
+    words = ("eval", "--home", "level3", "--matches", "60", "--stop_when_decided", "--away")
+    report = json.loads(here(*words, "level0", "--json", "--record", tmp_path / "x").stdout)
+    assert (report["decided"], report["matches"]) == ("home", 16)
+    assert report["error_rates"] == {"home_is_better": 0.025, "away_is_better": 0.025}
+    assert {*read(tmp_path / "x").result}  # it verifies
+    text = here(*words, "level0,level3:0.001").stdout
+    assert text.startswith("level3: 16 to 60 matches against each")
+    assert "level0: level3 is better; level3:0.001: not decided" in text
+    assert "at most 2.5% of the cases" in text

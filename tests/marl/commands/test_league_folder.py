@@ -30,6 +30,12 @@ def test_every_submission_plays_and_the_broken_ones_are_listed(homework):
     assert {each["label"] for each in report["broken"]} == {*CAUSES}
     for each in report["broken"]:
         assert each["cause"].startswith(CAUSES[each["label"]])
+    assert report["estimated_seconds"] is None  # measuring would take longer than so few matches
+    players = {player["name"]: player for player in report["players"]}
+    assert (players["cat"]["forfeits"], players["endless"]["forfeits"], players["ada"]["forfeits"]) == (8, 8, 0)
+    assert (players["ada"]["errors"], players["planned"]["errors"]) == (0, 0)
+    assert players["cat"]["errors"] >= 8 * 10
+    assert 0 < players["planned"]["mean_ms"] <= players["planned"]["longest_ms"]
 
 
 def test_the_table_lines_up_with_chinese_names(homework):
@@ -42,6 +48,7 @@ def test_the_table_lines_up_with_chinese_names(homework):
     assert {row.split()[1] for row in rows} == {"ada", "bob", "李四", "level0"}
     assert {display_width(row) for row in rows} == {len(heading)}
     assert rest[-1].split(maxsplit=1)[0] == "broken"
+    assert ["李四", "0", "0"] in [line.split()[:3] for line in rest]  # errors and forfeits
 
 
 def test_a_broken_one_that_was_named_is_an_error_before_any_match(homework):
