@@ -61,7 +61,7 @@ class Table:
     @property
     def matches_per_pair(self) -> str:
         """How many, for headings: `1,000`, or `16 to 200`."""
-        least = int(self.played[~np.eye(len(self.names), dtype=bool)].min())
+        least = int(self.played[~np.eye(len(self.names), dtype=bool)].min(initial=self.matches))
         return f"{self.matches:,}" if least == self.matches else f"{least:,} to {self.matches:,}"
 
     def order(self) -> list[int]:

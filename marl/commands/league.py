@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         f"Players are named as for eval ({command('eval', '--list')}). Points: 1 for a win, half for a draw.\n"
-        "Ratings are Bradley-Terry on the scale of Elo (400 apart: 10 of 11 points), mean 1500, with 95 % intervals."
+        "Ratings are Bradley-Terry on the scale of Elo (400 apart: 10 of 11 points), mean 1500, with 95 % intervals.\n"
+        "--stop_when_decided calls a team better that is not in at most 2.5 % of the cases, home and away alike."
     )
     parser.add_argument(
         "--players",

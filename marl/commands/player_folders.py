@@ -66,8 +66,9 @@ def _is_folder_of_players(path: Path) -> bool:
 
 def _labelled(found: Sequence[Found], names: Collection[str]) -> list[Entry]:
     """Entries with different labels: the name of each one's folder, with as many folders above it as are needed."""
-    found = list({_place(path).resolve(): (path, problem) for path, problem in found}.values())  # each place once
-    parts = [_place(path).absolute().parts for path, _ in found]
+    # Each place once. Links are not followed: two students who hand in one file are two players.
+    different = {os.path.abspath(_place(path)): (path, problem) for path, problem in found}
+    found, parts = list(different.values()), [Path(place).parts for place in different]
     used = [1] * len(parts)
     while True:
         labels = [os.sep.join(of[-count:]) for of, count in zip(parts, used, strict=True)]

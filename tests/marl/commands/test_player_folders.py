@@ -61,6 +61,8 @@ def test_labels_differ_from_each_other_and_from_the_named_players(tmp_path):
 def test_a_folder_that_is_given_twice_plays_once(tmp_path):
     make(tmp_path, "a/submission.py", "b/submission.py")
     assert [e.label for e in entries_of([], [tmp_path, tmp_path / "a" / ".."])] == ["a", "b"]
+    (tmp_path / "c").symlink_to(tmp_path / "a")  # another student's
+    assert [e.label for e in entries_of([], [tmp_path])] == ["a", "b", "c"]
 
 
 def test_the_folder_itself_may_hold_a_submission_and_a_run_its_checkpoints(tmp_path):
