@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from arena.files import write_user_file
 from marl.wording import in_one_line
 
 FORMULA = ("=", "+", "-", "@")  # how a cell begins that a spreadsheet would compute
@@ -15,6 +14,8 @@ BYTE_ORDER_MARK = "\ufeff"  # without it Excel reads Chinese as something else
 
 def write_spreadsheet(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Replace a CSV file as a whole (UTF-8 with a byte order mark); a value that a row lacks, or None, is empty."""
+    from arena.files import write_user_file  # loads the arena, which help does without
+
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow([_cell(column) for column in columns])
