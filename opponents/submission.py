@@ -19,7 +19,7 @@ import json
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -34,7 +34,7 @@ from arena.jidi import FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
 from arena.printable import printable
 from arena.rng import SLOT_SUBMISSION, draw_below
-from arena.rules import DIRECTION, OVER, SNAKES, TURN
+from arena.rules import DIRECTION, OVER, SNAKES, TEAM, TURN
 from opponents.sandbox.controller import HELLO, LOADED, MOVES, NO_CONTROLLER
 from opponents.sandbox.environment import holds_home
 from opponents.sandbox.process import HOST_SECONDS, Broken, CannotSandbox, Host, MatchProcess, why_not_sandboxed
@@ -70,6 +70,26 @@ class _Task:
     waiting: list[int]  # snakes that have no move yet
     observation: dict[Any, Any]
     moves: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class MoveTimes:
+    """How long the moves of a submission took, in seconds: CPU time if the kernel tells it, else time of waiting."""
+
+    moves: int = 0
+    total: float = 0.0
+    longest: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Of all moves so far, at least one."""
+        return self.total / self.moves
+
+    def add(self, seconds: list[float]) -> None:
+        """Count some more moves."""
+        self.moves += len(seconds)
+        self.total += sum(seconds)
+        self.longest = max(self.longest, *seconds, 0.0)
 
 
 @dataclass(frozen=True)
@@ -119,6 +139,8 @@ class Submission:
             )
         self.seconds_per_move = float(seconds_per_move)
         self.forfeited: set[int] = set()
+        self.errors = 0  # moves that did not come, and failures to load
+        self.move_times = MoveTimes()
         self._problems: Counter[str] = Counter()
         self._matches: dict[int, _Match] = {}
         self._arena: weakref.ref[BatchArena] | None = None
@@ -129,6 +151,11 @@ class Submission:
         self._stopped_in_a_row = 0
 
     @property
+    def workers(self) -> int:
+        """Matches that compute at the same time."""
+        return self._options.workers or available_cores()
+
+    @property
     def problems(self) -> list[str]:
         """The problems so far: one line for each kind, with its count."""
         return [f"{text} ({count} x)" for text, count in self.problem_counts.items()]
@@ -137,6 +164,18 @@ class Submission:
     def problem_counts(self) -> Counter[str]:
         """How often each kind of problem has occurred so far; a kind begins with the name of the submission."""
         return Counter({f"{self.name}: {text}": count for text, count in self._problems.items()})
+
+    def load(self) -> None:
+        """Load the file now, before any match; ArenaError with the cause if that fails."""
+        arena = BatchArena(1)
+        arena.start()
+        self.begin(arena, torch.arange(TEAM, dtype=torch.int32))
+        if self._given_up:
+            raise ArenaError(f"submission {str(self.path)!r}: cannot be loaded: {' '.join(self._given_up.split())}")
+
+    def twin(self) -> "Submission":
+        """The same file as another player, whose matches leave the counts of this one alone."""
+        return Submission(self.path, self.seconds_per_move, replace(self._options, notify=None))
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Forget the matches of these seats: new ones have started. ArenaError if the file is no submission."""
@@ -208,7 +247,7 @@ class Submission:
             self._give_up(str(error))
             return
         jobs = [Job(partial(self._post, host, task), self._expected(task)) for task in tasks]
-        run_jobs(jobs, self._options.workers or available_cores())
+        run_jobs(jobs, self.workers)
         for task, job in zip(tasks, jobs, strict=True):
             if not self._given_up:
                 self._count(task, job)
@@ -247,10 +286,10 @@ class Submission:
 
     def _count(self, task: _Task, job: Job) -> None:
         """Take over the answers to a task, its problems, and its process as long as it is in order."""
-        answers = list(job.answers)
+        answers, seconds = list(job.answers), list(job.seconds)
         task.match.waited += job.waited
         if task.match.process is None:
-            loaded, answers = answers[:2], answers[2:]
+            loaded, answers, seconds = answers[:2], answers[2:], seconds[2:]
             failure = job.failure if len(loaded) < 2 else loaded[1]
             if isinstance(failure, str):
                 self._fail_to_load(task.slot, failure)
@@ -259,6 +298,7 @@ class Submission:
                 task.waiting.clear()
                 return
             self._was_loaded = True
+        self.move_times.add(seconds)
         task.match.process = job.process if job.failure is None else None
         for answer in answers:
             self._stopped_in_a_row = 0
@@ -304,6 +344,7 @@ class Submission:
 
     def _problem(self, task: _Task, text: str) -> None:
         self._note(text)
+        self.errors += 1
         task.match.problems += 1
         if task.match.problems == LIMIT:
             self._note(f"forfeits a match after {LIMIT} problems")
@@ -311,6 +352,7 @@ class Submission:
 
     def _fail_to_load(self, slot: int, reason: str) -> None:
         self.forfeited.add(slot)
+        self.errors += 1
         if self._was_loaded:
             self._note(f"cannot be loaded: {reason}")
         elif not self._given_up:

@@ -39,6 +39,7 @@ COMMANDS = {
     "report": ("marl.commands.report", "Compare configurations over several seeds: tables, curves, intervals, a page."),
     "eval": ("marl.commands.eval", "Measure a player: matches against another one, with 95 % intervals."),
     "league": ("marl.commands.league", "Measure many players: all against all, points, ratings, a picture."),
+    "grade": ("marl.commands.grade", "Grade a folder of submissions: matches against chosen opponents, points, a CSV."),
     "exploit": ("marl.commands.exploit", "Train best responses to a player, and measure what it keeps against them."),
     "play": ("marl.commands.play", "Watch two players in a window, play yourself, or watch a team in training."),
     "replay": ("marl.commands.replay", "Show recorded matches: window, terminal, HTML, GIF, MP4 or PNG."),
@@ -50,7 +51,7 @@ COMMANDS = {
 # The commands by purpose, for the help text.
 GROUPS = {
     "Train": ("train", "sweep", "runs"),
-    "Measure": ("eval", "league", "exploit", "report"),
+    "Measure": ("eval", "league", "grade", "exploit", "report"),
     "Watch": ("play", "replay", "demo"),
     "Send": ("export",),
     "This machine": ("bench", "doctor"),

@@ -53,6 +53,14 @@ def player_name(text: str) -> str:
     return prefix + (str(find_named(inner)) if inner else inner)
 
 
+def player_names(text: str) -> list[str]:
+    """The names of players in a list like level1,level2; a path that exists may hold a comma."""
+    names = [text] if Path(text).exists() else [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of players, like level1,level2")
+    return [player_name(name) for name in names]
+
+
 def _last_run(text: str, runs_dir: Path) -> Path:
     run = newest(runs_dir)
     if run is None:

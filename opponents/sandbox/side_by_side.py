@@ -33,6 +33,7 @@ class Job:
     start: Callable[[], MatchProcess]  # posts the requests
     expected: deque[Expected]
     answers: list[int | str] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # that each answer took, and the missing one: CPU or wall time
     failure: str | None = None  # why the process was ended; the first entry of `expected` is then the missing answer
     process: MatchProcess | None = None
     waited: float = 0.0  # seconds until the last answer, or until the failure
@@ -53,6 +54,7 @@ class Job:
         while self.expected and (answer := self.process.next_answer(self.expected[0].snake)) is not None:
             failed_to_load = self.expected.popleft().snake <= 0 and isinstance(answer, str)
             self.answers.append(answer)
+            self.seconds.append(self._taken(self.process.cpu_at_answer))
             if failed_to_load:
                 self.expected.clear()
             self._count_from_here()
@@ -77,7 +79,12 @@ class Job:
         """End the process; the first entry of `expected` is the missing answer."""
         self.failure = reason
         self.waited = time.monotonic() - self._began
+        self.seconds.append(self._taken(self.process.cpu_seconds()))
         self.process.end()
+
+    def _taken(self, cpu: float | None) -> float:
+        """Seconds since the last answer, of the CPU if the kernel tells them."""
+        return cpu - self._cpu_since if cpu else time.monotonic() - self._since
 
     def _count_from_here(self) -> None:
         self._since = self._check_at = time.monotonic()

@@ -548,3 +548,46 @@ def test_a_name_is_shown_without_control_characters(tmp_path) -> None:
         game.turn(submission)
     assert submission.name == "a?[31m?b/submission.py"
     assert all(problem.isprintable() for problem in submission.problems)
+
+
+def test_load_tells_the_cause_before_any_match(tmp_path) -> None:
+    for text, cause in {**UNLOADABLE, "my_controller = 3\n": "it has no function my_controller("}.items():
+        with Submission(written(tmp_path, text), options=SANDBOXED) as submission:
+            with pytest.raises(ArenaError, match=r"submission\.py['\"]: ") as told:
+                submission.load()
+            assert cause in str(told.value)
+            assert "\n" not in str(told.value)
+
+
+def test_one_that_was_loaded_before_plays_the_same(tmp_path) -> None:
+    moves = []
+    for is_loaded in (False, True):
+        game = Game(2)
+        with Submission(written(tmp_path, GOOD), options=SANDBOXED) as submission:
+            if is_loaded:
+                submission.load()
+            submission.begin(game.arena, game.seats)
+            moves.append([game.turn(submission).tolist() for _ in range(3)])
+    assert moves[0] == moves[1]
+
+
+def test_errors_and_times_of_moves_are_counted(tmp_path) -> None:
+    text = controller("if observation['controlled_snake_index'] == 3: raise ValueError\nreturn [[0, 0, 0, 1]]")
+    game = Game(2)
+    with Submission(written(tmp_path, text), options=SANDBOXED) as submission:
+        submission.begin(game.arena, game.seats)
+        assert (submission.errors, submission.move_times.moves) == (0, 0)
+        for _ in range(4):
+            game.turn(submission)
+        times = submission.move_times
+        assert (submission.errors, times.moves) == (8, 2 * 3 * 4)
+        assert 0 < times.mean <= times.longest <= times.total
+
+
+def test_the_time_of_a_move_that_was_stopped_counts(tmp_path) -> None:
+    game = Game()
+    path = written(tmp_path, controller("while True: pass"))
+    with Submission(path, seconds_per_move=QUICK, options=SANDBOXED) as submission:
+        game.turn(submission)
+        assert (submission.errors, submission.move_times.moves) == (3, 3)
+        assert submission.move_times.longest >= QUICK

@@ -125,6 +125,7 @@ def without_numba(tmp_path_factory) -> dict[str, subprocess.CompletedProcess[str
     """What every command says where numba is missing."""
     words = {"eval": ["--home", "level0", "--away", "level1"], "export": ["champion", "--html", "x.html"]}
     words |= {"exploit": ["level0"], "replay": ["tests/data/long_match.jsonl"], "play": ["--red", "level0"]}
+    words["grade"] = ["tests"]
     folder, asked = tmp_path_factory.mktemp("commands"), {name: words.get(name, []) for name in OTHERS}
     call = [sys.executable, "-c", WITHOUT_NUMBA, folder, json.dumps(asked)]
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=300)
