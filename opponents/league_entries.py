@@ -57,7 +57,7 @@ def open_entries(
 def open_entry(
     entry: Entry, opened: ExitStack, loader: Loader | None = None, submissions: SubmissionOptions = SANDBOXED
 ) -> Player | Broken:
-    """The player of one entry, or why it cannot play. ValueError: it was named and is broken, or there is no sandbox."""
+    """The player of one entry, or why it cannot play. ValueError: a named one is broken, or there is no sandbox."""
     if entry.problem is not None:
         return Broken(printable(entry.label or entry.name), entry.problem)
     if not entry.was_found:
