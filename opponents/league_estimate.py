@@ -6,7 +6,7 @@ and policies on a GPU, take less than a millisecond a match and count as nothing
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 from opponents.match import play_some
 from opponents.players import Player, Scripted
@@ -30,9 +30,10 @@ def seconds_per_match(player: Player, device: str, clock: Callable[[], float] = 
     """The time that a player takes for one of many matches: with all that is loaded anew, without compiling."""
     if isinstance(player, Scripted) or (device.startswith("cuda") and not is_slow(player)):
         return 0.0
-    is_submission = isinstance(player, Submission)
     size = player.workers if isinstance(player, Submission) else MEASURED_MATCHES
     marks: list[tuple[float, float]] = []  # done share, time
+    # A twin, since what happens here is no match of the league: its errors do not count.
+    twin = player.twin() if isinstance(player, Submission) else None
     begun = clock()
 
     def look(share: float) -> None:
@@ -40,14 +41,18 @@ def seconds_per_match(player: Player, device: str, clock: Callable[[], float] = 
         if len(marks) > 1 and marks[-1][1] - begun > MEASURED_SECONDS:
             raise _Enough
 
-    with ExitStack() as opened, suppress(_Enough):
-        # A twin, since what happens here is no match of the league: its errors do not count.
-        timed = opened.enter_context(player.twin()) if isinstance(player, Submission) else player
-        play_some(timed, OPPONENT, size, range(size), device, batch=size, progress=look)
+    try:
+        with suppress(_Enough):
+            play_some(twin or player, OPPONENT, size, range(size), device, batch=size, progress=look)
+    finally:
+        if twin:
+            twin.close()
+    if twin and twin.errors >= twin.move_times.moves:
+        return 0.0  # no move has come: it forfeits its matches soon, or is given up, and takes no time then
     (first, first_time), (last, last_time) = marks[0], marks[-1]
     turns = (last_time - first_time) / (last - first)  # all of them
     # The first turn of a submission loads it, which it does in every match; that of another player may compile.
-    return (first_time - begun + turns * (1 - first) if is_submission else turns) / size
+    return (first_time - begun + turns * (1 - first) if twin else turns) / size
 
 
 def league_seconds(seconds: Sequence[float], matches: float) -> float:

@@ -51,12 +51,18 @@ def test_scripted_players_take_no_time_and_who_is_slow():
 
 
 def test_measuring_leaves_the_counts_of_a_submission_alone(tmp_path):
-    path = written(tmp_path, controller("raise ValueError"))
+    path = written(tmp_path, controller("assert observation['controlled_snake_index'] != 2\nreturn [[1, 0, 0, 0]]"))
     options = SubmissionOptions(SANDBOXED.uncaged, workers=2)
     with Submission(path, options=options) as submission:
         assert is_slow(submission)
         assert seconds_per_match(submission, "cpu") > 0
         assert (submission.errors, submission.problems, submission.move_times.moves) == (0, [], 0)
+
+
+def test_one_that_never_answers_takes_no_time_in_the_long_run(tmp_path):
+    options = SubmissionOptions(CAGED.uncaged, workers=1)
+    with Submission(written(tmp_path, controller("while True: pass")), 0.4, options) as submission:
+        assert seconds_per_match(submission, "cpu") == 0.0
 
 
 def test_every_pair_takes_the_time_of_both():
