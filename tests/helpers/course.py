@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from helpers.submissions import controller, written
-from marl.cli import main
+from marl.cli.main import main
 from opponents import match
 
 STRAIGHT = controller("return [[int(i == 3) for i in range(4)]]")

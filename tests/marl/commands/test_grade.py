@@ -75,4 +75,4 @@ def test_mistakes_are_one_line(homework, tmp_path, monkeypatch):
     assert_one_line(here("grade", homework, "--against", broken, *UNCAGED_FLAG), "cannot be loaded: SyntaxError")
     # A machine without a cage is no fault of the submissions: nobody is graded.
     monkeypatch.setattr("opponents.submission.why_not_sandboxed", lambda: "unshare: Operation not permitted")
-    assert_one_line(here("grade", homework, "--against", "level0"), "cannot cage", "--uncaged")
+    assert_one_line(here("grade", homework, "--against", "level0"), "cannot sandbox", "--uncaged")
