@@ -23,16 +23,16 @@ from numba.core.types import unliteral  # type: ignore[attr-defined]
 from numba.core.typing import make_concrete_template
 from numba.core.untyped_passes import InlineInlinables
 
-LINKED_SHARE = 0.8  # of a compile's time, until all of its functions are there; the rest optimises them together
+LINKED_FRACTION = 0.8  # of a compile's time, until all of its functions are there; the rest optimises them together
 _CONSTANTS = (types.IntegerLiteral, types.BooleanLiteral)
 
 
-def link_into_callers(dispatcher: Any, show_share: Callable[[float], None]) -> None:
+def link_into_callers(dispatcher: Any, show_fraction: Callable[[float], None]) -> None:
     """Let compiled functions that call this one include its code. Calls from Python stay as they are.
 
-    `show_share` gets the done share of a compile, 0 to 1, whenever one more function is part of it.
+    `show_fraction` gets the done fraction of a compile, 0 to 1, whenever one more function is part of it.
     """
-    callee = _Callee(dispatcher, show_share)
+    callee = _Callee(dispatcher, show_fraction)
     dispatcher.get_call_template = callee.get_call_template
     dispatcher.get_overload = callee.get_overload
     dispatcher._compiler = _CallerCompiler(
@@ -128,9 +128,9 @@ class _CallerCompiler(_FunctionCompiler):
 class _Callee:
     """What Numba asks a function for when compiled code calls it."""
 
-    def __init__(self, dispatcher: Any, show_share: Callable[[float], None]) -> None:
+    def __init__(self, dispatcher: Any, show_fraction: Callable[[float], None]) -> None:
         options = dispatcher.targetoptions
-        self._dispatcher, self._show_share = dispatcher, show_share
+        self._dispatcher, self._show_fraction = dispatcher, show_fraction
         self._compiler = _CalleeCompiler(dispatcher.py_func, cpu_target, options, dispatcher.locals, _Pipeline)
         self._compiled: dict[tuple, tuple[Any, object]] = {}  # argument types -> result, Numba's key of the function
 
@@ -157,4 +157,4 @@ class _Callee:
         cpu_target.target_context.insert_user_function(key, compiled.fndesc, [compiled.library])
         self._compiled[args] = compiled, key
         _Progress.done += 1
-        self._show_share(LINKED_SHARE * min(1.0, _Progress.done / _Progress.functions))
+        self._show_fraction(LINKED_FRACTION * min(1.0, _Progress.done / _Progress.functions))

@@ -37,20 +37,20 @@ def check_encoder(encoder: Encoder) -> None:
     if id(encoder) in _passed:
         return
     with announced(f"{encoder.name} with bounds checks"):
-        encode, share = (_with_bounds_checks(function) for function in (encoder.encode, encoder.share))
+        encode, measure = (_with_bounds_checks(function) for function in (encoder.encode, encoder.measure))
         for match in _matches():
             for snake in range(SNAKES):
-                _run(encoder, encode, share, match, snake)
+                _run(encoder, encode, measure, match, snake)
     _passed[id(encoder)] = encoder
 
 
-def _run(encoder: Encoder, encode: Callable, share: Callable, match: np.ndarray, snake: int) -> None:
+def _run(encoder: Encoder, encode: Callable, measure: Callable, match: np.ndarray, snake: int) -> None:
     memory = np.full(GUARD + encoder.width + GUARD, GUARD_BYTE, np.uint8)
     row = memory[GUARD : GUARD + encoder.width]
     if encoder.sparse:
         row[:] = 0
     try:
-        encode(match, snake, share(match), row.view(np.uint64 if encoder.words else encoder.dtype))
+        encode(match, snake, measure(match), row.view(np.uint64 if encoder.words else encoder.dtype))
     except IndexError:
         raise _refused(encoder, "an index outside its arrays") from None
     if (memory[:GUARD] != GUARD_BYTE).any() or (memory[-GUARD:] != GUARD_BYTE).any():
@@ -59,7 +59,7 @@ def _run(encoder: Encoder, encode: Callable, share: Callable, match: np.ndarray,
 
 def _refused(encoder: Encoder, what: str) -> ArenaError:
     kind = f"{encoder.width // 8} 64-bit words (words=True)" if encoder.words else f"{encoder.width} numbers"
-    return ArenaError(f"encoder {encoder.name!r}: {what}; encode(match, snake, shared, out) gets a row of {kind}")
+    return ArenaError(f"encoder {encoder.name!r}: {what}; encode(match, snake, common, out) gets a row of {kind}")
 
 
 def _with_bounds_checks(function: Any) -> Any:

@@ -115,7 +115,7 @@ def cached(compile: Callable[[Callable], Any], function: Callable, *callees: Cal
     _name_files_by_key(compiled)
     _watch_cache(compiled)
     if isinstance(compiled, CPUDispatcher):
-        link_into_callers(compiled, _show_share)
+        link_into_callers(compiled, _show_fraction)
     return compiled
 
 
@@ -192,32 +192,32 @@ def njit_parallel(function: Callable, *callees: Callable) -> Any:
 
 
 class _Announcement:
-    """What a block says when something in it is compiled: one line, and the done share of a long compile."""
+    """What a block says when something in it is compiled: one line, and the done fraction of a long compile."""
 
-    def __init__(self, what: str, tell: Callable[[str], None] | None) -> None:
-        self._what, self._tell = what, tell
+    def __init__(self, what: str, notify: Callable[[str], None] | None) -> None:
+        self._what, self._notify = what, notify
         self._silent = os.environ.get("LOCAL_RANK", "0") != "0"
         self._begun = 0.0
-        self._is_open = False  # a line on a terminal to which shares may be added
+        self._is_open = False  # a line on a terminal to which fractions may be added
 
     def begin(self) -> None:
         """A compile begins."""
         self._begun = time.monotonic()
-        if self._tell is not None:
-            self._tell(f"compiling {self._what} (once)")
+        if self._notify is not None:
+            self._notify(f"compiling {self._what} (once)")
         elif not self._silent:
             self._is_open = sys.stderr.isatty()
             print(self._line(), end="" if self._is_open else "\n", file=sys.stderr, flush=True)
         self._silent = True
 
-    def show(self, share: float) -> None:
-        """Show the done share of the compile; on stderr only if it is a terminal."""
+    def show(self, fraction: float) -> None:
+        """Show the done fraction of the compile; on stderr only if it is a terminal."""
         if time.monotonic() - self._begun < SHOW_SHARE_AFTER:
             return
-        if self._tell is not None:
-            self._tell(f"compiling {self._what} (once): {share:.0%}")
+        if self._notify is not None:
+            self._notify(f"compiling {self._what} (once): {fraction:.0%}")
         elif self._is_open:
-            print(f"\r{self._line()} {share:.0%}", end="", file=sys.stderr, flush=True)
+            print(f"\r{self._line()} {fraction:.0%}", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._is_open:
@@ -227,20 +227,20 @@ class _Announcement:
         return f"snakes: compiling {self._what} (once; kept in {cache_folder()}) ..."
 
 
-def _show_share(share: float) -> None:
+def _show_fraction(fraction: float) -> None:
     if _announcements:
-        _announcements[-1].show(share)
+        _announcements[-1].show(fraction)
 
 
 @contextmanager
-def announced(what: str, tell: Callable[[str], None] | None = None) -> Iterator[None]:
+def announced(what: str, notify: Callable[[str], None] | None = None) -> Iterator[None]:
     """Print one line if anything has to be compiled within this block, and nothing if all is in the cache.
 
-    A block within it prints its own line instead. `tell` gets a short text in place of the printed line. A compile of
+    A block within it prints its own line instead. `notify` gets a short text in place of the printed line. A compile of
     more than two seconds shows how much of it is done. Of several ranks on a node only the first prints; LOCAL_RANK is
     set by every launcher of ranks.
     """
-    announcement = _Announcement(what, tell)
+    announcement = _Announcement(what, notify)
     _announcements.append(announcement)
     try:
         yield

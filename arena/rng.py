@@ -11,8 +11,8 @@ GOLDEN = 0x9E3779B9
 DRAW_RANGE = 2.0**32  # draws are whole numbers from 0 to below it; a float, for shares of the range
 
 # Every draw of the project has a slot of its own here, so that no two are ever correlated by mistake.
-# Slots of a match's turn. Whoever draws again because a cell was taken adds RETRY to the slot; draw_below, which draws
-# again to be unbiased, adds UNBIAS.
+# Slots of a match's turn. A draw that is repeated because a cell was taken adds RETRY to the slot; draw_below, which
+# draws again to be unbiased, adds UNBIAS.
 SLOT_REVERSAL = 0  # + snake: which way a snake goes that asked to reverse
 SLOT_START = 16  # + snake: where a snake starts
 SLOT_BEAN = 32  # + number of the bean among those missing

@@ -172,7 +172,7 @@ def take_bean(match, cell):
 
 @njit
 def place_heads(match, turn, died):
-    """Put the moved heads on the board and find who dies: whoever shares its head's cell with any other segment.
+    """Put the moved heads on the board and find who dies: a snake whose head is in the cell of any other segment.
 
     All tails have moved by now, bodies of dying snakes still count, lengths and teams do not matter.
     """

@@ -6,10 +6,10 @@ From Python: `from marl import train, load, play, team_env` (marl/api.py).
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from marl.api import load, play, team_env, train
+    from marl.api import TrainResult, load, play, team_env, train
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load", "play", "team_env", "train"]
+__all__ = ["TrainResult", "__version__", "load", "play", "team_env", "train"]
 
 
 def __getattr__(name: str) -> Any:

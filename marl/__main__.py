@@ -1,13 +1,13 @@
 """python -m marl COMMAND, and the program `snakes`."""
 
+import sys
 from typing import NoReturn
 
-from marl.cli import main
-from marl.process_exit import leave
+from marl.cli.main import main
 
 
 def run() -> NoReturn:
-    leave(main())
+    sys.exit(main())
 
 
 if __name__ == "__main__":

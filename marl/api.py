@@ -3,26 +3,30 @@
 A mistake raises UserError or ArenaError with the one line that the command line would print.
 """
 
+import os
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from marl.commands.train_here import train_here
-from marl.config.values import as_written
+from marl import plugins
+from marl.envs.team_batch import Agent, TeamBatch
 from marl.errors import UserError
 from marl.planning.planned_player import load_player
 from marl.rewards import RewardWeights
 from marl.storage.run_names import player_name
-from marl.team_batch import Agent, TeamBatch
-from marl.training.resume_plan import plan_resume
+from marl.train_api import TrainResult, train
 from opponents import match, players
 from opponents.results import Results
 
 if TYPE_CHECKING:
-    from marl.team_sb3_env import TeamSb3Env
-    from marl.team_torchrl_env import TeamTorchrlEnv
-    from marl.team_vector_env import TeamVectorEnv
+    from marl.envs.team_sb3_env import TeamSb3Env
+    from marl.envs.team_torchrl_env import TeamTorchrlEnv
+    from marl.envs.team_vector_env import TeamVectorEnv
 
+plugins.import_entry_points()  # of installed packages, as the command line does
+
+__all__ = ["TrainResult", "load", "play", "team_env", "train"]
+
+Name = str | os.PathLike[str]  # of a player: a name, a path, or what `train` returns
 # Values of `api` of team_env: the module and class that wrap a TeamBatch.
 ENVIRONMENTS = {
     "gymnasium": ("team_vector_env", "TeamVectorEnv"),
@@ -32,25 +36,7 @@ ENVIRONMENTS = {
 }
 
 
-def train(config: str | Path | None = None, **options: Any) -> Path:
-    """Train a team in this process and return its run folder, which is a player.
-
-    config: a YAML file or the name of a configuration (`smoke`). Options are those of `train --help all`; a section's
-    option is written with a point. Ctrl-C saves and ends.
-
-    >>> run = train("smoke", algo="ppo", max_episodes=16, eval_matches=2, **{"ppo.lr": 1e-3})
-    >>> (run / "config.yaml").is_file()
-    True
-    """
-    words = [] if config is None else ["--config", str(config)]
-    words += [f"--{name}={as_written(value)}" for name, value in options.items()]
-    code, folder = train_here(plan_resume(words))
-    if folder is None or 0 < code < 128:  # above: a signal, after which the run is saved
-        raise RuntimeError(f"training ended with exit code {code}")
-    return folder
-
-
-def load(name: str | Path) -> players.Player:
+def load(name: Name) -> players.Player:
     """A player by its name or path; names are those of `eval --home`.
 
     `level3`                    a scripted opponent; `level3:0.2` moves at random in a fifth of the turns
@@ -58,17 +44,17 @@ def load(name: str | Path) -> players.Player:
     `last`, `runs/last`         the run that was started last; `run7` and paths name other runs
     RUN/checkpoints/best        a checkpoint, or a snapshot as a .safetensors file
     `plan:champion`             looks ahead with the exact rules; `plan=8x6:NAME`: 8 rollouts of 6 turns
-    path/to/submission.py       a competitor's file, which plays in a cage
+    path/to/submission.py       a competitor's file, which plays in a sandbox
 
     >>> load("champion").name, load("plan:champion").name, load("level3:0.2").name
     ('champion', 'plan:champion', 'level3:0.2')
     """
-    return players.find(player_name(str(name)), load_player)
+    return players.find(player_name(os.fspath(name)), load_player)
 
 
 def play(
-    home: str | Path | players.Player,
-    away: str | Path | players.Player,
+    home: Name | players.Player,
+    away: Name | players.Player,
     matches: int = 1000,
     seed: int = 0,
     device: str = "cpu",
@@ -82,13 +68,13 @@ def play(
     >>> results.matches, results.win_rate_low > 0.5
     (20, True)
     """
-    names = [player_name(str(each)) if isinstance(each, (str, Path)) else each for each in (home, away)]
+    names = [player_name(os.fspath(each)) if isinstance(each, (str, os.PathLike)) else each for each in (home, away)]
     return match.play(names[0], names[1], matches, device, seed, record, loader=load_player)
 
 
 @overload
 def team_env(
-    opponent: str | Path | players.Player = ...,
+    opponent: Name | players.Player = ...,
     matches: int = ...,
     agent: Agent = ...,
     encoder: str = ...,
@@ -101,7 +87,7 @@ def team_env(
 
 @overload
 def team_env(
-    opponent: str | Path | players.Player = ...,
+    opponent: Name | players.Player = ...,
     matches: int = ...,
     agent: Agent = ...,
     encoder: str = ...,
@@ -115,7 +101,7 @@ def team_env(
 
 @overload
 def team_env(
-    opponent: str | Path | players.Player = ...,
+    opponent: Name | players.Player = ...,
     matches: int = ...,
     agent: Agent = ...,
     encoder: str = ...,
@@ -129,7 +115,7 @@ def team_env(
 
 @overload
 def team_env(
-    opponent: str | Path | players.Player = ...,
+    opponent: Name | players.Player = ...,
     matches: int = ...,
     agent: Agent = ...,
     encoder: str = ...,
@@ -142,7 +128,7 @@ def team_env(
 
 
 def team_env(
-    opponent: str | Path | players.Player = "level2",
+    opponent: Name | players.Player = "level2",
     matches: int = 64,
     agent: Agent = "snake",
     encoder: str = "features",
@@ -154,7 +140,7 @@ def team_env(
     """Many matches of one team against an opponent, for the library that `api` names.
 
     api: `gymnasium` (VectorEnv), `sb3` (Stable-Baselines3's VecEnv), `torchrl` (EnvBase), or `torch`: the functions of
-    Gymnasium with tensors on the device. What obs, actions and infos hold: marl/team_batch.py.
+    Gymnasium with tensors on the device. What obs, actions and infos hold: marl/envs/team_batch.py.
 
     >>> env = team_env("level1", matches=2)
     >>> obs, infos = env.reset(seed=7)
@@ -165,7 +151,7 @@ def team_env(
         raise UserError(f"api is {api!r}; allowed: {', '.join(ENVIRONMENTS)}")
     name = ENVIRONMENTS[api]
     # The libraries are imported only by those who ask for them.
-    wrapper = getattr(import_module(f"marl.{name[0]}"), name[1]) if name else None
-    player = load(opponent) if isinstance(opponent, (str, Path)) else opponent
+    wrapper = getattr(import_module(f"marl.envs.{name[0]}"), name[1]) if name else None
+    player = load(opponent) if isinstance(opponent, (str, os.PathLike)) else opponent
     batch = TeamBatch(player, matches, agent, encoder, reward, seed, device)
     return wrapper(batch) if wrapper else batch

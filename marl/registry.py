@@ -2,7 +2,8 @@
 
 A new learner or network is a class and a line here (docs/extend.md). Entries are imported when they are used, so that
 reading a configuration stays fast; an entry may also be the class itself. Encoders are in arena.encoders.ENCODERS,
-reward presets in marl.rewards.PRESETS, opponents in opponents.scripted.SCRIPTED.
+reward presets in marl.rewards.PRESETS, opponents in opponents.scripted.SCRIPTED. marl/plugins.py imports files of users
+that add lines.
 """
 
 import importlib

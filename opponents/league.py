@@ -18,10 +18,13 @@ import numpy as np
 
 from arena.errors import ArenaError
 from opponents.intervals import NORMAL_95
+from opponents.league_conduct import Conduct, conduct_of
+from opponents.league_decision import AWAY, HOME
+from opponents.league_rounds import PairedMatches, play_rounds
 from opponents.match import choose_device, open_player, play
 from opponents.players import Loader, Player
 from opponents.results import Results
-from opponents.submission import CAGED, SubmissionOptions
+from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 
 MEAN = 1500.0
 ELO = 400 / math.log(10)  # rating points per unit of log-odds
@@ -34,19 +37,32 @@ class Table:
     """The results of a league of n players, in the given order."""
 
     names: tuple[str, ...]
-    matches: int  # per pair
+    matches: int  # per pair; the most, if some pairs were decided earlier
     wins: np.ndarray  # [n, n] int: matches that row won against column
     draws: np.ndarray  # [n, n] int, symmetric
     ratings: np.ndarray  # [n]
     margins: np.ndarray  # [n]: the 95 % interval is rating - margin to rating + margin
     problems: tuple[str, ...] = ()  # of submissions
+    conduct: tuple[Conduct, ...] = ()  # of each player
+    better: np.ndarray | None = None  # [n, n] bool: the sequential test has found row better than column
+
+    @property
+    def played(self) -> np.ndarray:
+        """[n, n] int: matches of row and column."""
+        return self.wins + self.wins.T + self.draws
 
     @property
     def points(self) -> np.ndarray:
-        """[n, n]: share of the points that row took from column; nan on the diagonal."""
-        points = (self.wins + self.draws / 2) / self.matches
-        np.fill_diagonal(points, np.nan)
+        """[n, n]: fraction of the points that row took from column; nan on the diagonal."""
+        points = np.full(self.wins.shape, np.nan)
+        np.divide(self.wins + self.draws / 2, self.played, out=points, where=self.played > 0)
         return points
+
+    @property
+    def matches_per_pair(self) -> str:
+        """How many, for headings: `1,000`, or `16 to 200`."""
+        least = int(self.played[~np.eye(len(self.names), dtype=bool)].min(initial=self.matches))
+        return f"{self.matches:,}" if least == self.matches else f"{least:,} to {self.matches:,}"
 
     def order(self) -> list[int]:
         """The players from the best rating to the worst."""
@@ -62,13 +78,18 @@ def league(
     loader: Loader | None = None,
     record: bool = False,
     turn_progress: Callable[[str, str, float], None] | None = None,
-    submissions: SubmissionOptions = CAGED,
+    submissions: SubmissionOptions = SANDBOXED,
+    stop_when_decided: bool = False,
+    seconds: float | None = None,
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards.
 
+    Each pair plays `matches`. With stop_when_decided or `seconds` it plays each board twice, with the colours swapped,
+    and at most `matches`: until it is decided who is better, and as many as fit into the time (see league_rounds).
+
     `device` may be `auto`: see choose_device. `progress` is called with the results of each pair; with `record`, these
-    hold replays. `turn_progress` is called after each turn with the names of the pair and the done share of the whole
-    league.
+    hold replays. `turn_progress` is called after each turn with the names of the pair and the done fraction of the
+    whole league.
     """
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
@@ -79,23 +100,42 @@ def league(
             if names.count(name) > 1:
                 raise ArenaError(f"player {name} is named {names.count(name)} times; a league needs different ones")
         device = choose_device(device, found)
-        problems: dict[str, None] = {}  # an ordered set
         wins = np.zeros((len(names), len(names)), np.int64)
-        draws = np.zeros_like(wins)
+        draws, forfeits = np.zeros_like(wins), np.zeros(len(names), np.int64)
+        better = np.zeros(wins.shape, bool) if stop_when_decided else None
         pairs = list(combinations(range(len(names)), 2))
-        for number, (i, j) in enumerate(pairs):
 
-            def finish_turn(share: float, number: int = number, i: int = i, j: int = j) -> None:
-                if turn_progress is not None:
-                    turn_progress(names[i], names[j], (number + share) / len(pairs))
-
-            results = play(found[i], found[j], matches, device, seed, record, progress=finish_turn)
+        def finish(i: int, j: int, results: Results) -> None:
             wins[i, j], wins[j, i] = results.wins, results.losses
             draws[i, j] = draws[j, i] = results.draws
-            problems |= dict.fromkeys(results.problems)
+            forfeits[[i, j]] += results.home_forfeits, results.away_forfeits
             if progress is not None:
                 progress(results)
-    return Table(names, matches, wins, draws, *rate(wins + draws / 2), tuple(problems))
+
+        if stop_when_decided or seconds is not None:
+            in_rounds = [PairedMatches(found[i], found[j], device, seed, record) for i, j in pairs]
+
+            def finish_turn_of(pair: PairedMatches, share: float) -> None:
+                if turn_progress is not None:
+                    turn_progress(pair.home.name, pair.away.name, share)
+
+            play_rounds(in_rounds, (matches + 1) // 2, stop_when_decided, seconds, finish_turn_of)
+            for (i, j), pair in zip(pairs, in_rounds, strict=True):
+                finish(i, j, pair.results())
+                if better is not None:
+                    better[i, j], better[j, i] = pair.verdict == HOME, pair.verdict == AWAY
+        else:
+            for number, (i, j) in enumerate(pairs):
+
+                def finish_turn(share: float, number: int = number, i: int = i, j: int = j) -> None:
+                    if turn_progress is not None:
+                        turn_progress(names[i], names[j], (number + share) / len(pairs))
+
+                finish(i, j, play(found[i], found[j], matches, device, seed, record, progress=finish_turn))
+        problems = tuple(line for player in found if isinstance(player, Submission) for line in player.problems)
+        conduct = tuple(conduct_of(player, int(number)) for player, number in zip(found, forfeits, strict=True))
+    most = int((wins + wins.T + draws).max())
+    return Table(names, most, wins, draws, *rate(wins + draws / 2), problems, conduct, better)
 
 
 def rate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -101,7 +101,7 @@ def bind(
     """A function without arguments that writes the opponent's moves for `seats` into moves [B, 6] int8.
 
     seats is int32, match * 6 + snake. With `which` [B] uint8 only matches where it equals `mine` get moves, so a mix of
-    opponents needs no sorting. `noise` is the share of random moves. Each call reads and writes the tensors in place.
+    opponents needs no sorting. `noise` is the fraction of random moves. Each call reads and writes in place.
     """
     if which is None:
         which = torch.full((arena.matches,), mine, dtype=torch.uint8, device=arena.device)

@@ -25,7 +25,7 @@ from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from opponents.bound_turns import bind_turns
 from opponents.players import Loader, Player, Scripted, find
 from opponents.results import Results, Tally
-from opponents.submission import CAGED, Submission, SubmissionOptions
+from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
 SUBMISSION_BATCH = 32  # a submission is loaded once for every match of a batch
@@ -33,7 +33,7 @@ FORFEIT = 1000  # a lead above any lead by score
 COLOURS = ("red", "blue")  # of the sides 0 and 1
 PICKS = ("first", "closest", "worst", "best")  # of recorded matches, for home
 TURNS_AT_ONCE = 20  # in one compiled call; after each one Python gets a word
-Progress = Callable[[float], None]  # gets the share of the turns that have been played, 0 to 1
+Progress = Callable[[float], None]  # gets the fraction of the turns that have been played, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PlayedMatches:
     turns: int  # of all these matches together
     seconds: float
     picks: dict[str, tuple[int, int, torch.Tensor]]  # name of the replay -> rank in its order, match number, actions
-    problems: tuple[Counter[str], Counter[str]]  # of home and away, if they are submissions
+    problems: tuple[Counter[str], Counter[str]]  # of home and away in these matches, if they are submissions
 
 
 def play(
@@ -61,7 +61,7 @@ def play(
     batch: int | None = None,
     loader: Loader | None = None,
     progress: Progress | None = None,
-    submissions: SubmissionOptions = CAGED,
+    submissions: SubmissionOptions = SANDBOXED,
 ) -> Results:
     """Play matches 0 .. matches - 1 of the seed between two players or names, `batch` of them at a time.
 
@@ -83,7 +83,7 @@ def play_some(
     batch: int | None = None,
     loader: Loader | None = None,
     progress: Progress | None = None,
-    submissions: SubmissionOptions = CAGED,
+    submissions: SubmissionOptions = SANDBOXED,
 ) -> PlayedMatches:
     """Play those of the matches 0 .. matches - 1 whose numbers are in a range (at least one), as `play` would.
 
@@ -125,13 +125,13 @@ def summarise(played: Sequence[PlayedMatches], seed: int, replays_of: Sequence[s
     deaths = np.concatenate([part.deaths for part in played])
     forfeit = np.concatenate([part.forfeits for part in played])
     matches, turns = len(score), sum(part.turns for part in played)
-    lead, side = _lead(score, forfeit), _home_side(np.arange(matches), matches)
+    lead, side = leads(score, forfeit), _home_side(np.arange(matches), matches)
     total = _tally(lead)
     sides = {"score": score.mean(0), "deaths": deaths.mean(0)}
     sides["length"] = sides["score"] / TEAM + START_LENGTH
     picks: dict[str, tuple[int, int, torch.Tensor]] = {}
     for part in played:
-        _keep_first(picks, part.picks)
+        keep_first(picks, part.picks)
     picks = {name: pick for name, pick in picks.items() if name in replays_of}
     kept = {number: actions for _, number, actions in picks.values()}  # one match may be picked twice
     replays = {number: _replay(home, away, matches, seed, number, actions) for number, actions in kept.items()}
@@ -156,7 +156,7 @@ def summarise(played: Sequence[PlayedMatches], seed: int, replays_of: Sequence[s
 
 
 def open_player(
-    player: str | Player, opened: ExitStack, loader: Loader | None = None, submissions: SubmissionOptions = CAGED
+    player: str | Player, opened: ExitStack, loader: Loader | None = None, submissions: SubmissionOptions = SANDBOXED
 ) -> Player:
     """The player itself, or the player of that name; a player found by name is closed together with `opened`."""
     if not isinstance(player, str):
@@ -192,7 +192,7 @@ def _play(
     forfeits: list[list[np.ndarray]] = [[] for _ in away]
     turns = [0] * len(away)
     picks: list[dict[str, tuple[int, int, torch.Tensor]]] = [{} for _ in away]
-    seconds = 0.0
+    seconds, before = 0.0, [_problems(player) for player in (home, *away)]
     for first in range(wanted.start, wanted.stop, batch):
         numbers = np.arange(first, min(first + batch, wanted.stop))
         size, side = len(numbers), _home_side(numbers, matches)
@@ -214,8 +214,8 @@ def _play(
             forfeits[i].append(np.stack([_forfeited(each, size) for each in (home, player)], 1))
             turns[i] += int(ends[mine].sum())
             if actions is not None:
-                lead = _lead(scores[i][-1], forfeits[i][-1])
-                _keep_first(picks[i], _pick(numbers, lead, actions[:, mine]))
+                lead = leads(scores[i][-1], forfeits[i][-1])
+                keep_first(picks[i], _pick(numbers, lead, actions[:, mine]))
     return [
         PlayedMatches(
             home.name,
@@ -226,7 +226,7 @@ def _play(
             turns[i],
             seconds,
             picks[i],
-            (_problems(home), _problems(player)),
+            (_problems(home) - before[0], _problems(player) - before[1 + i]),
         )
         for i, player in enumerate(away)
     ]
@@ -299,7 +299,7 @@ def _forfeited(player: Player, matches: int) -> np.ndarray:
     return np.isin(np.arange(matches), list(player.forfeited) if isinstance(player, Submission) else [])
 
 
-def _lead(score: np.ndarray, forfeit: np.ndarray) -> np.ndarray:
+def leads(score: np.ndarray, forfeit: np.ndarray) -> np.ndarray:
     """Home's score minus away's, [B]; FORFEIT to either side if one of them forfeited."""
     lead = score[:, 0] - score[:, 1]
     decided = forfeit[:, 1].astype(np.int64) - forfeit[:, 0]
@@ -324,7 +324,7 @@ def _pick(numbers: np.ndarray, lead: np.ndarray, actions: torch.Tensor) -> dict[
     return picks
 
 
-def _keep_first(
+def keep_first(
     picks: dict[str, tuple[int, int, torch.Tensor]], later: dict[str, tuple[int, int, torch.Tensor]]
 ) -> None:
     """Take over picks from later matches where they come first in their order."""

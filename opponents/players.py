@@ -24,12 +24,12 @@ from arena.jidi import jidi_observation
 from arena.match_dict import to_dict
 from arena.rules import OVER, SNAKES
 from opponents import loops
-from opponents.odd import ODD
+from opponents.plan_prefix import plans
+from opponents.probes import PROBES
 from opponents.scripted import SCRIPTED
-from opponents.submission import CAGED, Submission, SubmissionOptions
+from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 
 SUBMISSION = "submission.py"
-PLAN = ("plan:", "plan=")  # how names of players begin that plan
 LOADERS = "snakes_3v3.loaders"  # entry points, in pyproject.toml: functions that load a trained team by name or path
 CHAMPIONS = Path(__file__).with_name("champions")  # trained teams: NAME.safetensors, and NAME.json about it
 
@@ -57,14 +57,14 @@ Loader = Callable[[str], Player]
 
 
 class Scripted:
-    """A scripted opponent by its name, with a share `noise` of random moves; runs on the arena's device."""
+    """A scripted opponent by its name, with a fraction `noise` of random moves; runs on the arena's device."""
 
     def __init__(self, name: str, noise: float = 0.0) -> None:
-        function = SCRIPTED.get(name) or ODD.get(name)
+        function = SCRIPTED.get(name) or PROBES.get(name)
         if function is None:
             raise _unknown(name)
         if not 0 <= noise <= 1:
-            raise ArenaError(f"noise of {name} is {noise}; allowed: 0 to 1, the share of random moves")
+            raise ArenaError(f"noise of {name} is {noise}; allowed: 0 to 1, the fraction of random moves")
         self.name = f"{name}:{noise:g}" if noise else name
         self._function = function
         self._noise = noise
@@ -171,14 +171,14 @@ class Policy:
         """Nothing to free."""
 
 
-def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions = CAGED) -> Player:
+def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions = SANDBOXED) -> Player:
     """The player of this name: a scripted one, `NAME:NOISE`, a submission, or what `loader` finds.
 
     The default loader is the one that the installed project registers; it knows champions, runs and checkpoints.
     """
     if is_scripted(name):
         return scripted(name)
-    if champion(name) is not None or name.startswith(PLAN):
+    if champion(name) is not None or plans(name):
         load = loader or _registered_loader()
         if load is None:
             raise ArenaError(f"{name} is a trained team; without an installed project, `find` needs a loader for it")
@@ -197,7 +197,7 @@ def find(name: str, loader: Loader | None = None, submissions: SubmissionOptions
 def scripted(name: str) -> Scripted:
     """The scripted player of a name, with or without noise."""
     plain, colon, noise = name.partition(":")
-    return Scripted(plain, _share(name, noise) if colon else 0.0)
+    return Scripted(plain, _fraction(name, noise) if colon else 0.0)
 
 
 def _registered_loader() -> Loader | None:
@@ -214,7 +214,7 @@ def champion(name: str) -> Path | None:
 def is_scripted(name: str) -> bool:
     """Whether a name, with or without noise, is that of a scripted player."""
     plain = name.partition(":")[0]
-    return plain in SCRIPTED or plain in ODD
+    return plain in SCRIPTED or plain in PROBES
 
 
 def is_submission(name: str) -> bool:
@@ -222,13 +222,13 @@ def is_submission(name: str) -> bool:
     return name.endswith(".py") or os.path.isfile(os.path.join(name, SUBMISSION))
 
 
-def odd_listing() -> list[tuple[str, str]]:
-    """The odd teams with one line about how each plays."""
-    return _described(ODD)
+def probe_listing() -> list[tuple[str, str]]:
+    """The probes with one line about how each plays."""
+    return _described(PROBES)
 
 
 def listing() -> list[tuple[str, str]]:
-    """Every named player but the odd teams, with one line about how it plays."""
+    """Every named player but the probes, with one line about how it plays."""
     ladder = _described(SCRIPTED)
     cards = ((card.stem, json.loads(card.read_text())["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
     return [*ladder, *cards]
@@ -240,17 +240,17 @@ def _described(table: dict[str, Callable[..., int]]) -> list[tuple[str, str]]:
 
 def _unknown(name: str) -> ArenaError:
     names = [name for name, _ in listing()]
-    close = difflib.get_close_matches(name.partition(":")[0], [*names, *ODD], n=1)
+    close = difflib.get_close_matches(name.partition(":")[0], [*names, *PROBES], n=1)
     guess = f", did you mean {close[0]}?" if close else ""
-    known = f"{', '.join(names)}, an odd team (eval --list)"
+    known = f"{', '.join(names)}, a probe (eval --list)"
     return ArenaError(f"unknown player {name!r}{guess}; known: {known}, or a path to a {SUBMISSION}, run or checkpoint")
 
 
-def _share(name: str, noise: str) -> float:
+def _fraction(name: str, noise: str) -> float:
     try:
         return float(noise)
     except ValueError:
-        raise ArenaError(f"player {name!r}: {noise!r} is no share of random moves; need one like 0.2") from None
+        raise ArenaError(f"player {name!r}: {noise!r} is no fraction of random moves; need one like 0.2") from None
 
 
 def _checked(answer: Any, name: str) -> int:

@@ -20,7 +20,7 @@ class Tally:
 
     @property
     def win_rate(self) -> float:
-        """The share of matches that home won; a draw is no win."""
+        """The fraction of matches that home won; a draw is no win."""
         return self.wins / self.matches
 
     @property
@@ -35,7 +35,7 @@ class Tally:
 
     @property
     def points(self) -> float:
-        """The share of the points that home took: 1 for a win, half for a draw."""
+        """The fraction of the points that home took: 1 for a win, half for a draw."""
         return (self.wins + self.draws / 2) / self.matches
 
     def as_dict(self) -> dict[str, Any]:

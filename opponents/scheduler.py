@@ -1,9 +1,12 @@
 """The schedule of opponents: a mix of opponents for every episode. marl/rollout draws each match's opponent from it.
 
 The run climbs the ladder by progress (linear, exponential, curriculum, evasive) or by results (adaptive, league).
-Progress is compared in integers, never in floats, so that a threshold falls on exactly the configured episode.
+Progress is compared in integers, never in floats, so that a threshold falls on exactly the configured episode. A run
+with another limit than its episodes, such as a time limit, tells its done share: the schedule is then where a run of
+episodes alone would be after that share, if that is further.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isqrt
 from typing import Annotated, Any
@@ -23,14 +26,14 @@ def _curriculum(episode: int, end: int) -> int:
     return sum(100 * episode >= percent * end for percent in (10, 30, 60, 85))
 
 
-# Strategies by progress: (episode, max_episodes), the episode not above the maximum, to a rung from 0 to 4.
-BY_PROGRESS = {
+# Strategies by progress: (episode, max_episodes), the episode not above the maximum, to a rung from 0 to 4. A line here
+# is a new strategy (docs/extend.md).
+BY_PROGRESS: dict[str, Callable[[int, int], int]] = {
     "linear": lambda episode, end: 4 * episode // end,
     "exponential": lambda episode, end: isqrt(16 * episode**3 // end**3),  # floor(4 p^1.5)
     "curriculum": _curriculum,
     "evasive": _curriculum,
 }
-STRATEGIES = (*BY_PROGRESS, "adaptive", "league")
 # What each strategy does, for the help text.
 ABOUT_STRATEGIES = (
     ("linear", "level0 to level3, each for a quarter of the run"),
@@ -42,19 +45,25 @@ ABOUT_STRATEGIES = (
 )
 
 
+def strategies() -> tuple[str, ...]:
+    """The names of all strategies."""
+    return *BY_PROGRESS, "adaptive", "league"
+
+
 @dataclass(frozen=True)
 class ScheduleConfig:
     """The settings of a schedule; a value out of range is an error."""
 
-    strategy: Annotated[str, STRATEGIES, ABOUT_STRATEGIES] = "curriculum"
+    strategy: Annotated[str, strategies, ABOUT_STRATEGIES] = "curriculum"
     """How the opponents get harder."""
     max_episodes: int | None = None
-    """Episodes of the whole run: progress is episode / max_episodes, at most 1 (auto: 50,000)."""
+    """Episodes of the whole run (auto: 50,000). Opponents change by the done share of the episodes, or of max_minutes
+    if that is larger."""
     enable_opponent_evasion: bool = False
     """From opponent_evasion_start_episode on, play at least the evasive opponent, with any strategy (strategy evasive
     always does)."""
     opponent_evasion_start_episode: int = 40_000
-    """First episode of the evasive phase."""
+    """First episode of the evasive phase; with max_minutes, the same share of the minutes at the latest."""
     easier_share: float = 0.2
     """Share of the matches against easier opponents than the current one, against forgetting; each level gets twice the
     share of the level below it."""
@@ -81,8 +90,8 @@ class ScheduleConfig:
     (champion:0.4,runs/NAME:0.2)."""
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise ArenaError(f"unknown opponent strategy {self.strategy!r}; known: {', '.join(STRATEGIES)}")
+        if self.strategy not in strategies():
+            raise ArenaError(f"unknown opponent strategy {self.strategy!r}; known: {', '.join(strategies())}")
         for name, fits, allowed in (
             ("max_episodes", self.max_episodes is None or self.max_episodes >= 1, "at least 1"),
             ("opponent_evasion_start_episode", self.opponent_evasion_start_episode >= 0, "at least 0"),
@@ -105,9 +114,17 @@ class ScheduleConfig:
         """Named player -> share of the matches."""
         return parse_shares(self.opponents)
 
+    @property
+    def evades(self) -> bool:
+        """Whether the evasive opponent is played from opponent_evasion_start_episode on."""
+        return self.enable_opponent_evasion or self.strategy == "evasive"
+
 
 class Scheduler:
-    """A schedule with its state from results; without results it is a pure function of the episode."""
+    """A schedule with its state from results; without results it is a pure function of the progress.
+
+    Progress is an episode, and the done share of the run if that counts anything else than episodes.
+    """
 
     def __init__(self, config: ScheduleConfig) -> None:
         self.config = config
@@ -115,29 +132,30 @@ class Scheduler:
         self._results: dict[str, list[float]] = {}  # opponent -> [score, matches], both decayed
         self._past_selves: list[str] = []
 
-    def level(self, episode: int) -> str:
-        """Name of the rung of this episode: the main opponent, and in a league the main scripted one."""
-        return LADDER[self.rung(episode)]
+    def level(self, episode: int, fraction_done: float = 0.0) -> str:
+        """Name of the rung at this progress: the main opponent, and in a league the main scripted one."""
+        return LADDER[self.rung(episode, fraction_done)]
 
-    def rung(self, episode: int) -> int:
+    def rung(self, episode: int, fraction_done: float = 0.0) -> int:
         """Index of `level` on the ladder, from 0."""
         config = self.config
         end = int(config.max_episodes or EPISODES)
+        reached = max(int(episode), int(min(fraction_done, 1.0) * end))
         by_progress = BY_PROGRESS.get(config.strategy)
-        rung = by_progress(min(max(int(episode), 0), end), end) if by_progress else self._rung
-        evades = config.enable_opponent_evasion or config.strategy == "evasive"
-        return max(rung, EVASIVE) if evades and episode >= config.opponent_evasion_start_episode else rung
+        rung = by_progress(min(max(reached, 0), end), end) if by_progress else self._rung
+        if by_progress and rung not in range(EVASIVE):
+            raise ArenaError(f"strategy {config.strategy} gave rung {rung!r}; allowed: 0 to {EVASIVE - 1}")
+        return max(rung, EVASIVE) if config.evades and reached >= config.opponent_evasion_start_episode else rung
 
     def reachable(self) -> tuple[str, ...]:
         """The part of the ladder that this schedule can ever reach."""
         if self.config.strategy not in BY_PROGRESS:
             return LADDER
-        evades = self.config.enable_opponent_evasion or self.config.strategy == "evasive"
-        return LADDER[: EVASIVE + 1 if evades else EVASIVE]
+        return LADDER[: EVASIVE + 1 if self.config.evades else EVASIVE]
 
-    def mix(self, episode: int) -> Mix:
-        """The opponents of this episode and their shares of the matches."""
-        ladder = _with_easier(self.rung(episode), self.config.easier_share)
+    def mix(self, episode: int, fraction_done: float = 0.0) -> Mix:
+        """The opponents at this progress and their shares of the matches."""
+        ladder = _with_easier(self.rung(episode, fraction_done), self.config.easier_share)
         if self.config.strategy != "league" or not self._past_selves:
             return ladder
         share = self.config.league_scripted_share

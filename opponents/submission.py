@@ -1,8 +1,8 @@
-"""A competition submission as an opponent, in a cage and with a time limit for each move.
+"""A competition submission as an opponent, in a sandbox and with a time limit for each move.
 
-The cage (opponents/cage) keeps the submission from the network, from other processes and from all files but its own
-folder and Python's packages: see SECURITY.md. With `uncaged=True` it runs with this user's rights instead, under the
-limits of time and memory alone.
+The sandbox (opponents/sandbox) keeps the submission from the network, from other processes and from all files but its
+own folder and Python's packages: see SECURITY.md. With `uncaged=True` it runs with this user's rights instead, under
+the limits of time and memory alone.
 
     with Submission("rival/submission.py") as rival:
         rival.begin(arena, seats)
@@ -19,7 +19,7 @@ import json
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -34,11 +34,11 @@ from arena.jidi import FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
 from arena.printable import printable
 from arena.rng import SLOT_SUBMISSION, draw_below
-from arena.rules import DIRECTION, OVER, SNAKES, TURN
-from opponents.cage.controller import HELLO, LOADED, MOVES, NO_CONTROLLER
-from opponents.cage.environment import holds_home
-from opponents.cage.process import HOST_SECONDS, Broken, CannotCage, Host, MatchProcess, why_not_caged
-from opponents.cage.side_by_side import WAIT_FACTOR, Expected, Job, available_cores, run_jobs
+from arena.rules import DIRECTION, OVER, SNAKES, TEAM, TURN
+from opponents.sandbox.controller import HELLO, LOADED, MOVES, NO_CONTROLLER
+from opponents.sandbox.environment import holds_home
+from opponents.sandbox.process import HOST_SECONDS, Broken, CannotSandbox, Host, MatchProcess, why_not_sandboxed
+from opponents.sandbox.side_by_side import WAIT_FACTOR, Expected, Job, available_cores, run_jobs
 
 LIMIT = 10  # problems in a match, then the match is forfeited
 HOPELESS = 20  # stopped processes in a row without an answer, then all matches are forfeited
@@ -72,20 +72,40 @@ class _Task:
     moves: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass
+class MoveTimes:
+    """How long the moves of a submission took, in seconds: CPU time if the kernel tells it, else time of waiting."""
+
+    moves: int = 0
+    total: float = 0.0
+    longest: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Of all moves so far, at least one."""
+        return self.total / self.moves
+
+    def add(self, seconds: list[float]) -> None:
+        """Count some more moves."""
+        self.moves += len(seconds)
+        self.total += sum(seconds)
+        self.longest = max(self.longest, *seconds, 0.0)
+
+
 @dataclass(frozen=True)
 class SubmissionOptions:
     """How submissions are run."""
 
     uncaged: bool = False  # with this user's rights, under limits of time and memory alone
     workers: int | None = None  # matches that compute at the same time; None: as many as cores
-    tell: Callable[[str], None] | None = None  # gets a line for each submission that runs uncaged
+    notify: Callable[[str], None] | None = None  # gets a line for each submission that runs without a sandbox
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise ArenaError(f"workers is {self.workers}; allowed: a whole number from 1")
 
 
-CAGED = SubmissionOptions()
+SANDBOXED = SubmissionOptions()
 
 
 class Submission:
@@ -95,28 +115,32 @@ class Submission:
     random moves and counts as lost. `forfeited` holds the slots whose present match is forfeited.
     """
 
-    def __init__(self, path: str | Path, seconds_per_move: float = 1.0, options: SubmissionOptions = CAGED) -> None:
+    def __init__(self, path: str | Path, seconds_per_move: float = 1.0, options: SubmissionOptions = SANDBOXED) -> None:
         self.path = Path(path).resolve()
         if not self.path.is_file():
             raise ArenaError(f"submission {str(path)!r}: there is no such file")
         # `float` only for type checkers, to which no float is a Real.
         if not (isinstance(seconds_per_move, (float, Real)) and 0 < seconds_per_move < 1e6):
             raise ArenaError(f"seconds_per_move is {seconds_per_move!r}; allowed: more than 0")
-        if not options.uncaged and (reason := why_not_caged()):
+        if not options.uncaged and (reason := why_not_sandboxed()):
             raise ArenaError(
-                f"submission {str(path)!r}: this system cannot cage it ({reason}); to run it all the same, with your "
-                "rights, give --uncaged"
+                f"submission {str(path)!r}: this system cannot sandbox it ({reason}); to run it all the same, with "
+                "your rights, give --uncaged"
             )
         if not options.uncaged and holds_home(self.path.parent):
             raise ArenaError(
-                f"submission {str(path)!r}: the cage shows it its folder, and this one holds your home folder; "
+                f"submission {str(path)!r}: the sandbox shows it its folder, and this one holds your home folder; "
                 "move it into a folder of its own"
             )
         self.name = printable(f"{self.path.parent.name}/{self.path.name}")
-        if options.uncaged and options.tell is not None:
-            options.tell(f"{self.name} runs uncaged: it can read and change what you can; time and memory are limited")
+        if options.uncaged and options.notify is not None:
+            options.notify(
+                f"{self.name} runs without a sandbox: it can read and change what you can; time and memory are limited"
+            )
         self.seconds_per_move = float(seconds_per_move)
         self.forfeited: set[int] = set()
+        self.errors = 0  # moves that did not come, and failures to load
+        self.move_times = MoveTimes()
         self._problems: Counter[str] = Counter()
         self._matches: dict[int, _Match] = {}
         self._arena: weakref.ref[BatchArena] | None = None
@@ -127,6 +151,11 @@ class Submission:
         self._stopped_in_a_row = 0
 
     @property
+    def workers(self) -> int:
+        """Matches that compute at the same time."""
+        return self._options.workers or available_cores()
+
+    @property
     def problems(self) -> list[str]:
         """The problems so far: one line for each kind, with its count."""
         return [f"{text} ({count} x)" for text, count in self.problem_counts.items()]
@@ -135,6 +164,18 @@ class Submission:
     def problem_counts(self) -> Counter[str]:
         """How often each kind of problem has occurred so far; a kind begins with the name of the submission."""
         return Counter({f"{self.name}: {text}": count for text, count in self._problems.items()})
+
+    def load(self) -> None:
+        """Load the file now, before any match; ArenaError with the cause if that fails."""
+        arena = BatchArena(1)
+        arena.start()
+        self.begin(arena, torch.arange(TEAM, dtype=torch.int32))
+        if self._given_up:
+            raise ArenaError(f"submission {str(self.path)!r}: cannot be loaded: {' '.join(self._given_up.split())}")
+
+    def twin(self) -> "Submission":
+        """The same file as another player, whose matches leave the counts of this one alone."""
+        return Submission(self.path, self.seconds_per_move, replace(self._options, notify=None))
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Forget the matches of these seats: new ones have started. ArenaError if the file is no submission."""
@@ -206,7 +247,7 @@ class Submission:
             self._give_up(str(error))
             return
         jobs = [Job(partial(self._post, host, task), self._expected(task)) for task in tasks]
-        run_jobs(jobs, self._options.workers or available_cores())
+        run_jobs(jobs, self.workers)
         for task, job in zip(tasks, jobs, strict=True):
             if not self._given_up:
                 self._count(task, job)
@@ -218,8 +259,8 @@ class Submission:
         if self._host is None:
             try:
                 self._host = Host(self.path, not self._options.uncaged)
-            except CannotCage as error:
-                raise Broken(f"this system cannot cage it now ({error})") from None
+            except CannotSandbox as error:
+                raise Broken(f"this system cannot sandbox it now ({error})") from None
         return self._host
 
     def _post(self, host: Host, task: _Task) -> MatchProcess:
@@ -245,10 +286,10 @@ class Submission:
 
     def _count(self, task: _Task, job: Job) -> None:
         """Take over the answers to a task, its problems, and its process as long as it is in order."""
-        answers = list(job.answers)
+        answers, seconds = list(job.answers), list(job.seconds)
         task.match.waited += job.waited
         if task.match.process is None:
-            loaded, answers = answers[:2], answers[2:]
+            loaded, answers, seconds = answers[:2], answers[2:], seconds[2:]
             failure = job.failure if len(loaded) < 2 else loaded[1]
             if isinstance(failure, str):
                 self._fail_to_load(task.slot, failure)
@@ -257,6 +298,7 @@ class Submission:
                 task.waiting.clear()
                 return
             self._was_loaded = True
+        self.move_times.add(seconds)
         task.match.process = job.process if job.failure is None else None
         for answer in answers:
             self._stopped_in_a_row = 0
@@ -302,6 +344,7 @@ class Submission:
 
     def _problem(self, task: _Task, text: str) -> None:
         self._note(text)
+        self.errors += 1
         task.match.problems += 1
         if task.match.problems == LIMIT:
             self._note(f"forfeits a match after {LIMIT} problems")
@@ -309,6 +352,7 @@ class Submission:
 
     def _fail_to_load(self, slot: int, reason: str) -> None:
         self.forfeited.add(slot)
+        self.errors += 1
         if self._was_loaded:
             self._note(f"cannot be loaded: {reason}")
         elif not self._given_up:
@@ -335,7 +379,8 @@ def _end(match: _Match) -> None:
 def _seed(observation: dict[Any, Any]) -> int:
     """What the submission's own generators are seeded with: nothing but what it sees, so that it learns nothing.
 
-    A number that follows from the match's key would tell the key, and so all beans to come, to whoever tries keys.
+    A number that follows from the match's key would give away the key, and so all beans to come, to a submission that
+    tries keys.
     """
     seen = {name: value for name, value in observation.items() if name != "controlled_snake_index"}
     return int.from_bytes(hashlib.sha256(json.dumps(seen).encode()).digest()[:4], "big")

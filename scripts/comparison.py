@@ -25,7 +25,8 @@ from pathlib import Path
 from docs_section import DOCS, PICTURES, add_flags, gpu_name, left_to_train, publish, train
 from script_parser import ScriptParser
 
-from marl.arguments import count, positive
+from marl.cli.arguments import count, positive
+from marl.cli.wording import count as counted
 from marl.commands.train_argv import parse_seeds
 from marl.commands.training_jobs import find_room
 from marl.compute import machine
@@ -33,7 +34,6 @@ from marl.config.train_config import read_config
 from marl.registry import LEARNERS
 from marl.storage.run_folder import GROUP
 from marl.training.resume_plan import ResumePlan
-from marl.wording import count as counted
 
 PAGE = DOCS / "comparison.md"
 SECTIONS = {"cpu": "learners", "cuda": "learners_gpu"}  # device -> section of the page
@@ -76,33 +76,33 @@ def main() -> int:
 
 def train_all(args: argparse.Namespace) -> list[str]:
     """Train all runs that are not done; returns the names of those that failed."""
-    deadline, words = time.monotonic() + 60 * args.minutes, common_words(args)
+    deadline, argv = time.monotonic() + 60 * args.minutes, common_argv(args)
     learners, seeds = args.learners.split(","), parse_seeds(args.seeds)
     if args.minutes_each:
         rounds = [[(name, seed) for seed in seeds] for name in learners]
     else:
         rounds = [[(name, seed) for seed in seeds for name in learners]]
-    plan, failed = ResumePlan(tuple(words), read_config(words), None), list[str]()
+    plan, failed = ResumePlan(tuple(argv), read_config(argv), None), list[str]()
     room = find_room({}, plan, args.side_by_side)
     for runs in rounds:  # one after the other
-        own = ((f"{name}_seed{seed}", [*words, "--algo", name, "--seed", str(seed)]) for name, seed in runs)
+        own = ((f"{name}_seed{seed}", [*argv, "--algo", name, "--seed", str(seed)]) for name, seed in runs)
         failed += train(left_to_train(args.runs_dir, own), room, deadline)
     return failed
 
 
-def common_words(args: argparse.Namespace) -> list[str]:
+def common_argv(args: argparse.Namespace) -> list[str]:
     """The flags of all trainings."""
-    words = ["--device", args.device, "--eval-opponents", OPPONENTS, "--no-eval-gif"]
-    words += ["--threads", "1"] if args.device == "cpu" else []
-    words += ["--encoder", args.encoder] if args.encoder else []
+    argv = ["--device", args.device, "--eval-opponents", OPPONENTS, "--no-eval-gif"]
+    argv += ["--threads", "1"] if args.device == "cpu" else []
+    argv += ["--encoder", args.encoder] if args.encoder else []
     if not args.minutes_each:
         interval = max(1, args.episodes // EVALUATIONS)
-        words += ["--max-episodes", str(args.episodes), "--eval-interval", str(interval)]
-        return [*words, "--eval-matches", str(EVAL_MATCHES)]
+        argv += ["--max-episodes", str(args.episodes), "--eval-interval", str(interval)]
+        return [*argv, "--eval-matches", str(EVAL_MATCHES)]
     # The schedule must not go by the share of episodes, which nobody knows; nothing but training takes time.
-    words += ["--max-minutes", f"{args.minutes_each:g}", "--max-episodes", "1000000000", "--strategy", "adaptive"]
-    words += ["--eval-interval", "0", "--eval-matches", str(LAST_EVAL_MATCHES)]
-    return [*words, "--log-interval", "300000", "--save-interval", "100000000", "--save-buffer", "0"]
+    argv += ["--max-minutes", f"{args.minutes_each:g}", "--max-episodes", "1000000000", "--strategy", "adaptive"]
+    argv += ["--eval-interval", "0", "--eval-matches", str(LAST_EVAL_MATCHES)]
+    return [*argv, "--log-interval", "300000", "--save-interval", "100000000", "--save-buffer", "0"]
 
 
 def pack(runs_dir: Path, file: Path) -> None:
@@ -115,11 +115,11 @@ def pack(runs_dir: Path, file: Path) -> None:
 def write_report(args: argparse.Namespace, out: Path) -> None:
     """Compare the runs that are done, and write the text for the page, the picture and the JSON."""
     names = [name for name in LEARNERS if name in args.learners.split(",")]
-    words = [*names, "--runs-dir", str(args.runs_dir), "--json", str(out / JSON)]
-    words += [] if args.minutes_each else ["--png", str(out / PICTURE)]  # one evaluation is no curve
+    argv = [*names, "--runs-dir", str(args.runs_dir), "--json", str(out / JSON)]
+    argv += [] if args.minutes_each else ["--png", str(out / PICTURE)]  # one evaluation is no curve
     if len(names) > 1 and args.cross_play:
-        words += ["--cross-play", str(CROSS_PLAY), "--side-by-side", str(args.side_by_side), "--device", "cpu"]
-    report = call("report", *words).partition("\npicture: ")[0].partition("\nmarl-eval's JSON: ")[0]
+        argv += ["--cross-play", str(CROSS_PLAY), "--side-by-side", str(args.side_by_side), "--device", "cpu"]
+    report = call("report", *argv).partition("\npicture: ")[0].partition("\nmarl-eval's JSON: ")[0]
     parts = [f"{describe(args, names)}\n", f"```text\n{report.rstrip()}\n```\n"]
     if not args.minutes_each:
         parts.append(f"![Share of the matches won by env steps, for each learner]({PICTURES}/{PICTURE})\n")
@@ -153,10 +153,10 @@ def describe(args: argparse.Namespace, names: list[str]) -> str:
     return about
 
 
-def call(*words: str) -> str:
+def call(*argv: str) -> str:
     """Run a command of the program, show its output and return it; end if it fails."""
-    print(f"$ python -m marl {shlex.join(words)}", flush=True)
-    done = subprocess.run([sys.executable, "-m", "marl", *words], stdout=subprocess.PIPE, text=True)
+    print(f"$ python -m marl {shlex.join(argv)}", flush=True)
+    done = subprocess.run([sys.executable, "-m", "marl", *argv], stdout=subprocess.PIPE, text=True)
     print(done.stdout, end="", flush=True)
     if done.returncode:
         sys.exit(done.returncode)

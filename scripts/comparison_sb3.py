@@ -27,7 +27,7 @@ from torch import nn
 
 from arena.extras import install_hint
 from marl import team_env, train
-from marl.arguments import count
+from marl.cli.arguments import count
 from marl.compute import machine
 
 try:
@@ -83,7 +83,7 @@ def _train(episodes: int, threads: int) -> tuple[float, float, float]:
             eval_interval=0, eval_matches=2, eval_opponents=("level0",), eval_gif=False, threads=threads, device="cpu",
             runs_dir=folder, resume="never", save_interval=10**9,
         )  # fmt: skip
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     steps = max(line.get("train/env_steps", 0.0) for line in lines)
     return steps, time.perf_counter() - clock, time.process_time() - cpu
 

@@ -76,11 +76,11 @@ def write_section(page: Path, name: str, text: str) -> None:
     page.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
 
 
-def left_to_train(runs_dir: Path, words_of: Iterable[tuple[str, list[str]]]) -> Iterator[TrainingJob]:
+def left_to_train(runs_dir: Path, argv_of: Iterable[tuple[str, list[str]]]) -> Iterator[TrainingJob]:
     """The trainings that are not done, of the names of runs with the flags of their trainings."""
-    for name, words in words_of:
-        words = [*words, "--run-name", name, "--runs-dir", str(runs_dir)]
-        job = TrainingJob(name, words, runs_dir / GROUP / name, read_config(words))
+    for name, argv in argv_of:
+        argv = [*argv, "--run-name", name, "--runs-dir", str(runs_dir)]
+        job = TrainingJob(name, argv, runs_dir / GROUP / name, read_config(argv))
         if not job.is_done():
             yield job
 

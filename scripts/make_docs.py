@@ -36,6 +36,7 @@ HEAD = """# Every training flag
 section has that name; dashes and underscores are the same) or a line of a YAML file (`--config FILE`). Flags override
 files, later files override earlier ones. A BOOL flag alone means true, `--no-NAME` means false. `auto` is replaced by a
 value for this machine, which `--dry_run` prints. A flag that the chosen `--algo` does not read is an error.
+`--import FILE` (`import:` in YAML) adds choices of [your own](extend.md).
 """
 TITLES = {
     "": "The run",

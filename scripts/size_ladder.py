@@ -26,8 +26,8 @@ from script_parser import ScriptParser
 from arena.files import write_atomically
 from marl.analysis.runs import read_summary
 from marl.analysis.tables import amount
-from marl.arguments import add_device_flag, count, positive
 from marl.bench.planning import decisions_per_second
+from marl.cli.arguments import add_device_flag, count, positive
 from marl.commands.training_jobs import Room
 from marl.compute import machine, threads
 from marl.config.train_config import read_config
@@ -76,17 +76,17 @@ def main() -> int:
     parser.add_argument("--league-matches", type=count, default=2000, help="of each pair (default: 2000)")
     add_device_flag(parser)
     add_flags(parser, "runs/size_ladder")
-    args, words = parser.parse_known_args()
+    args, argv = parser.parse_known_args()
     args.runs_dir = args.runs_dir or Path("runs/size_ladder")
-    return publish(args, PAGE, [SECTION], lambda out: make(args, words, out))
+    return publish(args, PAGE, [SECTION], lambda out: make(args, argv, out))
 
 
-def make(args: argparse.Namespace, words: Sequence[str], out: Path) -> int:
-    """Train, measure and write the text. words: further flags of all trainings."""
+def make(args: argparse.Namespace, argv: Sequence[str], out: Path) -> int:
+    """Train, measure and write the text. argv: further flags of all trainings."""
     sizes = args.sizes.split(",")
     if unknown := [name for name in sizes if name not in SIZES]:
         raise UserError(f"unknown size {unknown[0]!r}; known: {', '.join(SIZES)}")
-    jobs = list(left_to_train(args.runs_dir, ((name, training_words(args, name, words)) for name in sizes)))
+    jobs = list(left_to_train(args.runs_dir, ((name, training_argv(args, name, argv)) for name in sizes)))
     if jobs:  # what was measured before is of other teams
         for name in (LEAGUE, TIMES):
             (args.runs_dir / name).unlink(missing_ok=True)
@@ -97,7 +97,7 @@ def make(args: argparse.Namespace, words: Sequence[str], out: Path) -> int:
     played = kept(args.runs_dir / LEAGUE, asked, lambda: play_league(players, matches, args.device))
     times = kept(args.runs_dir / TIMES, asked, lambda: {name: measure_times(name) for name in players})
     given = ["python", "scripts/size_ladder.py", "--minutes", f"{args.minutes:g}", "--league-matches", str(matches)]
-    given += [*(["--sizes", args.sizes] if sizes != list(SIZES) else []), *words]
+    given += [*(["--sizes", args.sizes] if sizes != list(SIZES) else []), *argv]
     about = [*map(about_size, folders), *map(about_champion, TEAMS)]
     lines = table(about, played, list(times.values()), matches)
     text = "\n".join([describe(given, matches), "", *lines, ""])
@@ -106,14 +106,14 @@ def make(args: argparse.Namespace, words: Sequence[str], out: Path) -> int:
     return 1 if failed else 0
 
 
-def training_words(args: argparse.Namespace, name: str, words: Sequence[str]) -> list[str]:
+def training_argv(args: argparse.Namespace, name: str, argv: Sequence[str]) -> list[str]:
     """The flags of the training of a size; those that are given to the script come last and count."""
     size = SIZES[name]
     lr = read_config(["--config", RECIPE]).ppo.lr * min(1.0, RECIPE_WIDTH / max(size.body))
     body = ",".join(map(str, size.body))
     own = ["--config", RECIPE, "--encoder", size.encoder, "--body", body, "--lr", f"{lr:.2g}", "--device", args.device]
     own += ["--max-minutes", f"{args.minutes:g}", "--no-eval-gif", "--eval-matches", str(EVAL_MATCHES)]
-    return [*own, *words]
+    return [*own, *argv]
 
 
 def kept(file: Path, asked: dict[str, Any], measure: Callable[[], Any]) -> Any:
@@ -130,10 +130,10 @@ def kept(file: Path, asked: dict[str, Any], measure: Callable[[], Any]) -> Any:
 def play_league(players: Sequence[str], matches: int, device: str) -> dict[str, Any]:
     """All pairs of the players and OPPONENTS: wins and draws [n, n] in this order."""
 
-    def tell(pair: Results) -> None:
+    def notify(pair: Results) -> None:
         print(f"{Path(pair.home).name} - {Path(pair.away).name}: {pair.win_rate:.1%} won", flush=True)
 
-    found = league([*players, *OPPONENTS], matches, device, seed=1, progress=tell, loader=load_player)
+    found = league([*players, *OPPONENTS], matches, device, seed=1, progress=notify, loader=load_player)
     return {"wins": found.wins.tolist(), "draws": found.draws.tolist()}
 
 

@@ -2,17 +2,16 @@
 
 import importlib.util
 import re
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from arena import BatchArena
-from arena.encoders import ENCODERS
-from opponents.match import play
-from opponents.scripted import SCRIPTED
+import marl
+from marl.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 README, EXTEND, ARENA, LEARNERS = "README.md", "docs/extend.md", "docs/arena.md", "docs/learners.md"
@@ -32,9 +31,15 @@ def block(page: str, part: str) -> str:
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch) -> Iterator:
+def in_folder(tmp_path, monkeypatch) -> Path:
+    """A folder for runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Callable[[str], ModuleType]:
     """Runs a text as a module of its own: Numba needs a source file."""
-    scripted = dict(SCRIPTED)
 
     def run_text(text: str) -> ModuleType:
         file = tmp_path / "from_the_docs.py"
@@ -45,26 +50,7 @@ def run(tmp_path, monkeypatch) -> Iterator:
         spec.loader.exec_module(module)
         return module
 
-    yield run_text
-    SCRIPTED.clear()
-    SCRIPTED.update(scripted)
-
-
-def test_the_new_opponent_plays(run) -> None:
-    # All names of scripted.py are there, as at its end.
-    run("from opponents.scripted import *  # noqa: F403\n\n\n" + block(EXTEND, "SCRIPTED"))
-    (name,) = SCRIPTED.keys() - {"level0", "level1", "level2", "level3", "level4", "evasive", "territory"}
-    assert play(name, "level0", 2, seed=5).matches == 2
-
-
-def test_the_new_encoder_observes(run, monkeypatch) -> None:
-    module = run(block(EXTEND, "Encoder("))
-    monkeypatch.setitem(ENCODERS, "lengths", module.LENGTHS)
-    batch = BatchArena(2, seed=3)
-    batch.start()
-    rows = batch.observe("lengths")
-    assert (rows[..., :6] == 3).all()
-    assert (rows[..., 6:10].sum(-1) == 1).all()
+    return run_text
 
 
 def test_the_arena(run) -> None:
@@ -100,6 +86,28 @@ def test_the_environment_of_one_team(run, part, library) -> None:
         assert module.terminated.all()
 
 
+def test_the_training_with_a_callback(run, in_folder, capsys) -> None:
+    module = run(block(PYTHON, "callback=watch"))
+    out = capsys.readouterr().out
+    assert "dry run: nothing was started or written" in out
+    assert module.run.complete
+    assert len(module.run.evaluations()["level1_low"]) > len(module.table["points"]), "it was resumed"
+
+
+def test_the_loop_that_is_interrupted(run, in_folder, monkeypatch) -> None:
+    """Ctrl-C in its first training; the same loop then goes on with it."""
+    text = block(PYTHON, "points[lr]")
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_log", lambda self: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            run(text)
+    (first,) = (in_folder / "runs" / "snakes_3v3").iterdir()
+    assert not marl.TrainResult(first).complete
+    assert len(run(text).points) == 2
+    runs = [marl.TrainResult(each) for each in (in_folder / "runs" / "snakes_3v3").iterdir()]
+    assert [each.complete for each in runs] == [True, True]
+
+
 @pytest.mark.parametrize("text", blocks(LEARNERS), ids=range(len(blocks(LEARNERS))))
 def test_the_losses_are_lines_of_their_files(text) -> None:
     first, _, code = text.partition("\n")
@@ -109,8 +117,9 @@ def test_the_losses_are_lines_of_their_files(text) -> None:
 
 
 def test_no_block_is_left_out() -> None:
+    """The first one of python.md is run by tests/marl/test_api.py, those of extend.md by tests/marl/test_plugins.py."""
     assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS, PYTHON)} == {
-        **{README: 1, ARENA: 3, EXTEND: 2, LEARNERS: 6, PYTHON: 6},  # its first one is tests/marl/test_api.py
+        **{README: 1, ARENA: 3, EXTEND: 3, LEARNERS: 6, PYTHON: 8},
     }
     others = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(f"docs/{page.name}")]
     assert sorted(others) == ["arena.md", "extend.md", "learners.md", "python.md"]

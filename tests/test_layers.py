@@ -14,18 +14,19 @@ FILES = sorted(path.relative_to(ROOT) for layer in LAYERS for path in (ROOT / la
 AT_HOME = {
     "pygame": {path.as_posix() for path in FILES if path.match("arena/render/window*.py")},
     "pettingzoo": {"arena/environment.py"},
-    "gymnasium": {"arena/environment.py", "marl/team_vector_env.py"},
-    "stable_baselines3": {"marl/team_sb3_env.py"},
-    "torchrl": {"marl/team_torchrl_env.py"},
-    "tensordict": {"marl/team_torchrl_env.py"},
+    "gymnasium": {"arena/environment.py", "marl/envs/team_vector_env.py"},
+    "stable_baselines3": {"marl/envs/team_sb3_env.py"},
+    "torchrl": {"marl/envs/team_torchrl_env.py"},
+    "tensordict": {"marl/envs/team_torchrl_env.py"},
     "jax": set(),
-    "triton": {"marl/compute/gpu_start.py"},
+    "triton": set(),
     "torch.distributed": {path.as_posix() for path in FILES if path.parts[:2] == ("marl", "ranks")},
-    "pynvml": {"marl/training/metrics.py"},
-    "tensorboard": {"marl/training/event_file.py", "marl/training/run_texts.py"},
+    "pynvml": {"marl/metrics/run_metrics.py"},
+    "tensorboard": {"marl/metrics/event_file.py", "marl/metrics/run_texts.py"},
     "torch.utils.tensorboard": set(),
-    "wandb": {"marl/training/wandb_run.py"},
+    "wandb": {"marl/metrics/wandb_run.py"},
     "optuna": {"marl/commands/sweep.py"},
+    "pandas": {"marl/train_api.py"},
 }
 
 
@@ -41,12 +42,9 @@ ORDER = (
     ("arena.backends",),
     ("arena",),  # batches, PettingZoo, replays
     ("opponents",),
-    (
-        *("marl.errors", "marl.wording", "marl.compute.machine", "marl.invocation", "marl.arguments"),
-        *("marl.registry", "marl.rewards", "marl.machine_errors", "marl.garbage"),
-        "marl.process_identity",
-    ),
-    ("marl.progress_bar",),
+    ("marl.errors", "marl.registry", "marl.rewards", "marl.compute.machine"),
+    ("marl.plugins", "marl.compute.choice_cache"),
+    ("marl.cli",),
     ("marl.config",),
     ("marl.compute",),
     ("marl.networks",),
@@ -58,11 +56,11 @@ ORDER = (
     ("marl.rollout",),
     ("marl.storage", "marl.learners", "marl.pictures"),
     ("marl.fast",),  # of learners, which know nothing of it
-    ("marl.planning",),
+    ("marl.planning", "marl.metrics", "marl.envs"),
     ("marl.training",),
     ("marl.analysis", "marl.export", "marl.doctor"),
     ("marl.bench", "marl.commands"),
-    ("marl",),  # the command line
+    ("marl", "marl.cli.main"),
 )
 LINES_MAX = 400
 
@@ -187,6 +185,11 @@ def test_no_file_is_too_long() -> None:
 @pytest.mark.parametrize("path", [path for path in FILES if path.name == "__init__.py"], ids=str)
 def test_every_package_says_what_belongs_there(path) -> None:
     assert len(ast.get_docstring(ast.parse((ROOT / path).read_text())) or "") > 60
+
+
+def test_the_root_of_marl_holds_only_what_has_no_other_place() -> None:
+    found = {path.stem for path in FILES if path.parent == Path("marl")}
+    assert found == {"__init__", "__main__", "api", "errors", "plugins", "registry", "rewards", "train_api"}
 
 
 def test_no_file_is_named_utils() -> None:

@@ -182,7 +182,7 @@ def test_a_user_without_home_trains(run, monkeypatch) -> None:
         (["replay", "/dev/zero"], ["larger than"]),
         (["doctor", "a\0b"], ["a\\x00b"]),
         (["runs", "compare", "a\0b"], ["a?b"]),
-        (["export", "a\0b", "--onnx", "x.onnx"], ["a?b"]),
+        (["export", "a\0b", "--safetensors", "x.safetensors"], ["a?b"]),
         (["\udcff"], ["unknown command"]),
     ],
 )

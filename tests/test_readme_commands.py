@@ -17,7 +17,7 @@ from helpers.command import ROOT
 from helpers.known_flags import flags_of
 from helpers.training import TINY, here, the_run
 
-from marl import cli
+from marl.cli import main as cli
 from marl.config.options import Schema
 from marl.config.train_config import ALIASES, TrainConfig, read_config
 
@@ -42,7 +42,7 @@ PLACEHOLDERS = {"RUN": "last", "NAME": "level0", "COMMAND": "doctor"}
 SMALL = ["--device", "cpu", "--precision", "fp32", "--matches", "16", "--body", "8,8"]
 SMALL_OF = {"ddpg": ["--buffer_size", "4800"], "ppo": ["--update_interval", "256", "--batch_size", "48"]}
 # Beginnings of commands that are parsed only; a replay with an output is made, unless it takes long.
-PARSED = ("play", "bench", "doctor", "exploit", "league --matches", "league --players level1")
+PARSED = ("play", "bench", "doctor", "exploit", "grade", "league --matches", "league --players level1")
 LONG = ("--gif", "--mp4")
 
 

@@ -17,7 +17,7 @@ from arena.rules import CELLS
 
 WARP = 32  # threads that run in step
 # Matches that one warp plays: few matches leave most of a GPU idle anyway, and those of a warp wait for each other.
-FEW, PLAYED_FEW = 1 << 15, 4
+SMALL_BATCH, SMALL_BATCH_PER_WARP = 1 << 15, 4
 
 
 @cuda_kernel
@@ -77,7 +77,7 @@ class CudaBackend:
         launch(start_kernel, self._matches * WARP, self._device, *slots, self._seed, self._stride)
 
     def play(self) -> None:
-        played = PLAYED_FEW if self._matches <= FEW else WARP
+        played = SMALL_BATCH_PER_WARP if self._matches <= SMALL_BATCH else WARP
         threads = -(-self._matches // played) * WARP
         launch(play_kernel, threads, self._device, self._state, self._keys, *self._played, played)
 

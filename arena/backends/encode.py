@@ -1,6 +1,6 @@
 """Loops that run an encoder over any seats of a batch. A seat is match * 6 + snake.
 
-Templates as in loops.py: `encode`, `share`, `SPARSE`, `cell`, `write` and `PARTS` stand for those of an encoder.
+Templates as in loops.py: `encode`, `measure`, `SPARSE`, `cell`, `write` and `PARTS` stand for those of an encoder.
 Compiled per encoder, since compiling takes seconds and most programs use one. Seats of a match that stand together
 share its measurements.
 """
@@ -23,26 +23,26 @@ SPARSE = False
 PARTS = 0
 
 
-def encode(match, snake, shared, out):
+def encode(match, snake, common, out):
     raise NotImplementedError
 
 
-def share(match):
+def measure(match):
     raise NotImplementedError
 
 
 def serial(state, seats, out):
     last = -1
-    shared = share(state[0])
+    common = measure(state[0])
     for i in range(seats.shape[0]):
         seat = int(seats[i])
         b = seat // SNAKES
         if b != last:
-            shared = share(state[b])
+            common = measure(state[b])
             last = b
         if SPARSE:
             out[i, :] = 0
-        encode(state[b], seat % SNAKES, shared, out[i])
+        encode(state[b], seat % SNAKES, common, out[i])
 
 
 @njit_parallel
@@ -57,7 +57,7 @@ def kernel(state, seats, out):
     i = cuda.grid(1)  # noqa: F821 - put in when the copy for a GPU is made
     if i < seats.shape[0]:
         match = state[int(seats[i]) // SNAKES]
-        encode(match, int(seats[i]) % SNAKES, share(match), out[i])
+        encode(match, int(seats[i]) % SNAKES, measure(match), out[i])
 
 
 def cell(match, place):
@@ -90,13 +90,13 @@ def parts_kernel(state, seats, cells, out):
 
 
 @cache
-def _cpu_loop(name: str, encode: Any, share: Any, sparse: bool) -> Any:
-    return njit(specialise(serial, name, encode=encode, share=share, SPARSE=sparse), encode)
+def _cpu_loop(name: str, encode: Any, measure: Any, sparse: bool) -> Any:
+    return njit(specialise(serial, name, encode=encode, measure=measure, SPARSE=sparse), encode)
 
 
 def cpu_loop(encoder: Encoder) -> Any:
     """loop(state, seats, out) for one core."""
-    return _cpu_loop(encoder.name, encoder.encode, encoder.share, encoder.sparse)
+    return _cpu_loop(encoder.name, encoder.encode, encoder.measure, encoder.sparse)
 
 
 def bind_parallel(encoder: Encoder, *arrays: Any) -> Callable[[], None]:
@@ -105,15 +105,15 @@ def bind_parallel(encoder: Encoder, *arrays: Any) -> Callable[[], None]:
 
 
 @cache
-def _cuda_kernel(name: str, encode: Any, share: Any) -> Any:
+def _cuda_kernel(name: str, encode: Any, measure: Any) -> Any:
     from arena.backends.numba_cuda import cuda, cuda_kernel
 
-    return cuda_kernel(specialise(kernel, name, encode=encode, share=share, cuda=cuda), encode)
+    return cuda_kernel(specialise(kernel, name, encode=encode, measure=measure, cuda=cuda), encode)
 
 
 def encode_kernel(encoder: Encoder) -> Any:
     """kernel(state, seats, out) for a GPU, one thread per seat. Rows of a sparse encoder are zeroed by the caller."""
-    return _cuda_kernel(encoder.name, encoder.encode, encoder.share)
+    return _cuda_kernel(encoder.name, encoder.encode, encoder.measure)
 
 
 @cache

@@ -76,9 +76,9 @@ def wrapped(x, size):
 
 
 @njit_inline
-def bean_distances(shared, snake):
+def bean_distances(common, snake):
     """Packed distances to each bean: of the snake itself, of the nearest mate and of the nearest foe."""
-    d0, d1, d2, d3, d4, d5 = shared.to_beans
+    d0, d1, d2, d3, d4, d5 = common.to_beans
     if snake >= TEAM:
         d0, d1, d2, d3, d4, d5 = d3, d4, d5, d0, d1, d2
     seat = snake % TEAM

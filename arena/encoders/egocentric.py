@@ -52,16 +52,16 @@ def show_cell(out, plane, cell, head, orientation, value):
 
 
 @njit
-def write_vector(match, snake, shared, orientation, out, start):
+def write_vector(match, snake, common, orientation, out, start):
     """Write the vector of `canonical` from `start` on, byte by byte."""
-    words = vector_words(match, snake, shared, orientation)
+    words = vector_words(match, snake, common, orientation)
     for i in range(F_WIDTH):
         # Signed, as plain Python must write it; compiled code is the same with and without.
         out[start + i] = (byte_at(words[i // 8], i % 8) ^ 128) - 128
 
 
 @njit
-def write_window_and_vector(match, snake, shared, orientation, out):
+def write_window_and_vector(match, snake, common, orientation, out):
     """Write all that `egocentric` shows; out is a row of zeros."""
     head = int(match[HEAD + snake])
     for other in range(SNAKES):
@@ -80,13 +80,13 @@ def write_window_and_vector(match, snake, shared, orientation, out):
             show_cell(out, heads, int(match[HEAD + other]), head, orientation, 1)
     for i in range(int(match[BEAN_COUNT])):
         show_cell(out, P_BEANS // CELLS, int(match[BEANS + i]), head, orientation, 1)
-    write_vector(match, snake, shared, orientation, out, E_VECTOR)
+    write_vector(match, snake, common, orientation, out, E_VECTOR)
 
 
 @njit
-def encode_egocentric(match, snake, shared, out):
+def encode_egocentric(match, snake, common, out):
     """Write the window and the vector of one snake; out is a row of zeros."""
-    write_window_and_vector(match, snake, shared, canonical_orientation(match, snake, shared), out)
+    write_window_and_vector(match, snake, common, canonical_orientation(match, snake, common), out)
 
 
 def _bounds() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

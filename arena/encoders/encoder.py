@@ -16,20 +16,20 @@ WAIT_MAX = 8  # turns until a cell is free, capped: further ahead than this the 
 
 
 @njit
-def nothing_shared(match):
-    """For encoders whose seats share no measurements."""
+def measure_nothing(match):
+    """For encoders whose seats have no measurements in common."""
     return 0
 
 
 @njit
-def write_nothing(match, snake, shared, out):
+def write_nothing(match, snake, common, out):
     """In place of what an encoder writes, where nobody reads it."""
 
 
 class CellWords(NamedTuple):
     """How a GPU writes rows that are made of cells, in words: first the cells of all matches, then the rows."""
 
-    cell: Callable  # cell(match, cell): compiled; a byte that says what is on a cell, whoever looks at it
+    cell: Callable  # cell(match, cell): compiled; a byte that says what is on a cell, the same for all seats
     write: Callable  # write(match, snake, cells, part, out): compiled; a part of the row, given the bytes of all cells
     parts: int  # of a row
 
@@ -47,9 +47,9 @@ class Encoder(NamedTuple):
     low: np.ndarray  # [W]
     high: np.ndarray  # [W]
     scale: np.ndarray  # [W]
-    encode: Callable  # encode(match, snake, shared, out): compiled; out is one row of W numbers, or of W / 8 words
+    encode: Callable  # encode(match, snake, common, out): compiled; out is one row of W numbers, or of W / 8 words
     direction_at: int  # index of the own direction, one-hot over four actions: its opposite would be a reversal
-    share: Callable = nothing_shared  # share(match): compiled; measurements that all seats of a match share
+    measure: Callable = measure_nothing  # measure(match): compiled; what all seats of a match have in common
     words: bool = False  # `encode` writes 64-bit words instead of single numbers
     searches: bool = False  # `encode` takes microseconds: a few matches are worth several cores
     sparse: bool = False  # `encode` writes non-zero numbers only; rows are zeroed before
@@ -74,8 +74,8 @@ class Encoder(NamedTuple):
             wrong = f"direction_at is {self.direction_at}; allowed: 0 to {self.width - 4}"
         elif self.orientation_at is not None and not 0 <= self.orientation_at < self.width:
             wrong = f"orientation_at is {self.orientation_at}; allowed: 0 to {self.width - 1}"
-        elif not ((hasattr(self.encode, "py_func") and hasattr(self.share, "py_func")) or numba.config.DISABLE_JIT):
-            wrong = "encode and share must be compiled: write @njit of arena.jit above them"
+        elif not ((hasattr(self.encode, "py_func") and hasattr(self.measure, "py_func")) or numba.config.DISABLE_JIT):
+            wrong = "encode and measure must be compiled: write @njit of arena.jit above them"
         if wrong:
             raise ArenaError(f"encoder {self.name!r}: {wrong}")
 

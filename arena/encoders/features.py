@@ -166,19 +166,19 @@ def local_near(orientation, near):
 
 
 @njit_inline
-def bean_vectors(shared, snake):
+def bean_vectors(common, snake):
     """For each bean, packed: own distance, rows and columns to it (signed), lead over the nearest foe and mate."""
-    own, mate, foe = bean_distances(shared, snake)
-    rows = signed_steps(steps_forward(shared.bean_rows, byte_at(shared.head_rows, snake), ROWS), ROWS)
-    columns = signed_steps(steps_forward(shared.bean_columns, byte_at(shared.head_columns, snake), COLUMNS), COLUMNS)
+    own, mate, foe = bean_distances(common, snake)
+    rows = signed_steps(steps_forward(common.bean_rows, byte_at(common.head_rows, snake), ROWS), ROWS)
+    columns = signed_steps(steps_forward(common.bean_columns, byte_at(common.head_columns, snake), COLUMNS), COLUMNS)
     return own, rows, columns, signed_difference(foe, own), signed_difference(mate, own)
 
 
 @njit_inline
-def canonical_orientation(match, snake, shared):
+def canonical_orientation(match, snake, common):
     """The orientation in which the snake looks up and its nearest bean is not on the left."""
     orientation = int(match[DIRECTION + snake])
-    own, rows, columns, lead_foe, lead_mate = bean_vectors(shared, snake)
+    own, rows, columns, lead_foe, lead_mate = bean_vectors(common, snake)
     nearest = bean_entry(orientation, own, rows, columns, lead_foe, lead_mate, 0)
     for i in range(1, BEANS_MAX):
         nearest = min(nearest, bean_entry(orientation, own, rows, columns, lead_foe, lead_mate, i))
@@ -187,33 +187,33 @@ def canonical_orientation(match, snake, shared):
 
 
 @njit_inline
-def vector_words(match, snake, shared, orientation):
+def vector_words(match, snake, common, orientation):
     """What one snake sees in an orientation: ten 64-bit words."""
-    row = byte_at(shared.head_rows, snake)
-    column = byte_at(shared.head_columns, snake)
+    row = byte_at(common.head_rows, snake)
+    column = byte_at(common.head_columns, snake)
     team = first_mate(snake)
     foes = first_foe(snake)
     mate0 = team + (snake + 1) % TEAM
     mate1 = team + (snake + 2) % TEAM
 
-    rows = steps_forward(shared.head_rows, row, ROWS)
-    columns = steps_forward(shared.head_columns, column, COLUMNS)
+    rows = steps_forward(common.head_rows, row, ROWS)
+    columns = steps_forward(common.head_columns, column, COLUMNS)
     far = ring_distance(rows, ROWS) + ring_distance(columns, COLUMNS)
     near = near_heads(rows, columns, far, snake)
     rows = signed_steps(rows, ROWS)
     columns = signed_steps(columns, COLUMNS)
     steps = local_steps(orientation)
     m0, m1 = sort2(
-        head_entry(match, orientation, steps, shared.lengths, far, rows, columns, mate0),
-        head_entry(match, orientation, steps, shared.lengths, far, rows, columns, mate1),
+        head_entry(match, orientation, steps, common.lengths, far, rows, columns, mate0),
+        head_entry(match, orientation, steps, common.lengths, far, rows, columns, mate1),
     )
     f0, f1, f2 = sort3(
-        head_entry(match, orientation, steps, shared.lengths, far, rows, columns, foes),
-        head_entry(match, orientation, steps, shared.lengths, far, rows, columns, foes + 1),
-        head_entry(match, orientation, steps, shared.lengths, far, rows, columns, foes + 2),
+        head_entry(match, orientation, steps, common.lengths, far, rows, columns, foes),
+        head_entry(match, orientation, steps, common.lengths, far, rows, columns, foes + 1),
+        head_entry(match, orientation, steps, common.lengths, far, rows, columns, foes + 2),
     )
 
-    own, rows, columns, lead_foe, lead_mate = bean_vectors(shared, snake)
+    own, rows, columns, lead_foe, lead_mate = bean_vectors(common, snake)
     b0 = bean_entry(orientation, own, rows, columns, lead_foe, lead_mate, 0)
     b1 = bean_entry(orientation, own, rows, columns, lead_foe, lead_mate, 1)
     b2 = bean_entry(orientation, own, rows, columns, lead_foe, lead_mate, 2)
@@ -228,15 +228,15 @@ def vector_words(match, snake, shared, orientation):
         b4 = NO_BEAN
     b0, b1, b2, b3, b4 = sort5(b0, b1, b2, b3, b4)
 
-    length = byte_at(shared.lengths, snake)
-    lead = shared.red_lead if snake < TEAM else -shared.red_lead
+    length = byte_at(common.lengths, snake)
+    lead = common.red_lead if snake < TEAM else -common.red_lead
     first, second = surroundings(match, row, column, orientation)
 
     return (
         first,
         second | 1 << 32 + 8 * local_action(orientation, int(match[DIRECTION + snake])),
         local_near(orientation, near),
-        length | shared.turns_left >> 1 << 8 | (lead & 255) << 16 | (b0 & MASK32) << 32,
+        length | common.turns_left >> 1 << 8 | (lead & 255) << 16 | (b0 & MASK32) << 32,
         (b1 & MASK32) | (b2 & MASK32) << 32,
         (b3 & MASK32) | (b4 & MASK32) << 32,
         (m0 & MASK40) | (m1 & 0xFFFFFF) << 40,
@@ -247,23 +247,23 @@ def vector_words(match, snake, shared, orientation):
 
 
 @njit_inline
-def encode_vector(match, snake, shared, orientation, out):
+def encode_vector(match, snake, common, orientation, out):
     """Write these words."""
-    words = vector_words(match, snake, shared, orientation)
+    words = vector_words(match, snake, common, orientation)
     for i in range(F_WIDTH // 8):
         out[i] = words[i]
 
 
 @njit_inline
-def encode_features(match, snake, shared, out):
+def encode_features(match, snake, common, out):
     """The vector of the board as it is."""
-    encode_vector(match, snake, shared, 0, out)
+    encode_vector(match, snake, common, 0, out)
 
 
 @njit_inline
-def encode_canonical(match, snake, shared, out):
+def encode_canonical(match, snake, common, out):
     """The vector of the board in the snake's canonical orientation."""
-    encode_vector(match, snake, shared, canonical_orientation(match, snake, shared), out)
+    encode_vector(match, snake, common, canonical_orientation(match, snake, common), out)
 
 
 def _bounds() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """Cells of the board in one byte each: how rows of `planes` and their packed form (packed.py) are made on a GPU.
 
-First a byte for each cell of a match, whoever looks at it; then eight cells of a snake's view at a time.
+First a byte for each cell of a match, the same for all seats; then eight cells of a snake's view at a time.
 """
 
 from arena.encoders.encoder import WAIT_MAX

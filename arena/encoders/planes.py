@@ -55,7 +55,7 @@ def last_on_board(match, snake):
 
 
 @njit
-def encode_planes(match, snake, shared, out):
+def encode_planes(match, snake, common, out):
     """Write the planes and scalars that one snake sees; out is a row of zeros."""
     head = int(match[HEAD + snake])
     row_shift = (ROWS + ROWS // 2 - head // COLUMNS) % ROWS

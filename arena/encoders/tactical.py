@@ -68,18 +68,18 @@ def write_actions(match, snake, orientation, searched, out, start):
 
 
 @njit
-def encode_tactical(match, snake, shared, out):
+def encode_tactical(match, snake, common, out):
     """Write the vector of `canonical`, and the numbers of each action; out is a row of zeros."""
-    distances, searched = shared
+    distances, searched = common
     orientation = canonical_orientation(match, snake, distances)
     write_vector(match, snake, distances, orientation, out, 0)
     write_actions(match, snake, orientation, searched, out, F_WIDTH)
 
 
 @njit
-def encode_tactical_board(match, snake, shared, out):
+def encode_tactical_board(match, snake, common, out):
     """Write the numbers of `egocentric`, and those of each action; out is a row of zeros."""
-    distances, searched = shared
+    distances, searched = common
     orientation = canonical_orientation(match, snake, distances)
     write_window_and_vector(match, snake, distances, orientation, out)
     write_actions(match, snake, orientation, searched, out, E_WIDTH)

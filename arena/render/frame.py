@@ -4,10 +4,12 @@ They have the look of the replay page: above the board are the names, the score,
 """
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from arena.encoders.orientation import STEPS
 from arena.errors import ArenaError
@@ -36,12 +38,11 @@ from arena.render.theme import (
     blend,
 )
 from arena.render.timeline import Timeline, Turn
-from arena.render.words import put_words, shortened
 from arena.rules import COLUMNS, ROWS, SNAKES, TEAM, TURNS
 
 DIMMED = 0.72  # how much of the board the end card hides
 HEADER = 2.3  # height above the board, in cells
-NAME_SHARE = 0.36  # of the width, for a player's name
+NAME_FRACTION = 0.36  # of the width, for a player's name
 GLOW = ((0.55, 0.05), (0.47, 0.12), (0.39, 0.2), (0.31, 0.3))  # of a bean: radii in cells, and opacity
 AT_ONCE = 8  # pictures whose snakes are placed together
 WHITE = (255, 255, 255)
@@ -135,7 +136,7 @@ class Film:
         cell, width = self._cell, self.size[0]
         edge, top, pixels = round(0.35 * cell), round(0.68 * cell), max(10, round(0.72 * cell))
         for name, anchor, x in ((self._timeline.red, "lm", edge), (self._timeline.blue, "rm", width - edge)):
-            put_words(header, (x, top), shortened(name, pixels, NAME_SHARE * width), pixels, TEXT_COLOUR, anchor)
+            put_words(header, (x, top), shortened(name, pixels, NAME_FRACTION * width), pixels, TEXT_COLOUR, anchor)
         self._centred(header, top - round(0.08 * cell), ":", 0.9, FAINT_COLOUR)
         side = round(0.9 * cell)  # heads are a little smaller than on the board
         for snake in range(SNAKES):
@@ -151,7 +152,7 @@ class Film:
         return edge + snake * across if snake < TEAM else self.size[0] - edge - (SNAKES - snake) * across
 
     def _header(self, index: int) -> np.ndarray:
-        """Names, score, gains, turn, and a bar with the teams' shares of the total length."""
+        """Names, score, gains, turn, and a bar with the teams' fractions of the total length."""
         timeline, cell, width = self._timeline, self._cell, self.size[0]
         header = self._empty[: self._strip].copy()
         top, below = round(0.68 * cell), round(1.58 * cell)
@@ -163,8 +164,8 @@ class Film:
             put_words(header, (x, below), f"{gain:+d}", max(10, round(0.62 * cell)), SNAKE_COLOURS[snake], "lm")
         self._centred(header, below, f"turn {timeline.turns[index].state['turn']} / {TURNS}", 0.55, FAINT_COLOUR)
         lengths = timeline.lengths(index)
-        share, bar = round(width * sum(lengths[:TEAM]) / max(1, sum(lengths))), max(2, cell // 8)
-        header[-bar:, :share], header[-bar:, share:] = TEAM_COLOURS
+        fraction, bar = round(width * sum(lengths[:TEAM]) / max(1, sum(lengths))), max(2, cell // 8)
+        header[-bar:, :fraction], header[-bar:, fraction:] = TEAM_COLOURS
         return header
 
     def _centred(self, picture: np.ndarray, y: int, words: str, cells: float, colour: Colour) -> None:
@@ -202,12 +203,14 @@ def palette() -> list[Colour]:
     board = BOARD_COLOURS[0]
     plain = (TEXT_COLOUR, FAINT_COLOUR, BEAN_COLOUR, EYE_COLOUR, PUPIL_COLOUR, *TEAM_COLOURS)
     colours: list[Colour] = [*BOARD_COLOURS, STRIP_COLOUR, *plain]
-    colours += [blend(STRIP_COLOUR, colour, share) for colour in (*plain[:2], *plain[5:]) for share in (0.35, 0.7)]
+    colours += [
+        blend(STRIP_COLOUR, colour, fraction) for colour in (*plain[:2], *plain[5:]) for fraction in (0.35, 0.7)
+    ]
     colours += [blend(colour, STRIP_COLOUR, DIMMED) for colour in (*BOARD_COLOURS, BEAN_COLOUR)]
-    colours += [blend(board, BEAN_COLOUR, share) for share in (0.05, 0.12, 0.2, 0.3, 0.5)]
+    colours += [blend(board, BEAN_COLOUR, fraction) for fraction in (0.05, 0.12, 0.2, 0.3, 0.5)]
     for colour in SNAKE_COLOURS:
         colours += [blend((0, 0, 0), colour, shade) for shade in np.linspace(1, TAIL_SHADE, 8)]
-        colours += [blend(board, colour, share) for share in (0.2, 0.4, 0.6)]
+        colours += [blend(board, colour, fraction) for fraction in (0.2, 0.4, 0.6)]
         colours += [blend(blend((0, 0, 0), colour, shade), PUPIL_COLOUR, MARK_ALPHA) for shade in (1, 0.8, TAIL_SHADE)]
         colours += [
             blend(colour, PUPIL_COLOUR, 0.7),
@@ -251,3 +254,55 @@ def _ring(effect: scene.Effect) -> np.ndarray:
     radius = 0.45 + (1.1 if effect.died else 0.45) * effect.age
     colour = SNAKE_COLOURS[effect.snake] if effect.died else BEAN_COLOUR
     return dots([effect.place], radius, colour, hole=radius - 0.1 * (1 - effect.age))
+
+
+# --- words, in Pillow's own font --------------------------------------------------------------------------------------
+
+
+def put_words(
+    picture: np.ndarray,
+    at: tuple[float, float],
+    words: str,
+    pixels: float,
+    colour: Colour,
+    anchor: str = "mm",
+    times: int = 1,
+) -> None:
+    """Write words of a height onto a picture [H, W, 3], which is a torus; `at` is x and y, `anchor` as Pillow's.
+
+    They are drawn `times` as large and reduced: with more than 1 they can move by less than a pixel.
+    """
+    (x, right), (y, below) = (divmod(round(line * times), times) for line in at)
+    (left, top), mask = _words(words, round(pixels * times), anchor, times, (right, below))
+    rows, columns = (np.arange(mask.shape[0]) + y + top), (np.arange(mask.shape[1]) + x + left)
+    place = np.ix_(rows % picture.shape[0], columns % picture.shape[1])
+    under = picture[place]
+    picture[place] = under + mask[..., None] * (np.array(colour, np.float32) - under) + np.float32(0.5)
+
+
+def shortened(words: str, pixels: int, width: float) -> str:
+    """Words that fit into `width` pixels. Of long ones the end is kept: the end of a path tells more."""
+    while _font(pixels).getlength(words) > width and len(words) > 4:
+        words = "..." + words.removeprefix("...")[max(1, len(words) // 20) :]
+    return words
+
+
+@functools.lru_cache(64)
+def _font(pixels: int) -> ImageFont.FreeTypeFont:
+    found = ImageFont.load_default(pixels)
+    assert isinstance(found, ImageFont.FreeTypeFont)  # Pillow's bitmap font comes only without a size
+    return found
+
+
+@functools.lru_cache(512)
+def _words(
+    words: str, pixels: int, anchor: str, times: int, shift: tuple[int, int]
+) -> tuple[tuple[int, int], np.ndarray]:
+    """Words as an opacity, 0 to 1, and where its left upper corner is from the anchor."""
+    box = _font(pixels).getbbox(words, anchor=anchor)
+    left, top = (math.floor((low + by) / times) for low, by in zip(box[:2], shift, strict=True))
+    right, bottom = (math.ceil((high + by) / times) for high, by in zip(box[2:], shift, strict=True))
+    mask = Image.new("L", (max(1, right - left) * times, max(1, bottom - top) * times))
+    at = (shift[0] - left * times, shift[1] - top * times)
+    ImageDraw.Draw(mask).text(at, words, 255, _font(pixels), anchor)
+    return (left, top), np.asarray(mask.reduce(times), np.float32) / 255

@@ -6,7 +6,7 @@ from arena.render.theme import CELL_MAX, CELL_MIN
 from arena.rules import COLUMNS, ROWS
 
 TOP, BOTTOM = 2.5, 2.1  # heights above and below the board, in cells
-SHARE_OF_SCREEN = 0.6  # largest width or height of a new window, as a share of the screen
+FRACTION_OF_SCREEN = 0.6  # largest width or height of a new window, as a fraction of the screen
 TEXT_MIN = 11  # pixels
 
 
@@ -41,6 +41,6 @@ class Layout:
 
 def first_size(screen: tuple[int, int]) -> tuple[int, int]:
     """The size in pixels of a new window on a screen of this size."""
-    across, down = (SHARE_OF_SCREEN * side for side in screen)
+    across, down = (FRACTION_OF_SCREEN * side for side in screen)
     cell = min(max(int(min(across / COLUMNS, down / (TOP + ROWS + BOTTOM))), 2 * CELL_MIN), CELL_MAX)
     return COLUMNS * cell, round(TOP * cell) + ROWS * cell + round(BOTTOM * cell)

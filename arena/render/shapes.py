@@ -66,7 +66,7 @@ def _span(strokes, i, axis, cell):
 def _cover(depth, tint, strokes, i, cell):
     """Note how deep every pixel lies in a line, and the colour there, unless it lies deeper in a line before.
 
-    Depths are in pixels, 0.5 on the edge: up to 1 they are the share of the pixel that is covered.
+    Depths are in pixels, 0.5 on the edge: up to 1 they are the fraction of the pixel that is covered.
     """
     rows, columns = depth.shape
     top, bottom = _span(strokes, i, 0, cell)

@@ -21,7 +21,7 @@ MARK_ALPHA = 0.45
 CELL_MIN, CELL_MAX = 12, 96  # pixels; in smaller pictures the numbers on top do not fit
 
 
-def blend(a: Sequence[int], b: Sequence[int], share: float) -> Colour:
-    """The colour that is `share` of the way from a to b."""
-    red, green, blue = (round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
+def blend(a: Sequence[int], b: Sequence[int], fraction: float) -> Colour:
+    """The colour that is `fraction` of the way from a to b."""
+    red, green, blue = (round(x + (y - x) * fraction) for x, y in zip(a, b, strict=True))
     return red, green, blue

@@ -15,7 +15,7 @@ from arena.render.window_sprites import AGES, LEVELS, SIZES, WHITE, Sprites, tex
 from arena.rules import COLUMNS, ROWS
 
 SPARKS = 9  # per death
-CAMERA_SPEED = 9.0  # share of the remaining way that the camera moves, per second
+CAMERA_SPEED = 9.0  # fraction of the remaining way that the camera moves, per second
 
 
 class Camera:
@@ -124,22 +124,22 @@ class Board:
         An arrow without a number means 100 %.
         """
         size = max(9, round(0.32 * self.cell))
-        for move, share in enumerate(output.moves):
-            if share < 0.005:
+        for move, prob in enumerate(output.moves):
+            if prob < 0.005:
                 continue
             step = np.array(STEPS[move], float)
             row, column = (snake.head + shift + 0.85 * step) % scene.SIZE
             across = step[::-1]
-            reach = 0.14 + 0.26 * share
+            reach = 0.14 + 0.26 * prob
             points = [(row, column) + reach * step]
             points += [(row, column) - 0.4 * reach * step + side * reach * across for side in (-1, 1)]
             corners = [((x + 0.5) * self.cell, (y + 0.5) * self.cell) for y, x in points]
             pygame.draw.polygon(target, SNAKE_COLOURS[snake.number], corners)
             pygame.draw.aalines(target, WHITE, True, corners)
-            if share >= 0.995:  # a single arrow says it
+            if prob >= 0.995:  # a single arrow says it
                 continue
             row, column = np.array((row, column)) + 0.5 * across * (1 if move < 2 else -1)
-            self._tag(target, f"{share:.0%}", size, row, column)
+            self._tag(target, f"{prob:.0%}", size, row, column)
 
     def _tag(self, target: pygame.Surface, words: str, size: int, row: float, column: float) -> None:
         label = text(words, size, TEXT_COLOUR)
@@ -171,5 +171,5 @@ class Board:
         return list(zip(corners[:, 1].tolist(), corners[:, 0].tolist(), strict=True)), which
 
 
-def _step(share: float, steps: int) -> int:
-    return min(max(round(share * steps), 1), steps)
+def _step(fraction: float, steps: int) -> int:
+    return min(max(round(fraction * steps), 1), steps)

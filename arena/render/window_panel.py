@@ -64,9 +64,9 @@ class Panel:
         values = {snake: output.value for snake, output in timeline.turns[index].policy_outputs.items()}
         self._draw_chips(target, timeline.gains(index), values, timeline.humans, followed)
         bar = pygame.Rect(box.left, box.bottom - max(3, cell // 7), box.width, max(3, cell // 7))
-        share = round(bar.width * sum(lengths[:TEAM]) / max(1, sum(lengths)))
+        fraction = round(bar.width * sum(lengths[:TEAM]) / max(1, sum(lengths)))
         target.fill(TEAM_COLOURS[1], bar)
-        target.fill(TEAM_COLOURS[0], (bar.left, bar.top, share, bar.height))
+        target.fill(TEAM_COLOURS[0], (bar.left, bar.top, fraction, bar.height))
         target.fill(TEXT_COLOUR, (bar.centerx - 1, bar.top, 2, bar.height))
 
     def _draw_chips(

@@ -145,7 +145,7 @@ def _distance(side: int) -> np.ndarray:
 
 
 def _cover(distance: np.ndarray, radius: float) -> np.ndarray:
-    """The share of every pixel that a disc covers."""
+    """The fraction of every pixel that a disc covers."""
     return np.clip(radius - distance + 0.5, 0, 1)
 
 

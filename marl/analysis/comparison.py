@@ -13,7 +13,7 @@ import numpy as np
 from marl.analysis.groups import RunGroup, differing_settings
 from marl.analysis.runs import RunSummary
 from marl.analysis.statistics import Estimate, estimate_improvement, estimate_iqm
-from marl.wording import count
+from marl.cli.wording import count
 
 ALL = "all opponents"
 ENVIRONMENT = "snakes_3v3"  # in marl-eval's layout
@@ -60,9 +60,9 @@ def table_cell(estimate: Estimate, text: Callable[[float], str]) -> dict[str, An
     return {**interval(estimate), "text": text(value), "ends": ends}
 
 
-def percent(share: float) -> str:
-    """A share in percent, without the sign."""
-    return f"{100 * share:.1f}"
+def percent(fraction: float) -> str:
+    """A fraction in percent, without the sign."""
+    return f"{100 * fraction:.1f}"
 
 
 def probability(value: float) -> str:

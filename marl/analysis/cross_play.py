@@ -66,7 +66,7 @@ class _Teams:
             player.act(arena, seats, moves)
 
     def close(self) -> None:
-        """The players are closed by whoever has opened them."""
+        """The players are closed where they were opened."""
 
 
 def _network_of(player: "Player") -> Any:
@@ -112,7 +112,7 @@ def cross_play(
     ]
     cells: list[list[Any]] = [[None] * len(groups) for _ in groups]
     with _open_map(min(side_by_side, len(rows))) as run:
-        played = _told(run(_play_row, rows), len(rows), progress)
+        played = _with_progress(run(_play_row, rows), len(rows), progress)
         for i, j in pairs:
             points = np.array([next(played) for _ in teams[i]])
             estimate = estimate_pair_mean(points)
@@ -161,7 +161,7 @@ def _open_map(processes: int) -> Iterator[Callable[..., Iterable[list[float]]]]:
         yield pool.map
 
 
-def _told(
+def _with_progress(
     results: Iterable[list[float]], number: int, progress: Callable[[float], None] | None
 ) -> Iterator[list[float]]:
     for done, result in enumerate(results, start=1):

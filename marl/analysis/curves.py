@@ -27,7 +27,7 @@ class Curve(NamedTuple):
     """The win rates of one run or group against one opponent."""
 
     name: str
-    points: Sequence[tuple[float, float]]  # x, share of the matches won
+    points: Sequence[tuple[float, float]]  # x, fraction of the matches won
     band: Sequence[tuple[float, float, float]] = ()  # x and the ends of an interval
 
 
@@ -70,8 +70,8 @@ def _panel(
     left, top = corner[0] + LEFT, corner[1] + TOP
     width, height = PANEL_WIDTH - LEFT - RIGHT, PANEL_HEIGHT - TOP - BOTTOM
 
-    def place(x: float, share: float) -> tuple[float, float]:
-        return left + width * x / axis[-1], top + height * (1 - share)
+    def place(x: float, fraction: float) -> tuple[float, float]:
+        return left + width * x / axis[-1], top + height * (1 - fraction)
 
     canvas.text((left, corner[1] + 20), f"against {opponent}", text, INK, "lm")
     for percent in range(0, 101, 25):
@@ -88,7 +88,7 @@ def _panel(
             canvas.area(band, COLOURS[i % len(COLOURS)], BAND)
     for i, curve in enumerate(curves):
         colour = COLOURS[i % len(COLOURS)]
-        places = [place(x, share) for x, share in curve.points]
+        places = [place(x, fraction) for x, fraction in curve.points]
         for begin, end in pairwise(places):
             canvas.line((*begin, *end), colour, 2)
         for at in places:

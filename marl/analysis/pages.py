@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.render.page import embedded, filled, page
-from marl.wording import duration
+from marl.cli.wording import duration
 from opponents.intervals import wilson
 
 if TYPE_CHECKING:
@@ -51,12 +51,13 @@ def league_page(table: "Table", pairs: Sequence["Results"]) -> str:
             return None
         results = {"wins": int(table.wins[i, j]), "draws": int(table.draws[i, j]), "losses": int(table.wins[j, i])}
         # Half points count as half matches; the interval of a rate with draws is at most as wide.
-        low, high = wilson(float(table.wins[i, j] + table.draws[i, j] / 2), table.matches)
+        low, high = wilson(float(table.wins[i, j] + table.draws[i, j] / 2), int(table.played[i, j]))
         about = {"points": float(points[i, j]), "low": low, "high": high}
         return results | about | {"match": shown[table.names[i], table.names[j]]}
 
     data = {
         "matches": table.matches,
+        "matches_per_pair": table.matches_per_pair,
         "players": [_player(table, i) for i in order],
         "cells": [[cell(i, j) for j in order] for i in order],
     }

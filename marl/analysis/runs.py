@@ -12,16 +12,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from marl.compute.process_identity import is_running
 from marl.config.options import section_of
 from marl.config.yaml_file import parse_yaml
 from marl.errors import UserError
-from marl.process_identity import is_running
+from marl.metrics.run_metrics import read_lines
 from marl.registry import LEARNERS
 from marl.storage.checkpoint_finder import episode_of, list_all
 from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_run
 from marl.storage.run_names import find_named
-from marl.training.metrics import read_lines
 from opponents.intervals import wilson
 
 RUNNING, FINISHED, UNFINISHED = "running", "finished", "unfinished"

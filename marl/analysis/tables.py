@@ -1,10 +1,11 @@
 """Tables of the terminal: aligned columns, and numbers and settings as they stand in them."""
 
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+from marl.cli.wording import in_one_line
 from marl.config.values import as_written
-from marl.wording import in_one_line
 
 NAME_MAX, SETTING_MAX = 28, 24  # letters
 
@@ -12,10 +13,21 @@ NAME_MAX, SETTING_MAX = 28, 24  # letters
 def print_rows(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = (), gap: str = "  ") -> None:
     """Print aligned columns; those in `right` are aligned on the right."""
     rows = [tuple(map(in_one_line, row)) for row in rows]  # names of runs may hold terminal escapes
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = (f"{cell:{'>' if i in right else '<'}{widths[i]}}" for i, cell in enumerate(row))
+        cells = (padded(cell, widths[i], i in right) for i, cell in enumerate(row))
         print(gap.join(cells).rstrip())
+
+
+def display_width(text: str) -> int:
+    """Columns of a terminal that a text takes: two for a Chinese letter, none for an accent that joins a letter."""
+    return sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF") for each in text)
+
+
+def padded(text: str, width: int, right: bool = False) -> str:
+    """The text with blanks up to a width in columns; with `right`, before it."""
+    blanks = " " * (width - display_width(text))
+    return blanks + text if right else text + blanks
 
 
 def letter(number: int) -> str:
@@ -24,12 +36,12 @@ def letter(number: int) -> str:
 
 
 def shortened(name: str, most: int = NAME_MAX) -> str:
-    """A name of at most so many letters; the beginning says most."""
+    """A name of at most `most` letters; the beginning says most."""
     return name if len(name) <= most else name[: most - 3] + "..."
 
 
 def setting_text(value: Any, most: int = SETTING_MAX) -> str:
-    """The value of a setting, at most so many letters; `-` where it is not read."""
+    """The value of a setting, at most `most` letters; `-` where it is not read."""
     return shortened("-" if value is None else as_written(tuple(value) if isinstance(value, list) else value), most)
 
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from marl.arguments import count, new_file, positive, split_own
 from marl.bench.timing import WINDOWS, Row
+from marl.cli.arguments import count, new_file, positive, split_own
 from marl.compute import machine
 from marl.errors import UserError
 
@@ -27,6 +27,7 @@ BESIDE_TRAINING = {
     "train": COMMON | COMPARING | {"--against": True},
     "scaling": COMMON | {"--ranks": True},
 }
+TRAINS = True  # the words set aside are those of a training
 ROUNDS, LEAST = 4, 0.97  # of --compare
 SECONDS = 1.0  # without --seconds
 KNOWN_SUBJECTS = (*SUBJECTS, POSITIONS, *BESIDE_TRAINING)
@@ -41,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "opponents: all six seats played by one scripted opponent, its decisions and the step; on the CPU also the\n"
         "  step alone in the same matches (the same moves, written down), and how many times slower a turn gets.\n"
         "planning: decisions of plan:champion for one team in every match; match-turns are the simulated ones.\n"
-        "submission: a submission.py that answers at once, in the cage and without it; --threads are the matches that\n"
-        "  compute at a time.\n"
+        "submission: a submission.py that answers at once, in the sandbox and without it; --threads are the matches\n"
+        "  that compute at a time.\n"
         "positions: how many of the mined positions each player solves, in which one move alone avoids a proven death\n"
         "  (docs/planning.md): bench positions --players champion,plan:champion.\n"
         "train: cycles of training as a run goes through them, turns and updates, with a full buffer; then the same\n"
@@ -119,13 +120,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
-    """The bench's own words, and those that the configuration of training reads."""
-    subject = next((word for word in words if word in BESIDE_TRAINING), None)
+def set_aside(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The bench's own arguments, and those that the configuration of training reads."""
+    subject = next((word for word in argv if word in BESIDE_TRAINING), None)
     if subject is None:
-        return words, []
-    at = words.index(subject)
-    before, after = (split_own(each, BESIDE_TRAINING[subject]) for each in (words[:at], words[at + 1 :]))
+        return argv, []
+    at = argv.index(subject)
+    before, after = (split_own(each, BESIDE_TRAINING[subject]) for each in (argv[:at], argv[at + 1 :]))
     return [*before[0], subject, *after[0]], before[1] + after[1]
 
 
@@ -172,19 +173,19 @@ def _run_comparison(args: argparse.Namespace) -> int:
         raise UserError("give either --save FILE or --compare FILE; --least and --rounds belong to them")
     if args.json:
         raise UserError("--save writes JSON and --compare prints a table; leave --json out")
-    words = [args.subject]
+    argv = [args.subject]
     for flag in ("device", "matches", "threads", "seconds", "against"):
         value = getattr(args, flag)
         if value:
-            words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
-    words += args.set_aside or []
+            argv += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+    argv += args.set_aside or []
     rounds = args.rounds or ROUNDS
     if args.save:
-        rows = compare.save(args.save, words, rounds)
+        rows = compare.save(args.save, argv, rounds)
         print(f"{args.save}: {rows} rows, {rounds} rounds")
         return 0
     least = args.least or LEAST
-    ratios = compare.compare(args.compare, words, rounds)
+    ratios = compare.compare(args.compare, argv, rounds)
     compare.print_ratios(ratios, least)
     return 1 if any(compare.is_below(each, least) for each in ratios) else 0
 

@@ -25,13 +25,13 @@ FORMAT = 1
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def save(path: Path, words: Sequence[str], rounds: int) -> int:
+def save(path: Path, argv: Sequence[str], rounds: int) -> int:
     """Measure and keep the speeds of all rounds; returns the number of rows."""
-    found = [measure_round(words, ROOT) for _ in range(rounds)]
+    found = [measure_round(argv, ROOT) for _ in range(rounds)]
     state = git_state() or {}
     document = {
         "format": FORMAT,
-        "words": list(words),
+        "words": list(argv),
         "date": time.strftime("%Y-%m-%d"),
         "commit": state.get("commit"),
         "machine": {"cpu": machine.processor(), "gpus": machine.gpus(), "versions": machine.versions()},
@@ -41,10 +41,10 @@ def save(path: Path, words: Sequence[str], rounds: int) -> int:
     return len(found[0])
 
 
-def compare(other: str, words: Sequence[str], rounds: int) -> list[Ratio]:
+def compare(other: str, argv: Sequence[str], rounds: int) -> list[Ratio]:
     """Measure, and compare with a file of `save` or with another checkout of this program.
 
-    words: the subject and its flags; for a file the subject is enough, and the flags are those of the file.
+    argv: the subject and its flags; for a file the subject is enough, and the flags are those of the file.
     """
     path = Path(other)
     if path.is_dir():
@@ -55,16 +55,16 @@ def compare(other: str, words: Sequence[str], rounds: int) -> list[Ratio]:
         for number in range(rounds):
             order = ((theirs, path.resolve()), (ours, ROOT))
             for found, root in order if number % 2 == 0 else reversed(order):
-                found.append(measure_round(words, root))
+                found.append(measure_round(argv, root))
         return ratios_of_pairs(theirs, ours)
     saved, theirs = _read(path)
-    if list(words) not in (saved, saved[:1]):
+    if list(argv) not in (saved, saved[:1]):
         raise UserError(f"{other} is of `bench {' '.join(saved)}`; compare it with the same flags, or with none")
     return ratios_of_sets(theirs, [measure_round(saved, ROOT) for _ in range(rounds)])
 
 
 def _read(path: Path) -> tuple[list[str], list[Rates]]:
-    """The words and the rounds of a file of `save`."""
+    """The arguments and the rounds of a file of `save`."""
     try:
         document = json.loads(path.read_text())
         saved: list[str] = document["words"]
@@ -78,9 +78,9 @@ def _read(path: Path) -> tuple[list[str], list[Rates]]:
     return saved, rounds
 
 
-def measure_round(words: Sequence[str], root: Path) -> Rates:
+def measure_round(argv: Sequence[str], root: Path) -> Rates:
     """One bench in a process of its own, of the program in this folder."""
-    command = [sys.executable, "-m", "marl", "bench", *words, "--json"]
+    command = [sys.executable, "-m", "marl", "bench", *argv, "--json"]
     settings = os.environ | {"PYTHONPATH": str(root)}
     done = subprocess.run(command, cwd=root, env=settings, capture_output=True, text=True)
     if done.returncode:

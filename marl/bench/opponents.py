@@ -10,7 +10,7 @@ import arena
 from arena import rules
 from marl.bench.arena import captured, checked_devices
 from marl.bench.timing import Row, best_rate
-from marl.wording import count
+from marl.cli.wording import count
 from opponents.loops import act, bind
 from opponents.scripted import SCRIPTED
 

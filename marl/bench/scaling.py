@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marl.cli.wording import count
 from marl.compute import machine
 from marl.config import autoscale
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
-from marl.wording import count
 
 if TYPE_CHECKING:
     import torch
@@ -34,15 +34,15 @@ class RanksFailed(Exception):
 
 
 class ScalingBench:
-    """What `bench scaling` measures. words: flags of training. ranks: numbers of ranks; 1 is always measured."""
+    """What `bench scaling` measures. argv: flags of training. ranks: numbers of ranks; 1 is always measured."""
 
-    def __init__(self, words: Sequence[str], ranks: Sequence[int] | None, seconds: float) -> None:
+    def __init__(self, argv: Sequence[str], ranks: Sequence[int] | None, seconds: float) -> None:
         from marl.ranks import environment
 
         if environment.is_rank():
             raise UserError("bench scaling starts its ranks itself; call it without torchrun")
-        self._words, self._seconds = list(words), seconds
-        self._config = read_config(words)
+        self._argv, self._seconds = list(argv), seconds
+        self._config = read_config(argv)
         self._device, self._ranks = _place_ranks(self._config, ranks)
         self.notes = list(_notes(self._config, self._device, self._ranks))
 
@@ -67,9 +67,9 @@ class ScalingBench:
         folder = tempfile.mkdtemp(prefix="snakes-scaling-")
         try:
             file = Path(folder, "results.json")
-            words = [str(file), str(self._seconds), *self._words]
+            argv = [str(file), str(self._seconds), *self._argv]
             with _environment_kept():
-                code = launch(words, ranks, timeout=self._config.ddp.timeout, program=PROGRAM)
+                code = launch(argv, ranks, timeout=self._config.ddp.timeout, program=PROGRAM)
             if code:
                 raise RanksFailed(code)
             return json.loads(file.read_text())
@@ -95,7 +95,9 @@ def _notes(config: TrainConfig, device: "torch.device", ranks: Sequence[int]) ->
     whole = autoscale.whole_run_sizes(config, device)
     for number in ranks:
         autoscale.resolve(config, device, 1, number)
-        totals = {path: number * autoscale.share(path.rpartition(".")[2], size, number) for path, size in whole.items()}
+        totals = {
+            path: number * autoscale.per_rank(path.rpartition(".")[2], size, number) for path, size in whole.items()
+        }
         for path, total in totals.items():
             if total != whole[path] and "buffer" not in path:
                 yield f"{number} ranks do not divide {path} {whole[path]:,}: they have {total:,} in all"

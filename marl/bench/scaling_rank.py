@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FEWEST_CYCLES, MOST_CYCLES = 3, 2000  # of a window
 
 
-def main(words: list[str]) -> int:
+def main(argv: list[str]) -> int:
     from marl.config.train_config import read_config
     from marl.ranks import environment
     from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, LostRank
@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
     from marl.ranks.startup import start
 
     end_with_launcher()
-    file, seconds, *flags = words
+    file, seconds, *flags = argv
     config = read_config(flags)
     set_nccl_defaults()
     first_on_node = environment.is_first_on_node()
@@ -81,7 +81,7 @@ def measure(group: "Solo | Ranks", config: "TrainConfig", seconds: float) -> dic
     trainer = Trainer(state, RunOutputs(Path()))
     warm_up(trainer, equal_mix(AGAINST, state.scheduler.reachable()))
     one = min(_timed(lambda: _run_cycles(trainer, 1)) for _ in range(2))
-    count = group.share(min(MOST_CYCLES, max(FEWEST_CYCLES, int(seconds / WINDOWS / one))))  # on all ranks the same
+    count = group.broadcast(min(MOST_CYCLES, max(FEWEST_CYCLES, int(seconds / WINDOWS / one))))  # on all ranks the same
     cycle_seconds = min(_timed(lambda: _run_cycles(trainer, count)) for _ in range(WINDOWS)) / count
     return {
         "ranks": group.world,

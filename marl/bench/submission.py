@@ -1,4 +1,4 @@
-"""The speed of a submission that answers at once, red in every match: what the cage and its channel cost per turn."""
+"""The speed of a submission that answers at once, red in every match: what sandbox and channel cost per turn."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ import arena
 from arena import rules
 from marl.bench.timing import Row, best_rate
 from marl.errors import UserError
-from opponents.cage.process import why_not_caged
+from opponents.sandbox.process import why_not_sandboxed
 from opponents.submission import Submission, SubmissionOptions
 
 MATCHES, WORKERS = 8, 1
@@ -40,16 +40,16 @@ class SubmissionBench:
         return {"microseconds_per_move": self._moves}
 
     def rows(self) -> Iterator[Row]:
-        reason = why_not_caged()
+        reason = why_not_sandboxed()
         if reason is not None:
-            raise UserError(f"bench submission: this system cannot cage: {reason}")
+            raise UserError(f"bench submission: this system cannot sandbox: {reason}")
         for matches in self._matches:
             for workers in self._workers:
                 for uncaged in (False, True):
-                    what = "uncaged" if uncaged else "caged"
+                    what = "uncaged submission" if uncaged else "submission in its sandbox"
                     rate = matches * _measured(matches, SubmissionOptions(uncaged, workers), self._seconds)
                     self._moves[f"{what}, {matches} matches, {workers} at a time"] = round(1e6 / rate / rules.TEAM, 1)
-                    yield Row("cpu", matches, workers, f"{what} submission + step", rate)
+                    yield Row("cpu", matches, workers, f"{what} + step", rate)
 
 
 def _measured(matches: int, options: SubmissionOptions, seconds: float) -> float:

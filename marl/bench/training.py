@@ -16,6 +16,7 @@ import torch
 from arena.backends.cuda_graphs import WARM_UPS, Captured
 from arena.rules import TEAM
 from marl.bench.timing import WINDOWS, best_rate
+from marl.cli.wording import count
 from marl.config import autoscale, reader
 from marl.config.train_config import read_config
 from marl.errors import UserError
@@ -26,7 +27,6 @@ from marl.training.cpu_setup import CpuSetup, set_up_cpu
 from marl.training.outputs import RunOutputs
 from marl.training.trainer import Trainer
 from marl.training.training_state import TrainingState
-from marl.wording import count
 from opponents.scheduler import Mix, Scheduler
 
 AGAINST = ("level2",)
@@ -45,10 +45,10 @@ FASTEST_CLOCK = 3e9  # of any GPU: ticks that last at least a second
 
 
 class TrainBench:
-    """What `bench train` measures. `words` are flags of training; `against` names opponents, met equally often."""
+    """What `bench train` measures. `argv` are flags of training; `against` names opponents, met equally often."""
 
-    def __init__(self, words: Sequence[str], against: Sequence[str] | None, seconds: float) -> None:
-        config = read_config(words)
+    def __init__(self, argv: Sequence[str], against: Sequence[str] | None, seconds: float) -> None:
+        config = read_config(argv)
         set_nccl_defaults()  # some are for the memory of any GPU; a run has them too
         # Always alone: ranks would measure each other.
         device = place(None, config.device, 0, 1, torch.cuda.device_count())[1]
@@ -150,7 +150,7 @@ class TrainBench:
 def warm_up(trainer: Trainer, mix: Mix) -> None:
     """To where a long run is: matches at all turns, in all of them an opponent of the mix, and a full buffer."""
     state, rollout, buffer = trainer.state, trainer.state.rollout, trainer.state.buffer
-    state.scheduler.mix = lambda episode: mix
+    state.scheduler.mix = lambda episode, fraction_done=0.0: mix
     rollout.start()
     numbers = torch.tensor([rollout.opponents.index(name) for name in mix], dtype=torch.uint8)
     mixed = numbers[torch.arange(rollout.matches) // 2 % len(numbers)].to(state.device)  # // 2: as red and as blue
@@ -202,7 +202,7 @@ class _Clock:
         return timed
 
     def measure(self, cycle: Callable[[], None], count: int) -> dict[Key, float]:
-        """Seconds of each part in so many cycles, and of what is no part."""
+        """Seconds of each part in `count` cycles, and of what is no part."""
         self._spent.clear()
         begin = time.perf_counter()
         for _ in range(count):
@@ -250,7 +250,7 @@ class _Events:
         return timed
 
     def measure(self, cycle: Callable[[], None], count: int) -> dict[Key, float]:
-        """Seconds of each part in so many cycles, and of what is no part."""
+        """Seconds of each part in `count` cycles, and of what is no part."""
         torch.cuda.synchronize(self._device)
         asked = time.perf_counter()
         cycle()

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 
-from marl.arguments import add_seed_flag, choose_seed, count
+from marl.cli.arguments import add_seed_flag, choose_seed, count
 from marl.storage.run_names import player_name
 
 

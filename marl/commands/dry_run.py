@@ -5,9 +5,11 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from arena.rules import TEAM
+from marl import plugins
+from marl.cli.wording import count
 from marl.commands import launch_flags
 from marl.commands.train_argv import TrainArgv
 from marl.config.evaluation_plan import describe_plan, plan_evaluations
@@ -17,9 +19,8 @@ from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig
 from marl.config.values import as_written
 from marl.errors import UserError
 from marl.ranks import environment
-from marl.training.report import device_notes, mix_text
+from marl.training.report import device_notes, mix_text, schedule_notes
 from marl.training.resume_plan import ResumePlan
-from marl.wording import count
 
 if TYPE_CHECKING:
     from marl.ranks.nodes import Nodes
@@ -29,8 +30,24 @@ if TYPE_CHECKING:
 MEASURED = ("threads", "onednn")  # at the start of a training on a CPU
 
 
+class CheckedPlan(NamedTuple):
+    """What a training would do."""
+
+    config: TrainConfig  # with a value for every auto but those that are measured at the start
+    lines: list[str]  # about it
+
+
 def dry_run(argv: TrainArgv, plan: ResumePlan) -> int:
     """Check the plan and print it, or its configuration with all chosen values; returns the exit code."""
+    checked = check_plan(argv, plan)
+    if checked is not None:
+        config = plugins.as_yaml() + to_yaml(checked.config)
+        print(config if argv.print_config else "\n".join([*checked.lines, ""]), end="")
+    return 0
+
+
+def check_plan(argv: TrainArgv, plan: ResumePlan) -> CheckedPlan | None:
+    """Check all that a training checks before it starts; None on ranks but the first."""
     import torch
 
     from marl.ranks.nodes import ONE_NODE
@@ -40,7 +57,7 @@ def dry_run(argv: TrainArgv, plan: ResumePlan) -> int:
     found = environment.read_rank_environment()
     if found is not None:  # under torchrun; one rank reports
         if found.rank:
-            return 0
+            return None
         local, world, nodes = found.local_world, found.world, ONE_NODE
     else:
         local, nodes, _ = launch_flags.choose_launch(argv.launch, plan) if argv.launch else (1, ONE_NODE, 0)
@@ -48,23 +65,18 @@ def dry_run(argv: TrainArgv, plan: ResumePlan) -> int:
     backend, device = place(plan.config.ddp.backend, plan.config.device, 0, local, torch.cuda.device_count())
     shares_memory = nodes.most == 1 and plan.config.ddp.backend is None and device.type == "cpu"
     group = Solo(device)
-    group.world = world  # for the sizes of one rank of so many
+    group.world = world  # for the sizes of one rank of this world
     asked = plan
     plan = plan.with_resolved_config(group)
     about, state = _check(plan, group)
     folder = plan.name_folder()
-    if argv.print_config:
-        print(to_yaml(plan.config), end="")
-        return 0
     rows = _rows(plan, folder, about, state, _ranks(local, nodes, backend, shares_memory))
-    for name, value in rows:
-        print(f"{name:15} {value}")
     chosen = _chosen(asked.config, plan.config)
-    print("chosen for auto:" if chosen else "nothing is auto")
-    for path, value in chosen.items():
-        print(f"  {path:25} {value}")
-    print(f"\ndry run: nothing was started or written; start it: {argv.command()}")
-    return 0
+    lines = [f"{name:15} {value}" for name, value in rows]
+    lines += ["chosen for auto:" if chosen else "nothing is auto"]
+    lines += [f"  {path:25} {value}" for path, value in chosen.items()]
+    lines += ["", f"dry run: nothing was started or written; start it: {argv.command()}"]
+    return CheckedPlan(plan.config, lines)
 
 
 def _check(plan: ResumePlan, group: "Solo") -> tuple[str, "TrainingState"]:
@@ -91,15 +103,15 @@ def _check(plan: ResumePlan, group: "Solo") -> tuple[str, "TrainingState"]:
 
 
 def check_opponents(plan: ResumePlan, is_main: bool = True) -> None:
-    """An opponent that does not exist, or that cannot be caged, is an error now, not at the first evaluation."""
+    """An opponent that does not exist, or that cannot be sandboxed, is an error now, not at the first evaluation."""
     from marl.planning.planned_player import load_player
     from marl.training.named_opponents import check_named, copy_path
     from opponents.players import find
     from opponents.submission import SubmissionOptions
 
     config, run = plan.config, plan.run
-    tell = partial(print, file=sys.stderr) if is_main else None
-    submissions = SubmissionOptions(config.evaluation.uncaged, tell=tell)
+    notify = partial(print, file=sys.stderr) if is_main else None
+    submissions = SubmissionOptions(config.evaluation.uncaged, notify=notify)
     check_named(config)
     named = [name for name in config.schedule.shares if run is None or not copy_path(run, name).exists()]
     for name in dict.fromkeys((*config.evaluation.eval_opponents, *named)):
@@ -135,7 +147,7 @@ def _rows(plan: ResumePlan, folder: Path, resumes: str, state: "TrainingState", 
         ("checkpoints", f"{saves}; {keeps}"),
     ]
     rows += [("resumes", resumes)] if resumes else []
-    return rows + [("note", note) for note in device_notes(config, device.type)]
+    return rows + [("note", note) for note in device_notes(config, device.type) + schedule_notes(config)]
 
 
 def _per_rank(number: int, world: int) -> str:

@@ -3,23 +3,27 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import (
+from marl.analysis.tables import print_rows
+from marl.cli.arguments import (
     add_device_flag,
     add_seed_flag,
     add_submission_flags,
     choose_seed,
+    count,
     new_file,
     submission_options,
 )
+from marl.cli.invocation import command
+from marl.cli.progress_bar import ProgressBar
+from marl.commands.stop_flag import add_stop_flag, error_rates_text
 from marl.errors import UserError
-from marl.invocation import command
-from marl.progress_bar import ProgressBar
-from marl.storage.run_names import player_name
+from marl.storage.run_names import player_name, player_names
 
 if TYPE_CHECKING:
     from opponents.players import Player
@@ -36,8 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "points = (wins + draws / 2) / matches."
     )
     parser.add_argument("--home", type=player_name, metavar="PLAYER", help="the player to measure")
-    parser.add_argument("--away", type=player_name, metavar="PLAYER", help="its opponent")
-    parser.add_argument("--matches", type=int, default=1000, metavar="N", help="how many (default: 1000)")
+    parser.add_argument(
+        "--away",
+        type=player_names,
+        metavar="PLAYER",
+        help="its opponent, or several: level2,territory,friend/submission.py",
+    )
+    parser.add_argument("--matches", type=count, default=1000, metavar="N", help="how many (default: 1000)")
+    add_stop_flag(parser)
     add_seed_flag(parser)
     add_device_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
@@ -63,33 +73,77 @@ def run(args: argparse.Namespace) -> int:
     if not args.list and (args.home is None or args.away is None):
         example, players = command("eval", "--home", "last", "--away", "level2"), command("eval", "--list")
         raise UserError(f"eval needs --home PLAYER and --away PLAYER, like {example}; players: {players}")
+    if args.record is not None and args.away is not None and len(args.away) > 1:
+        raise UserError(f"--record keeps the matches against one player; --away names {len(args.away)}")
     from marl.planning.planned_player import load_player
+    from opponents.league_decision import ERROR_RATES
+    from opponents.league_entries import load_submission
     from opponents.match import choose_device, open_player, play
-    from opponents.players import listing, odd_listing
+    from opponents.players import listing, probe_listing
     from opponents.policy_outputs import is_policy
 
     if args.list:
-        _print_players([*listing(), *odd_listing()], args.json)
+        _print_players([*listing(), *probe_listing()], args.json)
         return 0
     with ExitStack() as opened:
-        names, submissions = (args.home, args.away), submission_options(args)
-        home, away = (open_player(name, opened, load_player, submissions) for name in names)
-        if args.record_policy and not (is_policy(home) or is_policy(away)):
-            raise UserError(f"--record_policy: neither {args.home} nor {args.away} is a policy with probabilities")
+        names, submissions = (args.home, *args.away), submission_options(args)
+        home, *opponents = (open_player(name, opened, load_player, submissions) for name in names)
+        if args.record_policy and not (is_policy(home) or is_policy(opponents[0])):
+            raise UserError(f"--record_policy: neither {args.home} nor {args.away[0]} is a policy with probabilities")
+        for player in (home, *opponents):
+            load_submission(player)
         seed = choose_seed(args.seed, names)
-        record, device = args.record is not None, choose_device(args.device, (home, away))
-        with ProgressBar(f"{args.home} - {args.away}") as bar:
-            results = play(home, away, args.matches, device, seed, record, progress=bar.show)
-        files = _write_replays(results, args.record, (home, away) if args.record_policy else None)
+        record, device = args.record is not None, choose_device(args.device, (home, *opponents))
+        played: list[Results] = []
+        verdicts: list[str | None] = []
+        with ProgressBar("") as bar:
+            for away in opponents:
+                bar.title = f"{home.name} - {away.name}"
+
+                def show(share: float) -> None:
+                    bar.show((len(played) + share) / len(opponents))
+
+                if args.stop_when_decided:
+                    results, verdict = _play_until_decided(home, away, args.matches, device, seed, record, show)
+                    verdicts.append(verdict)
+                else:
+                    results = play(home, away, args.matches, device, seed, record, progress=show)
+                played.append(results)
+        results = played[0]
+        files = _write_replays(results, args.record, (home, opponents[0]) if args.record_policy else None)
     if args.json:
-        print(json.dumps(results.as_dict() | {"seed": seed} | ({"replays": files} if files else {}), indent=2))
-    else:
+        decided = [{"decided": verdict, "error_rates": ERROR_RATES} for verdict in verdicts] or [{}] * len(played)
+        documents = [each.as_dict() | more for each, more in zip(played, decided, strict=True)]
+        document = documents[0] if len(played) == 1 else {"pairs": documents}
+        print(json.dumps(document | {"seed": seed} | ({"replays": files} if files else {}), indent=2))
+    elif len(played) == 1:
         _print_results(results, seed, device)
         for which, path in files.items():
             print(f"{which + ' match':14} {path}")
-    for line in results.problems:
+    else:
+        _print_pairs(played, seed)
+    if verdicts and not args.json:
+        _print_verdicts(played, verdicts)
+    for line in dict.fromkeys(line for each in played for line in each.problems):
         print(line, file=sys.stderr)
     return 0
+
+
+def _play_until_decided(
+    home: "Player",
+    away: "Player",
+    matches: int,
+    device: str,
+    seed: int,
+    record: bool,
+    show: Callable[[float], None],
+) -> tuple["Results", str | None]:
+    """The results, and who is better; each board is played twice, with the colours swapped."""
+    from opponents.league_rounds import PairedMatches, play_rounds
+
+    pair = PairedMatches(home, away, device, seed, record)
+    play_rounds([pair], (matches + 1) // 2, stop_when_decided=True, progress=lambda _, share: show(share))
+    return pair.results(), pair.verdict
 
 
 def _write_replays(
@@ -103,7 +157,7 @@ def _write_replays(
         path = first if which == "first" else first.with_name(f"{first.stem}.{which}{first.suffix}")
         if policies is not None:
             home, away = policies
-            home_is_red = 2 * replay.match < results.matches  # as opponents.match gives the sides
+            home_is_red = replay.red == results.home  # of equal names each policy may stand for the other
             replay = add_policy_outputs(replay, *((home, away) if home_is_red else (away, home)))
         write(path, replace(replay, date=today()))
         files[which] = str(path)
@@ -134,6 +188,31 @@ def _print_results(results: "Results", seed: int, device: str) -> None:
     if r.home_forfeits or r.away_forfeits:
         print(f"{'forfeited':14} {r.home_forfeits:,} : {r.away_forfeits:,}")
     print(f"{'speed':14} {r.turns_per_second:,.0f} match-turns/s on {device}")
+
+
+def _print_pairs(played: Sequence["Results"], seed: int) -> None:
+    """One line per opponent."""
+    numbers = sorted({results.matches for results in played})
+    many = f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
+    print(f"{played[0].home}: {many} matches against each, seed {seed}\n")
+    rows = [("against", "won", "95 %", "won-drawn-lost", "points", "mean score", "forfeited")]
+    for r in played:
+        counts, scores = f"{r.wins:,} - {r.draws:,} - {r.losses:,}", f"{r.home_score:.1f} : {r.away_score:.1f}"
+        forfeits = f"{r.home_forfeits:,} : {r.away_forfeits:,}"
+        rows.append((r.away, f"{r.win_rate:.1%}", _interval(r), counts, f"{r.points:.1%}", scores, forfeits))
+    print_rows(rows, right=(1, 2, 3, 4, 5, 6))
+
+
+def _print_verdicts(played: Sequence["Results"], verdicts: Sequence[str | None]) -> None:
+    from opponents.league_decision import HOME
+
+    said = []
+    for results, verdict in zip(played, verdicts, strict=True):
+        better = results.home if verdict == HOME else results.away
+        text = "not decided" if verdict is None else f"{better} is better"
+        said.append(text if len(played) == 1 else f"{results.away}: {text}")
+    print(f"\n{'decided':14} {'; '.join(said)}" if len(played) > 1 else f"{'decided':14} {said[0]}")
+    print(f"{'':14} {error_rates_text()}")
 
 
 def _interval(of: "Tally") -> str:

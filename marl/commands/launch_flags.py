@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from marl.arguments import parse_whole_number
+from marl.cli.arguments import parse_whole_number
+from marl.cli.invocation import VARIABLE, program
 from marl.errors import UserError
-from marl.invocation import VARIABLE, program
 from marl.training.resume_plan import ResumePlan
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
         return None
     os.environ[VARIABLE] = program()
     if restarts or not _can_fork(plan, nodes):
-        return launch(list(plan.words), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
+        return launch(list(plan.argv), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
     from marl.ranks.fork_launch import launch_forked
 
     set_environment(ranks, None)
@@ -92,8 +92,8 @@ def _can_fork(plan: ResumePlan, nodes: "Nodes") -> bool:
 def _load_training(plan: ResumePlan) -> None:
     """Import what a training imports, for all ranks that are forked from this process. No thread may start here."""
     from marl import registry
+    from marl.metrics.event_file import load_tensorboard
     from marl.ranks import shared_memory
-    from marl.training.event_file import load_tensorboard
 
     for module in LOADED_LATE:
         importlib.import_module(module)

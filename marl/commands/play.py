@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from arena.snake_names import AGENTS, snake_number
-from marl.arguments import add_seed_flag, add_submission_flags, choose_seed, count, new_file, submission_options
+from marl.cli.arguments import add_seed_flag, add_submission_flags, choose_seed, count, new_file, submission_options
 from marl.errors import UserError
 from marl.storage.run_names import find_named, player_name
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import new_file, new_file_ending
+from marl.cli.arguments import new_file, new_file_ending
 from marl.errors import UserError
 from marl.storage.run_names import find_named
 from marl.training.report import BEST_MATCH

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marl.analysis.tables import amount, print_rows, setting_text, training_time
-from marl.arguments import count, new_file, new_file_ending, split_words
-from marl.progress_bar import ProgressBar
+from marl.cli.arguments import count, new_file, new_file_ending, split_flags
+from marl.cli.progress_bar import ProgressBar
+from marl.cli.wording import count as counted
+from marl.cli.wording import in_one_line
 from marl.storage.run_folder import all_runs
 from marl.storage.run_names import RUNS_DIR, find_named
-from marl.wording import count as counted
-from marl.wording import in_one_line
 
 if TYPE_CHECKING:
     from marl.analysis.groups import RunGroup
@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs-dir", default=RUNS_DIR, metavar="DIR", help=f"folder of all runs (default: {RUNS_DIR})")
 
 
-def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
+def set_aside(argv: list[str]) -> tuple[list[str], list[str]]:
     """The flags with their values, and the names of the runs."""
-    return split_words(words, WITH_VALUE)
+    return split_flags(argv, WITH_VALUE)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
     from marl.analysis.comparison import collect, marl_eval_document, uneven
     from marl.analysis.groups import choose_runs, common_opponents, group_runs
     from marl.analysis.runs import find_runs
+    from marl.cli.invocation import command
     from marl.errors import UserError
-    from marl.invocation import command
 
     if not args.set_aside:
         raise UserError(f"report needs RUN ... (see {command('runs', 'list')})")
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     groups = group_runs(runs)
     opponents = common_opponents(groups)
     for line in left_out:
-        _tell(f"left out: {line}")
+        _notify(f"left out: {line}")
     document = collect(groups, opponents)
     if args.cross_play:
         document["cross_play"] = _cross_play(groups, args.cross_play, args.device, args.side_by_side)
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_user_file(args.json, json.dumps(marl_eval_document(groups, opponents), indent=2) + "\n")
         if problem := uneven(groups):
-            _tell(f"{args.json}: marl-eval needs the same number for all: {problem}")
+            _notify(f"{args.json}: marl-eval needs the same number for all: {problem}")
     if args.html:
         from marl.analysis.pages import report_page
 
@@ -178,5 +178,5 @@ def _text(cell: dict[str, Any]) -> str:
     return cell["text"] if cell["ends"] is None else f"{cell['text']} ({'-'.join(cell['ends'])})"
 
 
-def _tell(line: str) -> None:
+def _notify(line: str) -> None:
     print(f"snakes: {in_one_line(line)}", file=sys.stderr)

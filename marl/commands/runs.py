@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marl.analysis.tables import amount, letter, print_rows, setting_text, shortened, size_text, training_time
-from marl.arguments import count, new_file_ending, split_words
+from marl.cli.arguments import count, new_file_ending, split_flags
+from marl.cli.invocation import command
+from marl.cli.wording import count as counted
+from marl.cli.wording import in_one_line
 from marl.errors import UserError
-from marl.invocation import command
 from marl.storage.run_names import RUNS_DIR
-from marl.wording import count as counted
-from marl.wording import in_one_line
 
 if TYPE_CHECKING:
     from marl.analysis.runs import EvaluationPoint, RunSummary
@@ -76,9 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="delete, prune: do not ask")
 
 
-def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
-    """The flags with their values, and the words that belong to no flag: the action and the runs."""
-    return split_words(words, WITH_VALUE)
+def set_aside(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The flags with their values, and the arguments that belong to no flag: the action and the runs."""
+    return split_flags(argv, WITH_VALUE)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from marl.analysis.runs import RUNNING, RunSummary, read_summary, size_on_disk
 from marl.analysis.tables import print_rows, size_text
+from marl.cli.wording import count
 from marl.errors import UserError
 from marl.storage.run_owner import RunOwner
-from marl.wording import count
 
 TRASH = ".deleted-"  # prefix of a run folder whose deletion has begun; such folders are no runs
 

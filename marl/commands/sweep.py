@@ -14,30 +14,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from marl import plugins
 from marl.analysis.runs import RUNNING, is_run, read_summary
 from marl.analysis.tables import print_rows
-from marl.arguments import count, flag_names, refuse_flags, split_own
+from marl.cli.arguments import count, flag_names, refuse_flags, split_own
+from marl.cli.invocation import command
+from marl.cli.wording import count as counted
+from marl.cli.wording import duration
 from marl.commands.dry_run import check_opponents
 from marl.commands.training_jobs import DONE, TrainingJob, find_room, run_jobs
+from marl.compute.process_identity import is_running, process_name
 from marl.config.options import Option, Schema, Setting, as_key
 from marl.config.train_config import ALIASES, TrainConfig, read_config
 from marl.config.values import as_written, describe, parse
 from marl.errors import UserError
-from marl.invocation import command
-from marl.process_identity import is_running, process_name
+from marl.metrics.run_metrics import LINES
 from marl.storage.run_folder import GROUP, named
 from marl.storage.run_names import RUNS_DIR
-from marl.training.metrics import LINES
 from marl.training.resume_plan import plan_resume
-from marl.wording import count as counted
-from marl.wording import duration
 
 FOLDER, AGAINST, TRIALS = "runs/sweeps", "level3", 30  # by default
 JOURNAL, BEST, PICTURE = "study.journal", "best.yaml", "importances.png"
 MOST_FAILURES = 3  # in a row; then something is wrong with all of them
 REDUCTION = 3  # of successive halving: of the trials at a rung, the best third goes on
 RUN, SETTINGS, PROCESS = "run", "settings", "process"  # what the study keeps beside trials and values
-# Flag -> whether a value follows. All other words are those of a training.
+# Flag -> whether a value follows. All other arguments are those of a training.
 OWN_FLAGS = {
     "--name": True, "--trials": True, "--against": True, "--range": True, "--side-by-side": True, "--sweeps-dir": True,
     "--help": False, "-h": False,
@@ -52,6 +53,7 @@ BUILT_IN: Mapping[str, str] = {
     "entropy": "5e-4:5e-2:log",
 }  # fmt: skip
 HOW = "NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME=A,B,C"
+TRAINS = True  # the words set aside are those of a training
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}  # of a trial that has ended
 
 
@@ -78,9 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sweeps-dir", default=FOLDER, metavar="DIR", help=f"folder of sweeps (default: {FOLDER})")
 
 
-def set_aside(words: list[str]) -> tuple[list[str], list[str]]:
-    """The sweep's own words, and those of a training."""
-    return split_own(words, OWN_FLAGS)
+def set_aside(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The sweep's own arguments, and those of a training."""
+    return split_own(argv, OWN_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     stopped = run_jobs(sweep.jobs(args.trials), room, "trials", *hooks)
     sweep.summarise()
     if stopped:
-        print(f"stopped; resume: {command('sweep', *_own_words(args), *args.set_aside)}")
+        print(f"stopped; resume: {command('sweep', *_own_argv(args), *args.set_aside)}")
         return 128 + stopped
     if sweep.is_hopeless:
         print(f"snakes: {MOST_FAILURES} trials failed one after another: {sweep.problem}", file=sys.stderr)
@@ -164,7 +166,7 @@ class Sweep:
         self.problem = ""
 
     def jobs(self, trials: int) -> Iterator[TrainingJob]:
-        """Up to so many trials, each asked for when there is room: the later ones know the results of the earlier."""
+        """Up to `trials` trials, each asked for when there is room: the later ones know the results of the earlier."""
         while len(self.results()) + len(self._running()) < trials:
             trial = self._study.ask(dict(self._ranges))
             run = trial.user_attrs.get(RUN) or f"trial_{trial.number:03}"
@@ -199,17 +201,17 @@ class Sweep:
         if is_done and rates:
             self._should_prune(job.name, rates)
             self._study.tell(trial, rates[-1])
-            told = f"{rates[-1]:.1%} against {self._against}"
+            message = f"{rates[-1]:.1%} against {self._against}"
         elif is_pruned:
             self._study.tell(trial, state=self._states.PRUNED)
-            told = f"pruned at {rates[-1]:.1%} after {counted(len(rates), 'evaluation')}"
+            message = f"pruned at {rates[-1]:.1%} after {counted(len(rates), 'evaluation')}"
         else:
             self._study.tell(trial, state=self._states.FAIL)
             problem = job.problem or f"no evaluation (log: {job.log})"
-            told, self.problem = f"failed with {problem}", f"{job.name}: {problem}"
-        self._failures = self._failures + 1 if told.startswith("failed") else 0
+            message, self.problem = f"failed with {problem}", f"{job.name}: {problem}"
+        self._failures = self._failures + 1 if message.startswith("failed") else 0
         self.is_hopeless |= self._failures >= MOST_FAILURES
-        return f"{told}, {duration(job.seconds)}"
+        return f"{message}, {duration(job.seconds)}"
 
     def results(self) -> list[Any]:
         """All ended trials, the best first, failed ones last; of one that was cut off, the next one of its run."""
@@ -236,8 +238,8 @@ class Sweep:
             return
         importances = self._importances(complete)
         if importances:
-            told = ", ".join(f"{path} {share:.0%}" for path, share in importances.items())
-            print(f"\nwhat mattered, by {counted(len(complete), 'complete trial')}: {told}")
+            message = ", ".join(f"{path} {share:.0%}" for path, share in importances.items())
+            print(f"\nwhat mattered, by {counted(len(complete), 'complete trial')}: {message}")
         self._draw([each for each in results if each.value is not None], importances)
         self._write_best(complete[0], len(results))
 
@@ -301,10 +303,10 @@ class Sweep:
         from marl.config.reader import to_yaml
 
         config = replace(read_config([*self._argv, *as_flags(best.params)]), run_name=None, runs_dir=RUNS_DIR)
-        told, file = f"{best.user_attrs[RUN]}, {best.value:.1%} against {self._against}", self._folder / BEST
-        about = f"# The best of {trials} trials of the sweep {self._folder.name}: {told}.\n"
-        write_user_file(file, about + to_yaml(config))
-        print(f"best: {told}; train it: {command('train', '--config', file)}")
+        message, file = f"{best.user_attrs[RUN]}, {best.value:.1%} against {self._against}", self._folder / BEST
+        about = f"# The best of {trials} trials of the sweep {self._folder.name}: {message}.\n"
+        write_user_file(file, about + plugins.as_yaml() + to_yaml(config))
+        print(f"best: {message}; train it: {command('train', '--config', file)}")
 
 
 def parse_ranges(texts: Sequence[str], algo: str) -> dict[str, Any]:
@@ -383,9 +385,9 @@ def import_optuna() -> Any:
     return optuna
 
 
-def _own_words(args: argparse.Namespace) -> list[str]:
-    words = [] if args.name is None else ["--name", args.name]
-    words += [word for text in args.range for word in ("--range", text)]
-    words += ["--trials", str(args.trials), "--against", args.against]
-    words += [] if args.side_by_side is None else ["--side-by-side", str(args.side_by_side)]
-    return words + ([] if args.sweeps_dir == FOLDER else ["--sweeps-dir", args.sweeps_dir])
+def _own_argv(args: argparse.Namespace) -> list[str]:
+    argv = [] if args.name is None else ["--name", args.name]
+    argv += [word for text in args.range for word in ("--range", text)]
+    argv += ["--trials", str(args.trials), "--against", args.against]
+    argv += [] if args.side_by_side is None else ["--side-by-side", str(args.side_by_side)]
+    return argv + ([] if args.sweeps_dir == FOLDER else ["--sweeps-dir", args.sweeps_dir])

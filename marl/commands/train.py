@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from arena.errors import ArenaError
+from marl import plugins
 from marl.commands import launch_flags
 from marl.commands.dry_run import dry_run
 from marl.commands.train_argv import TrainArgv, parse_train
@@ -18,9 +19,9 @@ from marl.storage.run_owner import check_free
 from marl.training.resume_plan import ResumePlan, plan_resume
 
 
-def run_words(words: Sequence[str]) -> int:
-    """Train as the words of the command line say; returns the exit code."""
-    argv = parse_train(words)
+def run_argv(arguments: Sequence[str]) -> int:
+    """Train as the arguments of the command line say; returns the exit code."""
+    argv = parse_train(arguments)
     if argv.help is not None:
         print(train_help(argv.help))
         return 0
@@ -44,7 +45,7 @@ def _train(argv: TrainArgv, plan: ResumePlan) -> int:
     if argv.dry_run:
         return dry_run(argv, plan)
     if argv.print_config:
-        print(to_yaml(plan.config), end="")
+        print(plugins.as_yaml() + to_yaml(plan.config), end="")
         return 0
     if not environment.is_rank():
         folder = None if launch_flags.asks_for_nodes(argv.launch) else plan.existing_folder()
@@ -55,4 +56,4 @@ def _train(argv: TrainArgv, plan: ResumePlan) -> int:
         code = launch_flags.launch_ranks(argv.launch, plan) if argv.launch else None
         if code is not None:
             return code
-    return train_here(plan)[0]
+    return train_here(plan).code

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from marl.arguments import parse_whole_number
+from marl.cli.arguments import parse_whole_number
+from marl.cli.invocation import command
 from marl.commands.launch_flags import LAUNCH_FLAGS
 from marl.errors import UserError
-from marl.invocation import command
 
 SEEDS, SIDE_BY_SIDE, LEAGUE = "--seeds", "--side-by-side", "--league"
 ROUNDS = 4  # of a league, by default
@@ -34,10 +34,10 @@ class TrainArgv:
     @property
     def flags(self) -> list[str]:
         """The flags of one training, after those that start its ranks."""
-        words = list[str]()
+        argv = list[str]()
         for name, value in self.launch.items():
-            words += [f"--{name.replace('_', '-')}", *([value] if FLAGS[name] else [])]
-        return [*words, *self.training]
+            argv += [f"--{name.replace('_', '-')}", *([value] if FLAGS[name] else [])]
+        return [*argv, *self.training]
 
     def with_flags(self, *more: str) -> "TrainArgv":
         """The same with further flags of the training, which count before those that are given."""
@@ -45,17 +45,17 @@ class TrainArgv:
 
     def command(self) -> str:
         """The command that starts the same in this shell; without --dry_run and --print_config."""
-        words = [SEEDS, list_seeds(self.seeds)] if self.seeds else []
-        words += [] if self.side_by_side is None else [SIDE_BY_SIDE, str(self.side_by_side)]
-        return command("train", *self.flags, *words, *([LEAGUE, str(self.rounds)] if self.rounds else []))
+        argv = [SEEDS, list_seeds(self.seeds)] if self.seeds else []
+        argv += [] if self.side_by_side is None else [SIDE_BY_SIDE, str(self.side_by_side)]
+        return command("train", *self.flags, *argv, *([LEAGUE, str(self.rounds)] if self.rounds else []))
 
 
-def parse_train(words: Sequence[str]) -> TrainArgv:
+def parse_train(argv: Sequence[str]) -> TrainArgv:
     """Read the command line; a UserError for a flag without its value, and for values and flags that do not fit."""
-    topic = _help_topic(words)
+    topic = _help_topic(argv)
     if topic is not None:
         return TrainArgv(help=topic)
-    training, given, rest = list[str](), dict[str, str](), list(words)
+    training, given, rest = list[str](), dict[str, str](), list(argv)
     while rest:
         word = rest.pop(0)
         flag, equals, value = word.partition("=")
@@ -113,13 +113,13 @@ def _number(given: Mapping[str, str], name: str, needed: str) -> int:
     return number
 
 
-def _help_topic(words: Sequence[str]) -> str | None:
-    """What the words ask help about: all, a section, or nothing; None if they ask for none."""
-    for i, word in enumerate(words):
+def _help_topic(argv: Sequence[str]) -> str | None:
+    """What the arguments ask help about: all, a section, or nothing; None if they ask for none."""
+    for i, word in enumerate(argv):
         if word == "--help-all":
             return "all"
         if word.startswith("--help="):
             return word.partition("=")[2]
         if word in ("-h", "--help"):
-            return next((topic for topic in words[i + 1 : i + 2] if not topic.startswith("-")), "")
+            return next((topic for topic in argv[i + 1 : i + 2] if not topic.startswith("-")), "")
     return None

@@ -2,13 +2,13 @@
 
 import textwrap
 
+from marl.cli.invocation import command
 from marl.commands.train_argv import ROUNDS
 from marl.config.help import WIDTH, help_text, short_help_text
 from marl.config.named_configs import about_configs
 from marl.config.options import Schema
 from marl.config.train_config import ALIASES, MAIN_OPTIONS, PREFER, TrainConfig
 from marl.errors import UserError
-from marl.invocation import command
 from marl.registry import LEARNERS
 
 USAGE = """usage: {train} [--config NAME] [flags]
@@ -16,6 +16,7 @@ USAGE = """usage: {train} [--config NAME] [flags]
 Train a team of three snakes. Without flags: good defaults for this machine.
 
 {configs}
+  --import MODULE             import own code first, a module or a .py file; again for several: docs/extend.md
   --print_config              print the configuration as YAML and quit; with --dry_run also the values chosen for auto
   --dry_run                   check everything and print what would be done; start and write nothing
   --seeds 1-10                several seeds, each in a run of its own; the command `report` compares runs
@@ -58,10 +59,7 @@ def train_help(topic: str) -> str:
     if topic:
         raise UserError(f"--help {topic}: unknown; known: {ALL}, {', '.join(sections)}")
     main = short_help_text(TrainConfig, MAIN_OPTIONS, ALIASES, PREFER)
-    end = (
-        "Every option is a flag or a line of a YAML file; flags override files, later files override earlier ones.\n"
-        f"{command('train', '--help', ALL)} lists every flag."
-    )
+    end = "Every option is a flag or a line of a YAML file; flags override files, later files override earlier ones."
     return f"{usage}\n{main}\n\n{SHORT_RANKS_HELP}\n{end}"
 
 

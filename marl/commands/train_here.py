@@ -5,12 +5,11 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
-from marl import garbage
 from marl.commands.dry_run import check_opponents
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
@@ -24,17 +23,26 @@ if TYPE_CHECKING:
     from marl.training.cpu_setup import CpuSetup
 
 
-def train_here(plan: ResumePlan) -> tuple[int, Path | None]:
-    """Train in this process, alone or as a rank; returns the exit code, and the run folder if there is one."""
+@dataclass
+class TrainingEnd:
+    """How a training in this process has ended."""
+
+    code: int = 0  # exit code
+    folder: Path | None = None  # of the run, if there is one
+    signal: int = 0  # number of the signal that came, also if the training was complete by then
+
+
+def train_here(plan: ResumePlan) -> TrainingEnd:
+    """Train in this process, alone or as a rank."""
     from marl.compute.process_state import process_state_restored
     from marl.ranks.placement import set_nccl_defaults
     from marl.training.compile_kernels import compiling_kernels
 
-    folders = [] if plan.source is None else [plan.source]
+    end = TrainingEnd(folder=plan.run)
     with process_state_restored(), compiling_kernels(plan.config) as compilers:
         nccl_settings = set_nccl_defaults()  # before CUDA starts
-        code = _run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, folders, compilers))
-    return code, folders[-1] if folders else None
+        end.code = _run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, end, compilers))
+    return end
 
 
 def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -> int:
@@ -42,7 +50,7 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
 
     A lost rank ends this process at once, because a group with a lost rank cannot be taken down in order.
     """
-    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank, tell
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank, notify
     from marl.ranks.lost_rank import explain, leave
     from marl.ranks.startup import start
     from marl.ranks.sync_check import OutOfSync
@@ -51,7 +59,7 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
     try:
         group = start(config.ddp.backend, config.ddp.timeout, config.device)
     except LostRank as error:
-        tell(str(error))
+        notify(str(error))
         return EXIT_LOST_RANK
     try:
         code = train(group)
@@ -78,23 +86,23 @@ def _train_in_group(
     plan: ResumePlan,
     group: "Solo | Ranks",
     nccl_settings: dict[str, str],
-    folders: list[Path],
+    end: TrainingEnd,
     compilers: "KernelCompilers",
 ) -> int:
     """One rank's training from the plan to the summary, as the owner of the run's folder; returns the exit code.
 
-    The run folder is added to `folders`.
+    Folder and signal are written to `end`.
     """
     plan = plan.with_relaunch(group).with_resolved_config(group)
     compilers.begin(plan.config, group.device)
     check_opponents(plan, group.is_main)
     with RunOwner() as owner:
         plan.take_folder(owner, group)
-        return _train_as_owner(plan, group, nccl_settings, folders, owner)
+        return _train_as_owner(plan, group, nccl_settings, end, owner)
 
 
 def _train_as_owner(
-    plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], folders: list[Path], owner: RunOwner
+    plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], end: TrainingEnd, owner: RunOwner
 ) -> int:
     """The same once nobody else can write to the folder of a resumed run; a new one is taken when it is made."""
     from marl.training.checkpointing import build_state
@@ -104,7 +112,6 @@ def _train_as_owner(
     from marl.training.signals import stop_on_signals
     from marl.training.trainer import Trainer
 
-    garbage.keep_what_is_loaded()
     checkpoint = plan.load_checkpoint(group)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     with (
@@ -114,12 +121,12 @@ def _train_as_owner(
         state.until = plan.until
         message = plan.check_unfinished(checkpoint, state) if checkpoint else ""
         if message:
-            if group.is_main:
+            if group.is_main and not plan.quiet:
                 print(message)
             return 0
         # Nothing is written up to here: if anything does not fit, the run to resume stays as it is.
         outputs = open_outputs(plan, state, cpu, owner)
-        folders.append(outputs.folder)
+        end.folder = outputs.folder
         trainer = Trainer(state, outputs)
         with outputs.console:
             outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
@@ -128,6 +135,7 @@ def _train_as_owner(
             with stop_on_signals(trainer.request_stop):
                 began, trained_before = time.perf_counter(), state.progress.seconds
                 ended = trainer.run()
+            end.signal = trainer.stop_signal
             if group.is_main:
                 summarise(trainer, ended, time.perf_counter() - began, trained_before)
         outputs.metrics.close()

@@ -22,14 +22,14 @@ from functools import cached_property
 from pathlib import Path
 
 from arena.errors import ArenaError
-from marl.arguments import flag_names, refuse_flags
+from marl.cli.arguments import flag_names, refuse_flags
+from marl.cli.invocation import command, interpreter
 from marl.commands.exploiters import FINE_TUNING, exploiter_job
 from marl.commands.league_record import LeagueRecord, Pair, Step, read_record
 from marl.commands.train_argv import LEAGUE, TrainArgv
 from marl.commands.training_jobs import LIMITS, TrainingJob
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
-from marl.invocation import command, interpreter
 from marl.ranks import environment
 from marl.storage.checkpoint_finder import episode_of, list_complete
 from marl.storage.run_folder import CONFIG, GROUP, newest
@@ -272,7 +272,7 @@ class League:
 
     def end_round(self, number: int) -> None:
         """Log the ratings of the round; those of the last round of an earlier start once more, in their place."""
-        from marl.training.metrics import Metrics
+        from marl.metrics.run_metrics import Metrics
 
         rounds = self.record.rounds
         if len(rounds) < number:
@@ -322,9 +322,9 @@ class League:
         return self.record.points(home, away) / self.record.matches
 
 
-def _without_limits(words: Iterable[str]) -> Iterator[str]:
-    """The words of a command line without the flags of a training's length and their values."""
-    rest, limits = iter(words), {path.rpartition(".")[2] for path in LIMITS}
+def _without_limits(argv: Iterable[str]) -> Iterator[str]:
+    """The arguments of a command line without the flags of a training's length and their values."""
+    rest, limits = iter(argv), {path.rpartition(".")[2] for path in LIMITS}
     for word in rest:
         flag, is_whole, _ = word.partition("=")
         if flag.startswith("--") and flag.rpartition(".")[2].lstrip("-").replace("-", "_") in limits:

@@ -9,18 +9,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from marl.arguments import flag_names, refuse_flags
+from marl.cli.arguments import flag_names, refuse_flags
+from marl.cli.invocation import command
+from marl.cli.wording import count
 from marl.commands import launch_flags
 from marl.commands.train_argv import SEEDS, TrainArgv, list_seeds
 from marl.commands.training_jobs import DONE, TrainingJob, find_room, run_jobs
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
-from marl.invocation import command
 from marl.ranks import environment
 from marl.storage.run_folder import GROUP, make_group
 from marl.storage.run_names import RUNS_DIR
 from marl.training.resume_plan import plan_resume
-from marl.wording import count
 
 
 def first_seed(argv: TrainArgv) -> TrainArgv:
@@ -31,7 +31,7 @@ def first_seed(argv: TrainArgv) -> TrainArgv:
 def train_seeds(argv: TrainArgv) -> int:
     """Train all seeds; returns 0 if all are done, 1 if one failed, 128 + signal if the user stopped it."""
     config = _check(argv)
-    name = config.run_name or f"{config.algo}_{time.strftime('%Y%m%d_%H%M%S')}"
+    name = config.run_name or name_now(config)
     argv = argv if config.run_name else argv.with_flags("--run-name", name)
     group = Path(config.runs_dir) / GROUP
     seeds: dict[int, TrainingJob] = {}
@@ -62,6 +62,11 @@ def train_seeds(argv: TrainArgv) -> int:
     failed = f"{len(not_done)} of {count(len(seeds), 'seed')} failed: {failed}"
     print(f"snakes: {failed}; again: {argv.command()}", file=sys.stderr)
     return 1
+
+
+def name_now(config: TrainConfig) -> str:
+    """A name for the runs of seeds that are started now."""
+    return f"{config.algo}_{time.strftime('%Y%m%d_%H%M%S')}"
 
 
 def seed_run_name(name: str, seed: int) -> str:

@@ -16,8 +16,12 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from arena import jit
 from marl.analysis.runs import NOT_GROUPED, RUNNING, is_run, read_summary
-from marl.arguments import parse_whole_number
+from marl.cli.arguments import parse_whole_number
+from marl.cli.invocation import VARIABLE, program
+from marl.cli.progress_bar import ProgressBar
+from marl.cli.wording import count, duration, in_one_line
 from marl.commands import launch_flags
 from marl.commands.train_here import train_here
 from marl.compute import machine
@@ -26,12 +30,10 @@ from marl.config.reader import to_dict
 from marl.config.train_config import TrainConfig
 from marl.config.values import as_written
 from marl.errors import UserError
-from marl.invocation import VARIABLE, program
-from marl.progress_bar import ProgressBar
-from marl.training.metrics import last_line
+from marl.metrics.run_metrics import last_line
 from marl.training.resume_plan import ResumePlan, plan_resume
 from marl.training.signals import STOP_SIGNALS, stop_on_signals
-from marl.wording import count, duration, in_one_line
+from opponents.processes import end_with_parent
 
 TRAIN = (sys.executable, "-m", "marl", "train")
 BESIDE_OTHERS = 2  # threads of a training; more of them gain little: see marl/compute/threads.py
@@ -54,7 +56,7 @@ class Room:
         return len(self.places)
 
     def describe(self, jobs: int) -> str:
-        """How so many jobs are started, in words."""
+        """How this number of jobs is started, as text."""
         if jobs <= 1 or len(self) == 1:
             return "one after another"
         threads = self.places[0].get(THREADS)
@@ -83,7 +85,7 @@ class TrainingJob:
             self.log = Path(f"{self.folder}.log")
 
     def start(self, variables: Mapping[str, str]) -> str:
-        """Start the training as a process with these environment variables; returns what to tell."""
+        """Start the training as a process with these environment variables; returns the message."""
         verb = "resumed" if is_run(self.folder) else "started"
         self.state, self._begun = RUNNING, time.monotonic()
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -93,10 +95,10 @@ class TrainingJob:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, VARIABLE: program(), **variables},
+                env={**os.environ, "PYTHONPATH": _python_path(), VARIABLE: program(), **variables},
                 # Ctrl-C in the terminal goes to this process alone, which passes it on once.
                 start_new_session=True,
-                preexec_fn=_end_with_parent(),
+                preexec_fn=lambda: end_with_parent(signal.SIGTERM),  # it saves and ends if this command is killed
             )
         return f"{verb}, log in {self.log}"
 
@@ -126,11 +128,11 @@ class TrainingJob:
         return self.problem if self.state == STOPPED else f"failed with {self.problem}"
 
     def train_here(self, until: float = 1.0) -> int:
-        """Train in this process up to a share of the run; returns the exit code."""
+        """Train in this process up to a fraction of the run; returns the exit code."""
         plan = replace(plan_resume(self.argv), until=until)
         try:
             with open(self.log, "a") as log, redirect_stdout(log):
-                return train_here(plan)[0]
+                return train_here(plan).code
         finally:
             gc.collect()  # frees a GPU's memory of this training before the next one
 
@@ -154,8 +156,8 @@ class TrainingJob:
                     "take another --run_name"
                 )
 
-    def share(self) -> float:
-        """The done share of the run, by episodes or by time."""
+    def fraction(self) -> float:
+        """The done fraction of the run, by episodes or by time."""
         line, config = last_line(self.folder), self.config
         if config.schedule.max_episodes is None and self._chosen_episodes is None and is_run(self.folder):
             self._chosen_episodes = read_summary(self.folder).config.get("schedule", {}).get("max_episodes")
@@ -175,8 +177,8 @@ class TrainingJob:
             lines = self.log.read_text(errors="replace").strip().splitlines()
         except OSError:
             return ""
-        told = [line.removeprefix("snakes: ") for line in lines if line.startswith("snakes: ")]
-        return in_one_line((told or lines or [""])[-1])
+        messages = [line.removeprefix("snakes: ") for line in lines if line.startswith("snakes: ")]
+        return in_one_line((messages or lines or [""])[-1])
 
 
 def run_jobs(
@@ -191,20 +193,20 @@ def run_jobs(
     """Run all jobs, as many at a time as there is room; each next one is taken when a place is free.
 
     After a signal, or once `is_over`, no job is started, and those that run are asked to save and end. Each start and
-    each end is told in a line: what `on_start` and `on_end` return; nothing for an empty text. `watch` is called with
-    the running jobs about once a second, and returns the done share of all work for the bar with this title; without
+    each end prints a line: what `on_start` and `on_end` return; nothing for an empty text. `watch` is called with the
+    running jobs about once a second, and returns the done fraction of all work for the bar with this title; without
     it `jobs` must be a list. Returns the number of the signal, or 0.
     """
     waiting, running = iter(jobs), dict[int, TrainingJob]()  # place -> job
     stopped, is_told, is_empty, watched = list[int](), False, False, -math.inf
 
-    def tell(job: TrainingJob, text: str) -> None:
+    def notify(job: TrainingJob, text: str) -> None:
         if text:
             print(f"{job.name}: {text}", flush=True)
 
-    def mean_share(_: Sequence[TrainingJob]) -> float:
-        shares = [job.share() if job.state == RUNNING else job.state != WAITING for job in jobs]
-        return sum(shares) / max(1, len(shares))
+    def mean_fraction(_: Sequence[TrainingJob]) -> float:
+        fractions = [job.fraction() if job.state == RUNNING else job.state != WAITING for job in jobs]
+        return sum(fractions) / max(1, len(fractions))
 
     with stop_on_signals(stopped.append), ProgressBar(title) as bar:
         while running or not is_empty:
@@ -215,7 +217,7 @@ def run_jobs(
                     break
                 place = min(set(range(len(room))) - running.keys())
                 running[place] = job
-                tell(job, on_start(job, job.start(room.places[place])))
+                notify(job, on_start(job, job.start(room.places[place])))
             if stopped or is_over():
                 is_empty = True
                 for job in () if is_told else running.values():
@@ -224,10 +226,10 @@ def run_jobs(
             for place, job in list(running.items()):
                 if job.has_ended():
                     del running[place]
-                    tell(job, on_end(job))
+                    notify(job, on_end(job))
             if time.monotonic() - watched >= WATCH_SECONDS:
                 watched = time.monotonic()
-                bar.show((watch or mean_share)(list(running.values())))
+                bar.show((watch or mean_fraction)(list(running.values())))
             if running:
                 time.sleep(POLL)
     return stopped[0] if stopped else 0
@@ -261,10 +263,6 @@ def limit_threads(number: int) -> dict[str, str]:
     return {THREADS: str(number), NUMBA_THREADS: str(number)}
 
 
-def _end_with_parent() -> Callable[[], None] | None:
-    """What a new process does first: it is asked to save and end if this command is killed. None where not possible."""
-    if sys.platform != "linux":
-        return None
-    from opponents.cage.namespaces import PR_SET_PDEATHSIG, prctl  # not in the new process: nothing is imported there
-
-    return lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+def _python_path() -> str:
+    """PYTHONPATH with the folder of this program: a script elsewhere may have found it by sys.path alone."""
+    return os.pathsep.join([str(jit.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -9,7 +9,7 @@ import torch
 
 mkldnn: Any = torch.backends.mkldnn  # torch's types have a descriptor for the bool `enabled`
 
-ROUNDS, TRIALS = 3, 4  # oneDNN must be clearly faster in every round of at most so many trials
+ROUNDS, TRIALS = 3, 4  # oneDNN must be clearly faster in each of ROUNDS rounds of at most TRIALS trials
 SECONDS = 1.0  # of all rounds, about
 CLEARLY = 1.5  # a smaller gain is not worth different rounding from one machine to the next
 

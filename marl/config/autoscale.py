@@ -14,11 +14,11 @@ import torch
 from arena import control_groups
 from arena.encoders import encoder_named
 from arena.rules import TEAM
+from marl.cli.wording import count
 from marl.config.learner_configs import PpoConfig, ReplayConfig
 from marl.config.network_config import MODEL_SIZES
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
-from marl.wording import count
 from opponents.scheduler import EPISODES
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def resolve(config: TrainConfig, device: torch.device, sharing: int = 1, world: 
     auto = _defaults(config, "cuda" if device.type == "cuda" else "cpu")
     if _splits(config):
         split = SPLIT if config.matches is None else SPLIT[1:]  # too many ranks are an error only for automatic matches
-        auto |= {name: share(name, auto[name], world) for name in split if name in auto}
+        auto |= {name: per_rank(name, auto[name], world) for name in split if name in auto}
     _check_precision(config.precision, device)
     network = _filled(config.network, auto)
     auto["uniform_kl"] = 0.0 if encoder_named(network.encoder).orientation_at is None else UNIFORM_KL
@@ -95,12 +95,12 @@ def split_again(config: TrainConfig, sizes: Mapping[str, int], world: int) -> Tr
     """
     for name, path in _split_paths(config).items():
         if path in sizes:
-            config = _set(config, path, None if name == "buffer_size" else share(name, sizes[path], world))
+            config = _set(config, path, None if name == "buffer_size" else per_rank(name, sizes[path], world))
     return config
 
 
-def share(name: str, size: int, world: int) -> int:
-    """One rank's share of a size of the whole run. Matches are even and at least 2, a batch is whole BATCH_STEPs."""
+def per_rank(name: str, size: int, world: int) -> int:
+    """A size of the whole run for one rank. Matches are even and at least 2, a batch is whole BATCH_STEPs."""
     if world == 1:
         return size
     if name == "buffer_size":

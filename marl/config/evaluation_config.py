@@ -18,7 +18,7 @@ class EvalConfig:
     eval_opponents: tuple[str, ...] = ("level0", "level1", "level2", "level3")
     """Opponents; the checkpoint with the highest mean share of the points is `best`."""
     uncaged: bool = False
-    """Run opponents that are a submission.py with your rights, not in a cage (see SECURITY.md)."""
+    """Run opponents that are a submission.py with your rights, not in a sandbox (see SECURITY.md)."""
     eval_gif: bool = True
     """Write the best match of the last evaluation to TensorBoard as an animation; takes about a second."""
 

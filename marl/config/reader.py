@@ -22,7 +22,7 @@ NO_VALUE: Any = object()  # the value of a flag without a value
 
 def read(
     cls: type[T],
-    words: Sequence[str],
+    argv: Sequence[str],
     aliases: Mapping[str, str] = {},
     prefer: str | None = None,
     layers: Sequence[Layer] = (),
@@ -39,7 +39,7 @@ def read(
     `defaults_of` gives the settings that belong to the final value of `prefer`; all layers and flags override them.
     """
     schema = Schema(cls, aliases, old)
-    groups = [list(_settings(schema, layer.source, layer.values)) for layer in layers] + [list(_flags(schema, words))]
+    groups = [list(_settings(schema, layer.source, layer.values)) for layer in layers] + [list(_flags(schema, argv))]
     section, rivals = None, {}
     if prefer is not None:
         rivals = schema.chosen_by(schema.options[prefer])
@@ -110,13 +110,13 @@ def _settings(schema: Schema, source: str, values: Mapping[str, Any], prefix: st
             yield Setting(source, prefix + name, key, value)
 
 
-def _flags(schema: Schema, words: Sequence[str]) -> Iterator[Setting]:
-    rest = list(words)
+def _flags(schema: Schema, argv: Sequence[str]) -> Iterator[Setting]:
+    rest = list(argv)
     while rest:
         name, equals, value = rest.pop(0).partition("=")
         if not name.startswith("--") or name == "--":
             raise UserError(f"{shorten(name + equals + value)!r} belongs to no flag; a value stands after its --name")
-        if not equals:  # all words are flags and values, so the next word without dashes is the value
+        if not equals:  # all arguments are flags and values, so the next one without dashes is the value
             value = rest.pop(0) if rest and not rest[0].startswith("--") else NO_VALUE
         key = as_key(name[2:])
         section, dot, last = key.rpartition(".")

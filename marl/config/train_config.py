@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from arena.rules import TURNS
+from marl import plugins
 from marl.config import reader
 from marl.config.distributed_config import DistributedConfig
 from marl.config.evaluation_config import EvalConfig
@@ -200,14 +201,17 @@ class TrainConfig:
         return section_of(self.algo, {field.name for field in fields(self)})
 
 
-def read_config(words: Sequence[str], saved: Path | None = None, unread_flags: bool = False) -> TrainConfig:
+def read_config(argv: Sequence[str], saved: Path | None = None, unread_flags: bool = False) -> TrainConfig:
     """The defaults, changed by those of the learner (configs/NAME.yaml), then by the saved configuration of a run if
     given, then by `--config FILE`, then by flags.
 
     A flag that the learner does not read is a UserError. With `unread_flags` it is not: the learner may still change.
+    What the words and the files import is imported first; the saved configuration of a run imports nothing.
     """
-    files, flags = _config_files(words)
-    layers = [read_yaml(find_config(name)) for name in files]
+    names, argv = plugins.split_flags(argv)
+    plugins.import_plugins(names)
+    files, flags = _config_files(argv)
+    layers = [_after_imports(read_yaml(find_config(name))) for name in files]
     if saved is not None:
         layer = read_yaml(saved)
         kept = {name: value for name, value in layer.values.items() if name not in NOT_RESUMED}
@@ -216,15 +220,23 @@ def read_config(words: Sequence[str], saved: Path | None = None, unread_flags: b
     return reader.read(TrainConfig, flags, ALIASES, PREFER, layers, OLD_NAMES, counterparts, _learner_defaults)
 
 
+def _after_imports(layer: Layer) -> Layer:
+    """The settings of a file without `import`, after that."""
+    if plugins.KEY not in layer.values:
+        return layer
+    plugins.import_plugins(plugins.as_names(layer.values[plugins.KEY], layer.source))
+    return Layer(layer.source, {name: value for name, value in layer.values.items() if name != plugins.KEY})
+
+
 def _learner_defaults(algo: str) -> Layer | None:
     """The configuration with the name of the learner, if there is one."""
     file = defaults_of(algo)
     return None if file is None else read_yaml(file)
 
 
-def _config_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files and names of `--config`, and all other words."""
-    files, flags, rest = [], [], list(words)
+def _config_files(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files and names of `--config`, and all other arguments."""
+    files, flags, rest = [], [], list(argv)
     while rest:
         word = rest.pop(0)
         if word == "--config":

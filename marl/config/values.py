@@ -23,8 +23,8 @@ class Choices:
 
     Instead of the table a function may be given that returns it. It is called only to check a value or to print the
     help, so the module with the table is not loaded before. A package that must not import marl writes the names
-    themselves, as a tuple: `Annotated[str, NAMES]`. Pairs (name, description) may follow as a second tuple; the help
-    shows them.
+    themselves, as a tuple, or the function: `Annotated[str, NAMES]`. Pairs (name, description) may follow as a second
+    tuple; the help shows them.
     """
 
     def __init__(self, table: Collection[str] | Callable[[], Collection[str]]) -> None:
@@ -50,8 +50,12 @@ def check_type(hint: Any) -> None:
     elif origin is Literal and all(isinstance(choice, str) for choice in arguments):
         if optional and {*arguments} & {*NONE_WORDS}:
             raise TypeError(f"{hint}: a choice must not have a name that means None")
-    elif not (kind in SCALARS or (origin is Annotated and isinstance(kind.__metadata__[0], (Choices, tuple)))):
+    elif not (kind in SCALARS or (origin is Annotated and _is_choice(kind.__metadata__[0]))):
         raise TypeError(f"a configuration cannot hold {hint}")
+
+
+def _is_choice(about: Any) -> bool:
+    return isinstance(about, (Choices, tuple)) or callable(about)
 
 
 def describe(hint: Any) -> tuple[str, str]:

@@ -78,7 +78,7 @@ def _machine(report: dict[str, Any], args: argparse.Namespace) -> list[Check]:
     from marl.doctor import rank_check
 
     report["gpus"] = machine.gpus()
-    checks = [_cache(), _cage(), _products(), _self_check("cpu"), *_gpu_checks()]
+    checks = [_cache(), _sandbox(), _products(), _self_check("cpu"), *_gpu_checks()]
     report["ranks"], found = rank_check.examine(args.backend)
     report["backend"] = report["ranks"].pop("backend")
     report["runs_dir"], disk = _disk(args.runs_dir)
@@ -111,12 +111,12 @@ def _cache() -> Check:
     return Check("cache", True, str(folder))
 
 
-def _cage() -> Check:
+def _sandbox() -> Check:
     """No failure where it is missing: only submissions need it."""
-    from opponents.cage.process import why_not_caged
+    from opponents.sandbox.process import why_not_sandboxed
 
-    reason = why_not_caged()
-    return Check("cage", True, f"none ({reason}); submissions need --uncaged" if reason else "submissions run in it")
+    reason = why_not_sandboxed()
+    return Check("sandbox", True, f"none ({reason}); submissions need --uncaged" if reason else "submissions run in it")
 
 
 def _products() -> Check:

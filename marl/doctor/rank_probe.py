@@ -20,9 +20,9 @@ LARGE = 16 * 2**20  # bytes of the all-reduce that measures bandwidth: the gradi
 ROUNDS_SMALL, ROUNDS_LARGE = 200, 10
 
 
-def main(words: list[str]) -> int:
+def main(argv: list[str]) -> int:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    backend, timeout = words
+    backend, timeout = argv
     return _join_and_probe(backend, float(timeout))
 
 

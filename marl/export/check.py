@@ -1,6 +1,6 @@
 """`export --check`: does a submission.py play like its policy, with numpy alone, and how fast?
 
-The file runs in the cage (opponents/cage), in a process that finds no module but numpy and Python's own: see
+The file runs in the sandbox (opponents/sandbox), in a process that finds no module but numpy and Python's own: see
 check_harness.py. It is asked for moves in matches that the policy plays here, with the arena's encoders.
 """
 
@@ -30,9 +30,9 @@ from marl.export.jidi import weights_hash
 from marl.export.oldest_python import OLDEST, Need, newest_need
 from marl.export.submission_template import unpacked
 from marl.networks.policy import mask_reversal, to_board_logits
-from opponents.cage.controller import HELLO, LOADED
-from opponents.cage.process import HOST_SECONDS, Broken, CannotCage, Host, MatchProcess
-from opponents.cage.side_by_side import WAIT_FACTOR, Expected, Job, run_jobs
+from opponents.sandbox.controller import HELLO, LOADED
+from opponents.sandbox.process import HOST_SECONDS, Broken, CannotSandbox, Host, MatchProcess
+from opponents.sandbox.side_by_side import WAIT_FACTOR, Expected, Job, run_jobs
 from opponents.submission import LOAD_SECONDS, LOAD_WAIT_SECONDS
 
 MOVES = 100  # compared
@@ -47,7 +47,7 @@ class Policy(NamedTuple):
 
     layers: Sequence[DenseLayer]
     encoder: Encoder
-    said: str  # in words
+    description: str
 
 
 class Asked(NamedTuple):
@@ -139,7 +139,7 @@ def check(path: Path, policy: Policy | None, uncaged: bool = False) -> Result:
     median, longest, plans, rollouts, _ = reports[-1]
     return Result(
         path,
-        policy.said,
+        policy.description,
         len(positions),
         plan_ms,
         _planned_moves(plan_ms),
@@ -164,7 +164,7 @@ def _own_policy(path: Path, values: dict[str, Any]) -> Policy:
         shapes, packed_weights = (ast.literal_eval(each) for each in values["LAYERS"].args)
         name = ast.literal_eval(values["ENCODE"].slice)
         layers = [DenseLayer(weight.T, bias) for weight, bias in unpacked(shapes, packed_weights)]
-        told = ast.literal_eval(values["WEIGHTS_SHA256"])
+        stated = ast.literal_eval(values["WEIGHTS_SHA256"])
         player = printable(str(ast.literal_eval(values["PLAYER"])))
         is_known = name in ENCODERS and layers[0].weight.shape[1] == encoder_named(name).width
     except Exception:  # whatever was written there
@@ -174,7 +174,7 @@ def _own_policy(path: Path, values: dict[str, Any]) -> Policy:
             f"{path}: its weights cannot be read as export writes them today; "
             f"name the player that it shall play like: export PLAYER --check {path.parent}"
         )
-    if told != weights_hash(packed_weights):
+    if stated != weights_hash(packed_weights):
         raise UserError(
             f"{path}: its weights are not those that were exported of {player} (WEIGHTS_SHA256); export it again, or "
             f"name the player that it shall play like: export PLAYER --check {path.parent}"
@@ -252,9 +252,10 @@ def _play(
 def _run(path: Path, harness: Path, requests: list[dict[str, Any]], expected: list[Expected], uncaged: bool) -> Job:
     try:
         host = Host(harness, not uncaged)
-    except CannotCage as error:
+    except CannotSandbox as error:
         raise UserError(
-            f"{path}: this system cannot cage it ({error}); it is run to be checked: with --uncaged, with your rights"
+            f"{path}: this system cannot sandbox it ({error}); it is run to be checked: with --uncaged, with your "
+            "rights"
         ) from None
     except Broken as error:
         raise UserError(f"{path}: {error}") from None
@@ -295,6 +296,6 @@ def _compare(path: Path, positions: Sequence[Asked], moves: Sequence[int | str],
     if wrong:
         number, chosen, wanted = wrong[0]
         raise UserError(
-            f"{path}: {len(wrong)} of {len(positions)} moves are not those of {policy.said}; "
+            f"{path}: {len(wrong)} of {len(positions)} moves are not those of {policy.description}; "
             f"the first is move {number + 1}: {chosen}, not {wanted}"
         )

@@ -1,8 +1,8 @@
-"""Stands in for a submission inside the cage: loads the file beside it with numpy alone, and notes how it plays.
+"""Stands in for a submission inside the sandbox: loads the file beside it with numpy alone, and notes how it plays.
 
 `export --check` copies this file and the submission into one folder. It uses nothing of this project. An observation
 has one entry more, "asked": "policy" wants the move without planning, "match" the move as in a match, and "report" what
-was noted since the kind of moves changed: the exception Report, whose text the cage hands on like that of any other.
+was noted since the kind of moves changed: the exception Report, whose text the sandbox hands on like that of any other.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ import time
 
 ALLOWED = {*sys.stdlib_module_names, "numpy", "__main__", __name__}
 FILE = "submission.py"
-ERROR_LENGTH = 110  # the cage cuts a text after 200
+ERROR_LENGTH = 110  # the sandbox cuts a text after 200
 
 
 class Report(Exception):
@@ -72,7 +72,7 @@ def watch(module):
         module.tell = noted_tell
 
 
-if __name__ == "submission":  # as the cage calls what it loads
+if __name__ == "submission":  # as the sandbox calls what it loads
     checked = load()
     as_loaded = getattr(checked, "choose", None)
     notes = Notes("")

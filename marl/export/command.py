@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.arguments import new_file, new_file_ending
+from marl.cli.arguments import new_file, new_file_ending
 from marl.errors import UserError
 from marl.storage.run_names import player_name
 
@@ -54,12 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check",
         type=Path,
         metavar="DIR",
-        help="run DIR/submission.py in a cage, with numpy alone: compare 100 moves with those of PLAYER, or of its own "
-        "weights; plan; tell time, size and the oldest Python",
+        help="run DIR/submission.py in a sandbox, with numpy alone: compare 100 moves with those of PLAYER, or of its "
+        "own weights; plan; tell time, size and the oldest Python",
     )
     parser.add_argument("--json", action="store_true", help="with --check: print one JSON document instead of text")
     parser.add_argument(
-        "--uncaged", action="store_true", help="with --check: run the file with your rights, not in a cage"
+        "--uncaged", action="store_true", help="with --check: run the file with your rights, not in a sandbox"
     )
 
 

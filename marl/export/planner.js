@@ -7,7 +7,7 @@
 function makePlanner(policy) {
   const { SNAKES, START_LENGTH, TEAM, TURNS } = rules;
   const DISCOUNT = 0.97, FOES = 0.6, PRIOR = 0.1, LEAF = 1 / 1.6; // see marl/planning/planner.py
-  const DEAD_END = 1; // see marl/planning/dead_ends.py
+  const DEAD_END = 1; // see marl/planning/planner.py
   const HORIZON = 4; // turns of a rollout
   const MOST_ROLLOUTS = 64; // of a stage
   const CANDIDATES = 2 ** TEAM, MOVES = 4, PLAN_SEED = 0x706c616en << 31n;

@@ -112,7 +112,7 @@ class Clock:
 def plan(match, team, clock, rollouts=None, number=0, seed=PLAN_SEED):
     """Moves of a team (None without time), values [3, 4] of all its actions, and the rollouts of both stages.
 
-    `rollouts` plays so many in each stage and does not read the clock. `number` is that of the match.
+    With `rollouts` each stage plays this number of them and does not read the clock. `number` is that of the match.
     """
     own = slice(team * TEAM, team * TEAM + TEAM)
     root = Simulation([match])

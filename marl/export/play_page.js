@@ -1,17 +1,17 @@
 // The play page: a human plays one snake with and against a policy, or watches the policy play itself. The opposing team
-// has a strength of strengths.js; at the highest it looks ahead (thinker.js).
+// has a level of levels.js; at the highest it looks ahead (planner_worker.js).
 "use strict";
 
 (() => {
   const SPEEDS = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64]; // turns per second
   const AT_FIRST = { playing: 4, watching: 6 };
-  const strengths = { playing: STRENGTHS.findIndex(({ name }) => name === "easy"), watching: FULL };
+  const levels = { playing: LEVELS.findIndex(({ name }) => name === "easy"), watching: FULL };
   const PLAY = "M7 4v16l13-8z", PAUSE = "M6 4h4.5v16H6zM13.5 4H18v16h-4.5z";
   const KEYS = { ArrowUp: 0, KeyW: 0, ArrowDown: 1, KeyS: 1, ArrowLeft: 2, KeyA: 2, ArrowRight: 3, KeyD: 3 };
   const TEAMS = ["red", "blue"], QUEUED = 2, SWIPE = 22; // moves in the queue of the human; pixels
   const data = JSON.parse(document.getElementById("data").textContent);
-  const look = data.look, policy = makePolicy(data.policy), thinker = makeThinker({ ...data.policy, weights: policy.weights }, () => wake());
-  const turnedBoard = makeTurnedBoard(look), upright = makeBoard(look), sideways = makeBoard(turnedBoard.look);
+  const look = data.look, policy = makePolicy(data.policy), plannerWorker = makePlannerWorker({ ...data.policy, weights: policy.weights }, () => wake());
+  const portrait = makePortrait(look), upright = makeBoard(look), sideways = makeBoard(portrait.look);
   const $ = (selector) => document.querySelector(selector);
   const canvas = $("#board"), context = canvas.getContext("2d");
   const score = (state, team) =>
@@ -26,9 +26,9 @@
   let turned = false, turnedTimeline, milliseconds = Number($("#budget").value);
   const last = () => timeline.states.length - 1;
   const ended = () => match.over && time >= last();
-  const rivals = () => (seat !== null && seat >= rules.TEAM ? 0 : 1); // the team that has the strength
+  const rivals = () => (seat !== null && seat >= rules.TEAM ? 0 : 1); // the team that has the level
   const mode = () => (seat === null ? "watching" : "playing");
-  const strength = () => strengths[mode()];
+  const level = () => levels[mode()];
 
   function begin(newNumber = number, newSeed = seed) {
     [seed, number] = [String(newSeed), String(newNumber)];
@@ -48,24 +48,24 @@
     const state = rules.dictionary(match);
     timeline.states.push(state);
     timeline.steps.push(step);
-    turnedTimeline.states.push(turnedBoard.state(state));
-    turnedTimeline.steps.push(turnedBoard.step(step));
+    turnedTimeline.states.push(portrait.state(state));
+    turnedTimeline.steps.push(portrait.step(step));
   }
 
   function presentOutputs() {
     return match.over ? [] : match.snakes.map((_, snake) => policy.policyOutput(match, snake));
   }
 
-  // Let the opposing team plan its next moves, if its strength asks for it.
+  // Let the opposing team plan its next moves, if its level asks for it.
   function lookAhead() {
-    if (strength() !== AHEAD) thinker.stop();
-    else if (!match.over) thinker.ask(match, rivals(), { seed, number, milliseconds });
+    if (level() !== AHEAD) plannerWorker.stop();
+    else if (!match.over) plannerWorker.ask(match, rivals(), { seed, number, milliseconds });
   }
 
-  // The moves of the policy; those of the opposing team by its strength.
+  // The moves of the policy; those of the opposing team by its level.
   function computerMoves() {
-    const moves = policyOutputs[last()].map((output) => output.move), { noise } = STRENGTHS[strength()];
-    const planned = strength() === AHEAD ? thinker.plan(match, rivals()) : null;
+    const moves = policyOutputs[last()].map((output) => output.move), { noise } = LEVELS[level()];
+    const planned = level() === AHEAD ? plannerWorker.plan(match, rivals()) : null;
     for (let i = 0, snake = rules.TEAM * rivals(); i < rules.TEAM; i++, snake++)
       moves[snake] = planned && planned.moves ? planned.moves[i] : soften(match, snake, moves[snake], noise);
     return moves;
@@ -94,7 +94,7 @@
   // Steer in a direction of the screen.
   function steer(direction) {
     if (seat === null || match.over) return;
-    const move = turned ? turnedBoard.steered(direction) : direction;
+    const move = turned ? portrait.steered(direction) : direction;
     const facing = queue.length ? queue[queue.length - 1] : match.directions[seat];
     // A reversal is ignored: the game would replace it by a random move.
     if (move !== (facing ^ 1) && (move !== facing || waiting) && queue.length < QUEUED) queue.push(move);
@@ -121,8 +121,8 @@
     wake();
   }
 
-  function setStrength(newStrength) {
-    strengths[mode()] = newStrength;
+  function setLevel(newLevel) {
+    levels[mode()] = newLevel;
     lookAhead();
     fit();
   }
@@ -145,7 +145,7 @@
       let left = passed * speed;
       while (left > 0 && !ended()) {
         if (time >= last()) {
-          if (thinker.awaited(match)) break;
+          if (plannerWorker.awaited(match)) break;
           advance();
         }
         const part = Math.min(left, last() - time);
@@ -165,7 +165,7 @@
     if (showPolicy) drawArrows(turn);
     TEAMS.forEach((team, i) => {
       const name = $(`.team.${team} h2`), mine = seat !== null && (seat < 3 ? 0 : 1) === i;
-      const softened = i === rivals() && strength() !== FULL ? `${data.name} · ${STRENGTHS[strength()].name}` : data.name;
+      const softened = i === rivals() && level() !== FULL ? `${data.name} · ${LEVELS[level()].name}` : data.name;
       name.textContent = name.title = mine ? `You and ${data.name}` : softened;
       $(`.result .${team}`).textContent = score(state, i);
     });
@@ -185,9 +185,9 @@
     $("#speed").textContent = `${speed} turn${speed === 1 ? "" : "s"}/s`;
     $("#watch").setAttribute("aria-pressed", String(seat === null));
     $("#policy").setAttribute("aria-pressed", String(showPolicy));
-    $("#strength").value = String(Math.min(strength(), FULL));
-    $("#ahead").setAttribute("aria-pressed", String(strength() === AHEAD));
-    $("#note").textContent = thinker.note();
+    $("#level").value = String(Math.min(level(), FULL));
+    $("#ahead").setAttribute("aria-pressed", String(level() === AHEAD));
+    $("#note").textContent = plannerWorker.note();
     paintBanner(state);
   }
 
@@ -199,11 +199,11 @@
       const yours = seat !== null && team === TEAMS[seat < 3 ? 0 : 1];
       text = !lead ? "A draw" : seat === null ? `${team} wins` : yours ? "You win" : "You lose";
       text += ` ${score(state, 0)} : ${score(state, 1)}`;
-      hint = "space or touch: the next match" + (seat !== null && team && !yours && strength() ? "\neasier opponents: below" : "");
+      hint = "space or touch: the next match" + (seat !== null && team && !yours && level() ? "\neasier opponents: below" : "");
     } else if (waiting) {
       text = `You are snake ${seat}`;
       hint = matchMedia("(pointer: coarse)").matches ? "swipe to steer" : "steer with the arrow keys or W A S D";
-      hint += `\nopponents: ${STRENGTHS[strength()].name}`;
+      hint += `\nopponents: ${LEVELS[level()].name}`;
     } else if (!playing) {
       text = "Paused";
     }
@@ -222,7 +222,7 @@
       if (!head) return;
       probabilities.forEach((share, move) => {
         if (share < 0.01) return;
-        const [right, down] = upright.STEPS[turned ? turnedBoard.shown(move) : move], [columns, rows] = shownSize();
+        const [right, down] = upright.STEPS[turned ? portrait.shown(move) : move], [columns, rows] = shownSize();
         const x = upright.wrap(head[0] + 0.95 * right, columns), y = upright.wrap(head[1] + 0.95 * down, rows);
         const size = cell * (0.14 + 0.2 * share), angle = Math.atan2(down, right);
         context.save();
@@ -268,7 +268,7 @@
   function fit() {
     ratio = window.devicePixelRatio || 1;
     $("#pad").classList.toggle("on", seat !== null);
-    $("#thinking").hidden = strength() !== AHEAD;
+    $("#thinking").hidden = level() !== AHEAD;
     const plain = cellSize(false);
     cell = innerHeight > innerWidth ? cellSize(true) : 0;
     if (cell < 1.15 * plain) cell = cellSize(false);
@@ -307,7 +307,7 @@
     slower: () => setSpeed(-1),
     faster: () => setSpeed(1),
     watch: () => takeSeat(null),
-    ahead: () => setStrength(strength() === AHEAD ? FULL : AHEAD),
+    ahead: () => setLevel(level() === AHEAD ? FULL : AHEAD),
     policy: () => { showPolicy = !showPolicy; wake(); },
     ask: () => {
       if ($("#help").open) return $("#help").close();
@@ -339,8 +339,8 @@
   function fingerUp() { if (touch && !touch.steered && !waiting) play(); touch = null; }
 
   makeChips();
-  $("#strength").append(...STRENGTHS.slice(0, AHEAD).map(({ name }, i) => new Option(name, i)));
-  $("#strength").addEventListener("change", (event) => { setStrength(Number(event.target.value)); event.target.blur(); });
+  $("#level").append(...LEVELS.slice(0, AHEAD).map(({ name }, i) => new Option(name, i)));
+  $("#level").addEventListener("change", (event) => { setLevel(Number(event.target.value)); event.target.blur(); });
   $("#budget").addEventListener("change", (event) => { milliseconds = Number(event.target.value); lookAhead(); event.target.blur(); });
   Object.entries(ACTIONS).forEach(([id, act]) => $(`#${id}`).addEventListener("click", (event) => { act(); event.currentTarget.blur(); }));
   document.querySelectorAll("#pad button").forEach((button) =>
@@ -358,13 +358,13 @@
   document.title = `${data.name} · Snakes 3v3`;
   // For tests and for users of the browser console.
   window.snakes = {
-    policy, thinker,
+    policy, plannerWorker,
     state: (k) => timeline.states[k],
     steps: () => timeline.steps,
     policyOutputs: (k) => policyOutputs[k],
-    shown: () => ({ seed, number, time, last: last(), seat, playing, waiting, speed, queue: [...queue], over: match.over, strength: strength(), turned }),
+    shown: () => ({ seed, number, time, last: last(), seat, playing, waiting, speed, queue: [...queue], over: match.over, level: level(), turned }),
     match: () => match,
-    begin, advance, steer, play, takeSeat, setStrength,
+    begin, advance, steer, play, takeSeat, setLevel,
   };
   begin();
   fit();

@@ -1,7 +1,7 @@
 """The play page: a policy as one HTML file in which people play with and against it. No network, no server.
 
 The page contains the rules (arena/render/rules.js), searches (searches.js), the encoders and layers (policy.js), the
-planner (planner.js, in a Web Worker of thinker.js), and the weights.
+planner (planner.js, in a Web Worker of planner_worker.js), and the weights.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 ENCODERS = {"features", "canonical", "planes", "egocentric", "tactical", "tactical_board"}
 SEAT = 0  # of the human at the start
 SHARED = ("board", "rules")  # scripts of arena/render
-SCRIPTS = ("searches", "policy", "planner", "thinker", "strengths", "turned_board", "play_page")
+SCRIPTS = ("searches", "policy", "planner", "planner_worker", "levels", "portrait", "play_page")
 
 
 def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str) -> str:

@@ -38,7 +38,7 @@ def draw(table: "Table") -> Image.Image:
     canvas = Canvas(image)
 
     canvas.text((MARGIN, MARGIN + 10), "League", title, INK, "lm")
-    about = f"points that row took from column, in percent · {table.matches:,} matches per pair"
+    about = f"points that row took from column, in percent · {table.matches_per_pair} matches per pair"
     canvas.text((MARGIN, MARGIN + 38), about, small, FAINT, "lm")
     points = table.points
     for at, i in enumerate(order):

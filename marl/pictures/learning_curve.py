@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
+from marl.cli.wording import duration
 from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, Point, load_font
-from marl.wording import duration
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 440, 64, 140, 76, 68
 TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 16, 14, 22

@@ -78,7 +78,7 @@ def all_moves(states: torch.Tensor, snakes: torch.Tensor) -> Questions:
 def outlives(
     of: Questions, future: Future, turns: int, hopeful: bool = False, widths: Sequence[int | None] = WIDTHS
 ) -> torch.Tensor:
-    """Whether [N] bool each snake can stay alive for so many turns.
+    """Whether [N] bool each snake can stay alive for `turns` turns.
 
     `hopeful` also tries all first moves of the mates, and counts a trade as staying alive.
     """

@@ -18,7 +18,8 @@ from marl.errors import UserError
 from marl.planning.planner import Budget, Planner
 from marl.storage import saved_player
 from marl.storage.policy_player import PolicyPlayer
-from opponents.players import PLAN, Player, find
+from opponents.plan_prefix import plans
+from opponents.players import Player, find
 
 _BUDGET = re.compile(r"=(?:(\d{1,3})x(\d{1,3})|(\d{1,5})ms)")
 MOST_ROLLOUTS, MOST_TURNS = 64, 32
@@ -84,7 +85,7 @@ def _clock(device: torch.device) -> float:
 
 def load_player(name: str) -> Player:
     """The player of a path or of a champion's name, with planning if the name begins with `plan`."""
-    if not name.startswith(PLAN):
+    if not plans(name):
         return saved_player.load_policy(name)
     budget, inner = split_planned(name)
     policy = find(inner, saved_player.load_policy)

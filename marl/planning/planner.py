@@ -14,7 +14,7 @@ In a rollout the foes draw their first actions from the policy; from the second 
 where growth is the change of length and values are those of the own snakes' value heads at the end. To this a
 candidate's actions add
 
-    PRIOR * log-probability - DEAD_END * length lost in a dead end (dead_ends.py: a way of no return within 8 turns)
+    PRIOR * log-probability - DEAD_END * length lost in a dead end (arena/dangers.py: a way of no return within 8 turns)
 
 and the legal actions of a snake are ranked by this sum.
 
@@ -32,14 +32,14 @@ import torch
 from arena import BatchArena
 from arena.backends.cuda_graphs import Captured
 from arena.backends.loops import item_loop
+from arena.dangers import is_dead_end
 from arena.encoders import Encoder
 from arena.jit import njit
 from arena.rng import match_key
-from arena.rules import ACTIONS, SNAKES, TEAM, TURN, TURNS
+from arena.rules import ACTIONS, LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from marl.learners.precision import Precision
 from marl.networks.actors import AnyActor
 from marl.networks.policy import mask_reversal, to_board_logits
-from marl.planning.dead_ends import write_losses
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 
 CANDIDATES = 2**TEAM  # of each stage
@@ -70,6 +70,20 @@ def rollout_key(i, seed, candidates, rollouts, state, numbers, stage, keys):
 
 
 rollout_keys = item_loop(rollout_key)
+
+
+@njit
+def write_loss(i, states, idx, side, losses):
+    """Write item i of losses [b, 3, 4] (match, own snake, action): the length lost in a dead end, which
+    four turns of rollouts miss; 0 if it is none."""
+    b = i // (TEAM * ACTIONS)
+    place = i // ACTIONS % TEAM
+    snake = int(side[int(idx[b])]) * TEAM + place
+    dead = is_dead_end(states[b], snake, i % ACTIONS)
+    losses[b, place, i % ACTIONS] = int(states[b, LENGTH + snake]) - START_LENGTH if dead else 0
+
+
+write_losses = item_loop(write_loss)
 
 
 class Planner:

@@ -91,7 +91,7 @@ def open_futures(opened: ExitStack, names: Sequence[tuple[str, int]] = FUTURES) 
 
 
 def mine(name: str, away: str, count: int, matches: int, seed: int) -> Iterator[Positions]:
-    """Positions from matches of a player, in rounds of so many matches, until there are `count` of them or more."""
+    """Positions from matches of a player, in rounds of `matches`, until there are `count` of them or more."""
     total = 0
     with ExitStack() as opened:
         futures = open_futures(opened)

@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from marl.arguments import parse_whole_number
+from marl.cli.arguments import parse_whole_number
+from marl.cli.wording import verb
 from marl.errors import UserError
-from marl.wording import verb
 
 LAUNCHER = "SNAKES_LAUNCHER"  # process id of our launcher
 REQUIRED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -44,7 +44,7 @@ def ranks_on_this_node() -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
-def tell_launcher() -> None:
+def announce_launcher() -> None:
     """For a launcher: its ranks shall know its process id."""
     os.environ[LAUNCHER] = str(os.getpid())
 

@@ -23,7 +23,7 @@ class LostRank(RuntimeError):
 
 def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoReturn:
     """Print the message in one line and end this process at once, without `finally` and atexit."""
-    tell(message)
+    notify(message)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -32,7 +32,7 @@ def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoR
     os._exit(EXIT_LOST_RANK)
 
 
-def tell(message: str) -> None:
+def notify(message: str) -> None:
     """Print the message of a lost rank in one line, or leave it to the launcher."""
     line = f"snakes: {message}\n"
     for file in _pipe:

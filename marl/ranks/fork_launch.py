@@ -18,7 +18,7 @@ from pathlib import Path
 
 from marl.compute.threads import limit_threads
 from marl.ranks import store
-from marl.ranks.exits import EXIT_LOST_RANK
+from marl.ranks.exits import EXIT_LOST_RANK, leave_messages_to
 from marl.ranks.launch import (
     SHUTDOWN_TIMEOUT,
     STOP_SIGNALS,
@@ -26,7 +26,6 @@ from marl.ranks.launch import (
     signal_name,
     stop_on_signal,
 )
-from marl.ranks.message_pipe import MessagePipe
 from marl.ranks.orphans import end_with_launcher
 
 POLL = 0.01  # seconds between two looks at the ranks
@@ -154,7 +153,7 @@ class _Launcher:
         return ended
 
     def _end(self, seconds: float, first: int | None = None) -> None:
-        """Wait so long for the ranks to end by themselves, after a first signal if there is one; then kill them."""
+        """Wait up to `seconds` for the end of the ranks, after a first signal if there is one; then kill them."""
         if first is not None:
             self._signal(first)
         deadline = time.monotonic() + seconds
@@ -169,3 +168,38 @@ class _Launcher:
     def _signal(self, number: int) -> None:
         for pid in self._pids.values():
             os.kill(pid, number)
+
+
+class MessagePipe:
+    """The last messages of the ranks: the launcher prints them, unless it knows the cause better itself.
+
+    A rank that was killed is seen by its launcher, with the signal, and by all other ranks, which can only tell that it
+    does not answer. One of these messages is enough. Made before the fork, one for all ranks. A rank writes its message
+    before it ends, so that none comes late.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        self._printed: set[str] = set()
+
+    def give_to_rank(self) -> None:
+        """Called in the rank: its last messages go into the pipe."""
+        os.close(self._reading)
+        leave_messages_to(self._writing)
+
+    def print_messages(self) -> None:
+        """Print what the ranks have written since the last call, equal messages of several ranks once."""
+        for line in self._read():
+            if line not in self._printed:
+                print(line, file=sys.stderr, flush=True)
+            self._printed.add(line)
+
+    def _read(self) -> list[str]:
+        written = b""
+        try:
+            while part := os.read(self._reading, 1 << 16):
+                written += part
+        except BlockingIOError:  # it is empty
+            pass
+        return written.decode().splitlines()

@@ -37,7 +37,7 @@ STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1")
 
 
 def launch(
-    words: Sequence[str],
+    argv: Sequence[str],
     ranks: int,
     nodes: Nodes = ONE_NODE,
     *,
@@ -45,7 +45,7 @@ def launch(
     max_restarts: int = 0,
     program: Sequence[str] = PROGRAM,
 ) -> int:
-    """Run the program with these words in `ranks` processes on this node; returns the exit code of the whole.
+    """Run the program with these arguments in `ranks` processes on this node; returns the exit code of the whole.
 
     timeout: seconds to wait for the other nodes.
     """
@@ -73,7 +73,7 @@ def launch(
         **rendezvous,
     }
     try:
-        return _run(settings, ("-u", *program, *words))
+        return _run(settings, ("-u", *program, *argv))
     except (RendezvousConnectionError, RendezvousTimeoutError) as error:
         raise UserError(
             f"the {nodes.most} nodes did not meet at {rendezvous['rdzv_endpoint']} within {timeout:g} s: is node 0 "
@@ -135,7 +135,7 @@ def set_environment(ranks: int, interface: str | None) -> None:
     from marl.compute.machine import usable_cores
     from marl.compute.thread_variables import limit_threads_of_children
 
-    environment.tell_launcher()
+    environment.announce_launcher()
     limit_threads_of_children(max(1, usable_cores() // ranks))
     # torch warns of a lost connection with its C++ stack; we name the rank.
     defaults = {"TORCH_CPP_LOG_LEVEL": "ERROR"}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from marl.arguments import parse_whole_number
+from marl.cli.arguments import parse_whole_number
 from marl.errors import UserError
 
 

@@ -1,13 +1,13 @@
 """Ranks end when their launcher is gone: otherwise they would train on, unseen, beside the next start of the run."""
 
 import os
-import signal
 import sys
 import threading
 import time
 
 from marl.ranks import environment
 from marl.ranks.exits import exit_now
+from opponents.processes import end_with_parent
 
 POLL = 1.0  # seconds, where the system cannot watch the launcher
 
@@ -21,9 +21,7 @@ def end_with_launcher() -> None:
     if environment.launch_id() is None:
         return
     if sys.platform == "linux":
-        from opponents.cage.namespaces import PR_SET_PDEATHSIG, prctl
-
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         expected = environment.launcher_pid()
         if expected is not None and os.getppid() != expected:  # it ended before this call
             _leave()

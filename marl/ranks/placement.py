@@ -6,8 +6,8 @@ from collections.abc import MutableMapping
 
 import torch
 
+from marl.cli.wording import count
 from marl.errors import UserError
-from marl.wording import count
 
 BACKENDS = ("gloo", "nccl")
 

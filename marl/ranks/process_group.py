@@ -79,7 +79,7 @@ class Solo:
     def keep_alive(self) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
 
-    def share(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         return value
 
     def gather(self, value: Any) -> list[Any] | None:
@@ -233,7 +233,7 @@ class Ranks:
         """
         return meetings(self._count, self.world, self._meeting_interval, lambda lost: leave(lost, self))
 
-    def share(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
         with self._collective():
             return self._broadcast(value)
@@ -315,7 +315,7 @@ def on_main(group: Solo | Ranks, act: Callable[[], T]) -> T:
             value = act()
         except (UserError, ArenaError) as error:
             problem = str(error)
-    value, problem = group.share((value, problem))
+    value, problem = group.broadcast((value, problem))
     if problem is not None:
         raise UserError(problem)
     return value

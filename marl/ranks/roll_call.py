@@ -15,7 +15,7 @@ The threads talk through keys of the store; R is the number of the writing rank.
                                                                  failed/R          after PATIENCE
     judging    decides the verdict by alive/* and failed/*       verdict, if none  at once
                                                                  is stored
-    releasing  leaves the end to the main thread; the host of    told/R            the main thread ends the process; or
+    releasing  leaves the end to the main thread; the host of    notified/R        the main thread ends the process; or
                the store stays until the living ranks have                         after PATIENCE this thread does
                read the verdict
     stopped    the host of the store waits for all ranks         bye/R             all bye/*, or after 2 s
@@ -33,8 +33,8 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from marl.cli.wording import named_ranks, verb
 from marl.ranks.exits import GO_ON, exit_now
-from marl.wording import named_ranks, verb
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -124,7 +124,7 @@ class RollCall(threading.Thread):
         verdict = self._judge(alive, failed)
         self._verdict = self._store.compare_set("verdict", "", verdict).decode()  # the first verdict stays
         self._judged.set()
-        self._store.set(f"told/{self._group.rank}", "1")
+        self._store.set(f"notified/{self._group.rank}", "1")
         self._release(alive)
 
     def _wait_for_answers(self) -> list[int]:
@@ -166,7 +166,7 @@ class RollCall(threading.Thread):
         # A main thread in a collective with the lost rank may wait for long, with NCCL for ever.
         while self._failed is None and time.monotonic() < deadline and not self._stopped.is_set():
             time.sleep(POLL)
-        while self._hosts_store and time.monotonic() < deadline and not self._have_all("told", alive):
+        while self._hosts_store and time.monotonic() < deadline and not self._have_all("notified", alive):
             time.sleep(POLL)
         self._released.set()
         if self._failed is None and not self._stopped.is_set():

@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 from arena.jit import njit
 from marl.compute.machine import usable_cores
-from marl.process_identity import started
+from marl.compute.process_identity import started
 
 LINE = 128  # bytes between the two numbers: ranks that look at one do not slow down the writers of the other
 STRIDE = LINE // 8
@@ -86,7 +86,7 @@ def _come(numbers, rounds, world):
 
 @njit
 def _is_complete(numbers, rounds, spins):
-    """Whether so many rounds are complete, after so many looks at most."""
+    """Whether `rounds` rounds are complete, after `spins` looks at most."""
     while _load(numbers, COMPLETE) < rounds:
         spins -= 1
         if spins < 0:

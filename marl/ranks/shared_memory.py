@@ -9,7 +9,7 @@ ranks have little to compute. Here a sum is two barriers:
 
 A sum of a few floats is one barrier: every rank adds up all slots itself.
 
-Slots are used in turn, even and odd sums: whoever writes an even one has met all ranks since the last even one was
+Slots are used in turn, even and odd sums: a rank that writes an even one has met all ranks since the last even one was
 read. The order of the additions depends on the number of ranks alone, and all ranks read the same sum.
 """
 
@@ -22,12 +22,12 @@ import numpy as np
 import torch
 
 from arena.jit import njit
-from marl.process_identity import boot_id, pid_namespace
+from marl.compute.process_identity import boot_id, pid_namespace
 from marl.ranks import shared_barrier
 from marl.ranks.shared_barrier import SharedBarrier
 
 SLOT = 1 << 19  # bytes; a larger tensor is summed in pieces
-FEW = 1 << 10  # bytes of floats that every rank sums alone
+SMALL_BYTES = 1 << 10  # of floats that every rank sums alone
 HEADER = 2 * shared_barrier.SIZE  # bytes before the slots
 
 
@@ -118,7 +118,7 @@ class SharedMemory:
 
     @staticmethod
     def size(world: int) -> int:
-        """Bytes for so many ranks."""
+        """Bytes for this number of ranks."""
         return HEADER + 2 * (world + 1) * SLOT
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -136,7 +136,7 @@ class SharedMemory:
     def _sum(self, tensor: torch.Tensor, divisor: int) -> None:
         """divisor: 1 for other types than float32."""
         step = SLOT // tensor.element_size()
-        if tensor.dtype in self._small and tensor.nbytes <= FEW:
+        if tensor.dtype in self._small and tensor.nbytes <= SMALL_BYTES:
             self._sum_few(tensor.numpy().reshape(-1), *self._small[tensor.dtype], divisor)
         elif tensor.dtype == torch.float32:  # gradients: torch's methods would take longer than the work
             numbers = tensor.numpy().reshape(-1)

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
+from marl.cli.wording import named_ranks
 from marl.errors import UserError
 from marl.ranks.environment import agent_hosts_store
 from marl.ranks.exits import LostRank
 from marl.ranks.network import bind_error, check_server, is_loopback, listen_at, wait_for_server
-from marl.wording import named_ranks
 
 _listening: list[int] = []  # see host_at; empty: rank 0 opens the socket
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from marl.wording import named_ranks, verb
+from marl.cli.wording import named_ranks, verb
 
 Digests = list[tuple[str, str]]  # name and digest of each tensor of one rank
 

@@ -13,6 +13,8 @@ the names, tests/marl/ranks/test_torch_elastic.py fails and says which. Four thi
 """
 
 import logging
+import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -27,7 +29,6 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRen
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, RendezvousTimeout
 from torch.distributed.launcher import api
 
-from marl.ranks.bounded_store import BoundedStore
 from marl.ranks.exits import EXIT_MISTAKE, EXIT_TOGETHER
 from marl.ranks.network import is_loopback, wait_for_server
 from marl.ranks.store import serve_on_loopback
@@ -46,6 +47,40 @@ class Agent(api.LocalElasticAgent):
         if any(failure.exitcode in FINAL for failure in result.failures.values()):
             self._remaining_restarts = 0
         return result
+
+
+class BoundedStore:
+    """`get` and `compare_set` of a store. A call fails after `seconds`; all later calls then fail at once."""
+
+    def __init__(self, store: dist.Store, seconds: float) -> None:
+        self._store, self._seconds = store, seconds
+        self._lost = False
+
+    def get(self, key: str) -> bytes:
+        return self._call(self._store.get, key)
+
+    def compare_set(self, key: str, expected: str, wanted: str) -> bytes:
+        return self._call(self._store.compare_set, key, expected, wanted)
+
+    def _call(self, function: Callable[..., bytes], *arguments: str) -> bytes:
+        if self._lost:
+            raise RuntimeError("the connection to the store is lost")
+        results: list[bytes] = []
+        errors: list[Exception] = []
+
+        def call() -> None:
+            try:
+                results.append(function(*arguments))
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=call, name="rendezvous", daemon=True)  # daemon: it may wait for ever
+        thread.start()
+        thread.join(self._seconds)
+        if results:
+            return results[0]
+        self._lost = True  # a late answer would be taken for the answer to the next call
+        raise RuntimeError(f"no answer within {self._seconds:g} s" if not errors else str(errors[0]))
 
 
 class Backend(C10dRendezvousBackend):

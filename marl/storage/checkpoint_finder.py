@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from marl.cli.invocation import command
+from marl.cli.wording import in_one_line
 from marl.errors import UserError
-from marl.invocation import command
 from marl.storage.checkpoint import (
     BEST,
     FOLDER,
@@ -23,7 +24,6 @@ from marl.storage.checkpoint import (
 )
 from marl.storage.regular_file import read_regular
 from marl.storage.run_folder import listing
-from marl.wording import in_one_line
 
 
 def resolve(path: str | os.PathLike, prefer: str = LAST) -> Path:

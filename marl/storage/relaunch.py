@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from marl.process_identity import process_name
+from marl.compute.process_identity import process_name
 from marl.ranks import environment
 from marl.storage import run_folder
 
@@ -43,7 +43,7 @@ def find(folders: Iterable[Path], group: "Solo | Ranks") -> LaunchRecord | None:
     looks = environment.is_first_on_node()  # one rank of a node is enough
     found = next((record for folder in folders if looks and (record := _read_record(folder, mine))), None)
     records = group.gather(found) or ()
-    return group.share(next((record for record in records if record), None))
+    return group.broadcast(next((record for record in records if record), None))
 
 
 def _read_record(folder: Path, mine: str) -> LaunchRecord | None:

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from marl.compute.process_identity import process_name
 from marl.errors import UserError
-from marl.process_identity import process_name
 from marl.storage.regular_file import read_regular
 
 GROUP = "snakes_3v3"
@@ -100,13 +100,13 @@ def newest(runs_dir: str | os.PathLike, run_name: str | None = None) -> Path | N
     return max(all_runs(runs_dir), key=_started, default=None)
 
 
-def about_start(words: list[str], ranks: int) -> dict[str, Any]:
+def about_start(argv: list[str], ranks: int) -> dict[str, Any]:
     """The fields of run.json about one start: command, versions, machine, git. Collecting them takes a moment."""
     from marl.compute import machine
 
     now = time.time()
     return {
-        "command": shlex.join(words),
+        "command": shlex.join(argv),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(now)),
         "started_unix": now,
         "world_size": ranks,
@@ -150,9 +150,9 @@ def git_state() -> dict[str, Any] | None:
     """Commit of this source, and whether tracked files differ from it; None without git or outside a git checkout."""
     root = Path(__file__).resolve().parents[2]
 
-    def git(*words: str) -> str:
+    def git(*argv: str) -> str:
         # Without optional locks `status` does not touch the index: a user may be committing at this moment.
-        call = ["git", "--no-optional-locks", "-C", str(root), *words]
+        call = ["git", "--no-optional-locks", "-C", str(root), *argv]
         return subprocess.run(call, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
 
     try:

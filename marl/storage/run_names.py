@@ -9,10 +9,10 @@ from pathlib import Path
 
 from marl.errors import UserError
 from marl.storage.run_folder import GROUP, all_runs, newest
+from opponents.plan_prefix import split_prefix
 
 RUNS_DIR = "runs"
 LAST_RUN = "last"
-PLANNED = ("plan:", "plan=")  # beginnings of the names of players that plan
 
 
 class NoRunYet(UserError, argparse.ArgumentTypeError):
@@ -44,13 +44,21 @@ def find_named(text: str, runs_dir: str | Path = RUNS_DIR) -> Path:
 
 def player_name(text: str) -> str:
     """The name of a player, with the path of a run in place of its short name; the names of players come first."""
-    prefix, colon, inner = text.partition(":") if text.startswith(PLANNED) else ("", "", text)
+    prefix, inner = split_prefix(text)
     if inner != LAST_RUN and (Path(RUNS_DIR) / GROUP / inner).is_dir():
         from opponents.players import is_scripted, listing
 
         if is_scripted(inner) or inner in dict(listing()):
             return text
-    return prefix + colon + (str(find_named(inner)) if inner else inner)
+    return prefix + (str(find_named(inner)) if inner else inner)
+
+
+def player_names(text: str) -> list[str]:
+    """The names of players in a list like level1,level2; a path that exists may hold a comma."""
+    names = [text] if Path(text).exists() else [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of players, like level1,level2")
+    return [player_name(name) for name in names]
 
 
 def _last_run(text: str, runs_dir: Path) -> Path:

@@ -2,12 +2,12 @@
 
     <run>/owner.<N>.json      host, process id and start time of the owner, and its launchers
 
-The owner touches its file every BEAT seconds and removes it at its end. A killed owner leaves its file; the next start
-takes the folder over, once it knows that the owner is dead:
+The owner touches its file every HEARTBEAT_SECONDS and removes it at its end. A killed owner leaves its file; the next
+start takes the folder over, once it knows that the owner is dead:
 
 - On the same machine by process id and start time, at once.
-- On another machine by the file's time of modification: if it does not change for STILL seconds, the owner is dead.
-  Only changes count, so clocks that jump or differ do not matter.
+- On another machine by the file's time of modification: if it does not change for LEASE_SECONDS, the owner is
+  dead. Only changes count, so clocks that jump or differ do not matter.
 
 No file locks: network drives often have none. A new file comes by a hard link, which only one of several processes can
 make, under the number after that of the dead owner. After that the process looks again, and gives way if any other file
@@ -30,17 +30,17 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from marl.cli.wording import in_one_line
+from marl.compute.process_identity import is_running, pid_namespace, process_name
 from marl.errors import UserError
-from marl.process_identity import is_running, pid_namespace, process_name
 from marl.ranks.exits import exit_now
 from marl.storage.regular_file import read_regular, read_with_time
-from marl.wording import in_one_line
 
-BEAT = 5.0  # seconds between two touches of the owner's file
-STILL = 30.0  # seconds without a touch after which an owner on another machine is dead
-GRACE = 5.0  # seconds that a living owner on this machine has to end: a killed process frees its memory first
-RELAUNCH_GRACE = 60.0  # the same for an earlier start of the same launch, which its launcher is ending
-POLL = 0.1  # seconds
+HEARTBEAT_SECONDS = 5.0  # seconds between two touches of the owner's file
+LEASE_SECONDS = 30.0  # seconds without a touch after which an owner on another machine is dead
+GRACE_SECONDS = 5.0  # seconds that a living owner on this machine has to end: a killed process frees its memory first
+RELAUNCH_GRACE_SECONDS = 60.0  # the same for an earlier start of the same launch, which its launcher is ending
+POLL_SECONDS = 0.1
 TRIES = 20  # of starts at the same moment
 
 _NAME = re.compile(r"owner\.(\d{1,9})\.json")
@@ -100,7 +100,7 @@ class RunOwner:
         with contextlib.suppress(OSError):
             self._file = _claim(run, self._content, launch)
             self._ended.clear()
-            self._thread = threading.Thread(target=self._beat, name="owner", daemon=True)
+            self._thread = threading.Thread(target=self._send_heartbeats, name="owner", daemon=True)
             self._thread.start()
             _remove_drafts(run)
 
@@ -115,9 +115,9 @@ class RunOwner:
                     self._file.unlink()
         self._file = self._thread = None
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         """Show that this process lives; end it if another one has taken the folder over, believing it dead."""
-        while not self._ended.wait(BEAT):
+        while not self._ended.wait(HEARTBEAT_SECONDS):
             run, file = self._file.parent, self._file
             with contextlib.suppress(OSError):  # a network drive that is away for a while
                 others = [each for each in _files(run) if each != file]
@@ -153,20 +153,20 @@ def _claim(run: Path, content: bytes, launch: Collection[str]) -> Path:
                     file.unlink()
             return mine
         mine.unlink(missing_ok=True)
-        time.sleep(random.uniform(POLL, 3 * POLL))
+        time.sleep(random.uniform(POLL_SECONDS, 3 * POLL_SECONDS))
     raise UserError(f"{run} is being taken by another start at this moment; try again")
 
 
 def _wait_for_end(file: Path, launch: Collection[str]) -> bytes:
     """Wait a little for the end of the owner that the file names; UserError if it lives on. Returns the content."""
-    holder, told = _read(file), False
-    deadline = time.monotonic() + (RELAUNCH_GRACE if holder.belongs_to(launch) else GRACE)
+    holder, is_reported = _read(file), False
+    deadline = time.monotonic() + (RELAUNCH_GRACE_SECONDS if holder.belongs_to(launch) else GRACE_SECONDS)
     while True:
         alive = holder.is_alive(launch)
-        if alive is None and not told:
-            seconds = f"up to {STILL:g} s"
+        if alive is None and not is_reported:
+            seconds = f"up to {LEASE_SECONDS:g} s"
             print(f"snakes: waiting {seconds}: does {holder.describe()} still train {file.parent}?", file=sys.stderr)
-            told = True
+            is_reported = True
         if not (_is_touched(file) if alive is None else alive):
             return holder.content
         if time.monotonic() > deadline:
@@ -174,16 +174,16 @@ def _wait_for_end(file: Path, launch: Collection[str]) -> bytes:
                 f"{file.parent} is in use by {holder.describe()}; stop that training first, or start another run with "
                 "--run_name"
             )
-        time.sleep(POLL)
+        time.sleep(POLL_SECONDS)
 
 
 def _is_touched(file: Path) -> bool:
-    """Whether the file is modified or replaced in the next STILL seconds; no more of a file that is removed."""
+    """Whether the file is modified or replaced in the next LEASE_SECONDS; no more of a file that is removed."""
     try:
         before = read_with_time(file)
-        deadline = time.monotonic() + STILL
+        deadline = time.monotonic() + LEASE_SECONDS
         while time.monotonic() < deadline:
-            time.sleep(POLL)
+            time.sleep(POLL_SECONDS)
             if read_with_time(file) != before:
                 return True
     except OSError:

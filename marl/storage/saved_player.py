@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+from arena.errors import ArenaError
+from marl.errors import UserError
 from marl.networks.policy import build_actor
 from marl.storage import checkpoint, checkpoint_finder, snapshot
 from marl.storage.policy_player import PolicyPlayer
+from marl.storage.run_folder import run_of
+from marl.storage.run_imports import import_of_run
 from opponents.players import champion
 
 
@@ -15,5 +19,11 @@ def load_policy(path: str) -> PolicyPlayer:
         return snapshot.read(frozen or Path(path), path)
     found = checkpoint.read(checkpoint_finder.resolve(Path(path), prefer=checkpoint.BEST))
     weights = {key.removeprefix("actor."): t for key, t in found.weights.items() if key.startswith("actor.")}
-    actor, encoder = build_actor(found.manifest, weights, str(found.path))
+    missing = import_of_run(run_of(found.path))
+    try:
+        actor, encoder = build_actor(found.manifest, weights, str(found.path))
+    except (UserError, ArenaError):
+        if missing:  # the likely reason; a team may well play without the reward that it was trained with
+            raise UserError(missing) from None
+        raise
     return PolicyPlayer(actor, encoder, path.rstrip("/"))

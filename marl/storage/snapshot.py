@@ -10,8 +10,9 @@ from safetensors.torch import save
 
 from arena.errors import ArenaError
 from arena.files import write_atomically
+from marl import plugins
+from marl.cli.invocation import command
 from marl.errors import UserError
-from marl.invocation import command
 from marl.networks.policy import build_actor
 from marl.storage.policy_player import PolicyPlayer
 
@@ -43,5 +44,5 @@ def read(path: Path, name: str | None = None) -> PolicyPlayer:
     try:
         actor, encoder = build_actor(about, weights, str(path))
     except ArenaError as error:  # an encoder that does not exist
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}; one of your own comes by {plugins.FLAG} FILE") from None
     return PolicyPlayer(actor, encoder, name or str(path))

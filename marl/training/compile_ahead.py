@@ -9,7 +9,6 @@ and finds most of the rest in the cache. A function that both compile at the sam
 import contextlib
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,8 @@ import torch
 from arena import jit
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS
-from arena.encoders.encoder import nothing_shared, write_nothing
+from arena.encoders.encoder import measure_nothing, write_nothing
+from marl import plugins
 from marl.compute import machine, onednn
 from marl.compute.thread_variables import user_fixes_threads
 from marl.compute.threads import use_threads
@@ -28,6 +28,7 @@ from marl.config.train_config import TrainConfig
 from marl.ranks.process_group import Solo
 from marl.training.evaluation import evaluate
 from marl.training.training_state import TrainingState
+from opponents.processes import end_with_parent
 
 NICE = 5  # below the training, which computes between its compiles
 
@@ -39,12 +40,13 @@ def compiling_ahead(config: TrainConfig, threads: int, overlaps: bool) -> Iterat
     Not if the user has limited the threads (OMP_NUM_THREADS): other cores are for others.
     """
     processes: list[subprocess.Popen[bytes]] = []
+    own_code = [plugin.request for plugin in plugins.imported()]
 
     def start() -> None:
-        words = [sys.executable, "-c", f"import {__name__} as program; program.main()"]
+        argv = [sys.executable, "-c", f"import {__name__} as program; program.main()"]
         path = os.pathsep.join([str(jit.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
-            words,
+            argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -53,7 +55,7 @@ def compiling_ahead(config: TrainConfig, threads: int, overlaps: bool) -> Iterat
         processes.append(process)
         assert process.stdin is not None
         with contextlib.suppress(OSError), process.stdin as pipe:
-            pipe.write(pickle.dumps((replace(config, threads=threads), overlaps)))
+            pipe.write(pickle.dumps((replace(config, threads=threads), overlaps, own_code)))
 
     if machine.usable_cores() > 1 and not user_fixes_threads():
         jit.at_first_compile(start)
@@ -69,7 +71,7 @@ def compiling_ahead(config: TrainConfig, threads: int, overlaps: bool) -> Iterat
 def compile_training(config: TrainConfig, overlaps: bool) -> None:
     """Call what a training of this configuration calls, all but the encoder. overlaps: as in Solo."""
     name = config.network.encoder
-    ENCODERS[name] = ENCODERS[name]._replace(encode=write_nothing, share=nothing_shared)
+    ENCODERS[name] = ENCODERS[name]._replace(encode=write_nothing, measure=measure_nothing)
     trust_encoder(ENCODERS[name])
     group = Solo(torch.device("cpu"), overlaps)
     state = TrainingState(config, group)
@@ -89,12 +91,10 @@ def compile_training(config: TrainConfig, overlaps: bool) -> None:
 
 def main() -> None:
     """The second process. Its input is the configuration."""
-    if sys.platform == "linux":
-        from opponents.cage.namespaces import PR_SET_PDEATHSIG, prctl
-
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     os.nice(NICE)
-    config, overlaps = pickle.load(sys.stdin.buffer)
+    config, overlaps, own_code = pickle.load(sys.stdin.buffer)
+    plugins.import_plugins(own_code)
     use_threads(config.threads, overlaps)
     onednn.mkldnn.enabled = config.onednn
     compile_training(config, overlaps)

@@ -22,11 +22,10 @@ import torch
 from arena import BatchArena, jit
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS, Encoder
-from arena.encoders.encoder import nothing_shared, write_nothing
+from arena.encoders.encoder import measure_nothing, write_nothing
 from arena.replay import Replay
 from arena.rules import SNAKES, TEAM
 from marl.compute import machine
-from marl.compute.gpu_start import begin_gpu_start
 from marl.compute.thread_variables import user_fixes_threads
 from marl.config.train_config import TrainConfig
 from marl.ranks import environment
@@ -34,6 +33,7 @@ from marl.ranks.process_group import Solo
 from marl.training.compile_ahead import NICE
 from marl.training.training_state import TrainingState
 from opponents.players import is_scripted, scripted
+from opponents.processes import end_with_parent
 from opponents.scheduler import Scheduler
 
 DRIVER = "/proc/driver/nvidia/version"  # is there where a GPU can be used
@@ -83,8 +83,6 @@ def compiling_kernels(config: TrainConfig) -> Iterator[KernelCompilers]:
     may_use_gpu = _may_use_gpu(config.device)
     parts = PARTS[: cores - 1] if may_use_gpu and threading.active_count() == 1 else ()
     compilers = KernelCompilers(parts if parts and not _are_compiled() else ())
-    if may_use_gpu and not environment.is_rank():  # a rank has yet to choose its GPU
-        begin_gpu_start(config.device)
     try:
         yield compilers
     finally:
@@ -107,9 +105,7 @@ def _are_compiled() -> bool:
 def _compile_part(part: Part, read: int) -> NoReturn:
     """The life of a forked process: nothing is said, and no mistake matters; the training will find it itself."""
     try:
-        from opponents.cage.namespaces import PR_SET_PDEATHSIG, prctl
-
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         os.nice(NICE)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (sys.stdout, sys.stderr):
@@ -185,7 +181,7 @@ def _small_state(config: TrainConfig) -> TrainingState:
 
 def _empty(encoder: Encoder) -> Encoder:
     """An encoder that writes nothing."""
-    empty = encoder._replace(encode=write_nothing, share=nothing_shared, cell_words=None)
+    empty = encoder._replace(encode=write_nothing, measure=measure_nothing, cell_words=None)
     trust_encoder(empty)
     return empty
 

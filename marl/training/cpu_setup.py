@@ -9,6 +9,7 @@ import torch
 
 from arena.encoders import encoder_named
 from marl import registry
+from marl.cli.wording import count
 from marl.compute import machine, onednn, threads
 from marl.compute.choice_cache import remember
 from marl.compute.thread_variables import user_fixes_threads
@@ -20,7 +21,6 @@ from marl.networks.actors import RecurrentActor, make_actor
 from marl.networks.spec import spec_from_config
 from marl.ranks import environment
 from marl.ranks.process_group import Ranks, Solo, on_main
-from marl.wording import count
 
 ROWS_MAX = 1024  # of a trial: 32,768 rows of champion_60s.yaml took 6.5 s a step on two Neoverse cores
 CPU = torch.device("cpu")

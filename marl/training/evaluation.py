@@ -17,11 +17,11 @@ from arena.errors import ArenaError
 from arena.replay import Replay
 from marl.config.evaluation_config import EvalConfig
 from marl.errors import UserError
+from marl.metrics.console import WIDTH
 from marl.networks.actors import AnyActor
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo
 from marl.storage.policy_player import PolicyPlayer
-from marl.training.console import WIDTH
 from opponents.match import PlayedMatches, play_side_by_side, play_some, summarise
 from opponents.players import is_scripted, scripted
 from opponents.results import Results
@@ -29,7 +29,7 @@ from opponents.submission import SubmissionOptions
 
 GIF_CELL = 16  # pixels
 BEST = "best"  # of the recorded matches
-Progress = Callable[[str, float], None]  # opponent, done share of its matches
+Progress = Callable[[str, float], None]  # opponent, done fraction of its matches
 EVAL_SEED = 1_000_003  # added to the run's seed: these matches are never trained on
 
 
@@ -42,7 +42,7 @@ class Evaluation:
 
     @property
     def points(self) -> float:
-        """Mean share of the points over the opponents; the checkpoint with the most points is `best`."""
+        """Mean fraction of the points over the opponents; the checkpoint with the most points is `best`."""
         return sum(result.points for result in self.results.values()) / len(self.results)
 
     @property
@@ -88,10 +88,10 @@ def evaluate(
     record: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation | None:
-    """Play against all opponents, the matches shared out over the ranks. A collective; returns it on rank 0 only.
+    """Play against all opponents, the matches split over the ranks. A collective; returns it on rank 0 only.
 
     Ranks that are done wait for the others as long as these are alive. With `record`, replays of the matches against
-    the last opponent are kept. `progress` is called with the opponent and the done share of its matches.
+    the last opponent are kept. `progress` is called with the opponent and the done fraction of its matches.
     """
     mine: list[dict[str, PlayedMatches]] = []
     problem = drawing = None
@@ -107,23 +107,23 @@ def evaluate(
     with group.keep_alive():
         try:
             draws = record and config.eval_gif and group.world == 1
-            mine = _play_share(actor, encoder, config, group, seed, record, progress, draw if draws else None)
+            mine = _play_own_matches(actor, encoder, config, group, seed, record, progress, draw if draws else None)
         except (UserError, ArenaError) as error:
             problem = str(error)
-    shares = group.gather((mine, problem)) or []
-    problem = group.share(next((problem for _, problem in shares if problem is not None), None))
+    gathered = group.gather((mine, problem)) or []
+    problem = group.broadcast(next((problem for _, problem in gathered if problem is not None), None))
     if problem is not None:  # of any rank: all ranks end
         raise UserError(problem)
-    parts = [part for mine, _ in shares for part in mine]
-    return replace(_join_parts(config, parts, seed), drawing=drawing) if shares else None
+    parts = [part for mine, _ in gathered for part in mine]
+    return replace(_join_parts(config, parts, seed), drawing=drawing) if gathered else None
 
 
-def share_of_matches(matches: int, rank: int, world: int) -> range:
+def matches_of_rank(matches: int, rank: int, world: int) -> range:
     """The numbers of the matches that a rank plays: consecutive, and equally many on all ranks or one more."""
     return range(matches * rank // world, matches * (rank + 1) // world)
 
 
-def _play_share(
+def _play_own_matches(
     actor: AnyActor,
     encoder: Encoder,
     config: EvalConfig,
@@ -138,7 +138,7 @@ def _play_share(
     on_recorded: gets the parts against the last opponent, while the matches against the others are played. Not called
     where these would wait for it.
     """
-    numbers = share_of_matches(config.eval_matches, group.rank, group.world)
+    numbers = matches_of_rank(config.eval_matches, group.rank, group.world)
 
     def play(names: Sequence[str], numbers: range, progress: Progress | None) -> dict[str, PlayedMatches]:
         played = {}
@@ -166,15 +166,15 @@ def _play_share(
     if threads == 1:
         return [play(config.eval_opponents, numbers, progress)]
     parts = [numbers[i * len(numbers) // threads : (i + 1) * len(numbers) // threads] for i in range(threads)]
-    told = [progress] + [None] * (threads - 1)
+    progress_of_part = [progress] + [None] * (threads - 1)
     # numba.set_num_threads holds for the thread that calls it. torch.get_num_threads: torch takes over its number.
     with ThreadPoolExecutor(threads, "evaluation", lambda: (numba.set_num_threads(1), torch.get_num_threads())) as pool:
         if on_recorded is None:
-            return [*pool.map(partial(play, config.eval_opponents), parts, told)]
+            return [*pool.map(partial(play, config.eval_opponents), parts, progress_of_part)]
         *others, last = config.eval_opponents
-        of_last = [*pool.map(partial(play, [last]), parts, told)]
+        of_last = [*pool.map(partial(play, [last]), parts, progress_of_part)]
         on_recorded([part[last] for part in of_last])
-        return [a | b for a, b in zip(of_last, pool.map(partial(play, others), parts, told), strict=True)]
+        return [a | b for a, b in zip(of_last, pool.map(partial(play, others), parts, progress_of_part), strict=True)]
 
 
 def _play_side_by_side(
@@ -189,9 +189,9 @@ def _play_side_by_side(
 ) -> dict[str, PlayedMatches]:
     """Play against all opponents at once, by opponent; of the last one with replays if recorded."""
     team, names = PolicyPlayer(actor, encoder, "team"), config.eval_opponents
-    tell = partial(progress, ", ".join(names)) if progress else None
+    notify = partial(progress, ", ".join(names)) if progress else None
     opponents = [scripted(name) for name in names]
-    played = play_side_by_side(team, opponents, config.eval_matches, numbers, device, seed, record, tell)
+    played = play_side_by_side(team, opponents, config.eval_matches, numbers, device, seed, record, notify)
     return {
         name: replace(part, picks=part.picks if name == names[-1] else {})
         for name, part in zip(names, played, strict=True)

@@ -16,6 +16,7 @@ import torch
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.precision import Precision
+from marl.metrics.log_window import PAST_SELF
 from marl.networks.policy import build_actor, describe_actor
 from marl.planning.planned_player import PlannedPlayer, load_player, split_planned
 from marl.ranks.process_group import Ranks, Solo, on_main
@@ -25,8 +26,8 @@ from marl.rollout.rollout import Rollout
 from marl.storage import snapshot
 from marl.storage.policy_player import PolicyPlayer
 from marl.storage.saver import on_host
-from marl.training.log_window import PAST_SELF
-from opponents.players import PLAN, SUBMISSION, Player, Scripted, find
+from opponents.plan_prefix import plans, split_prefix
+from opponents.players import SUBMISSION, Player, Scripted, find
 from opponents.scheduler import LADDER
 from opponents.submission import Submission, SubmissionOptions
 
@@ -72,7 +73,7 @@ class NamedOpponents:
             _seats_of(player, rollout, seats, precision)
             for player, seats in zip(self._players, rollout.named_seats, strict=True)
         ]
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     @property
     def on_host(self) -> list[str]:
@@ -113,10 +114,10 @@ class NamedOpponents:
         return lines
 
     def new_problems(self) -> list[str]:
-        """Kinds of problems of submissions that have not been told yet."""
+        """Kinds of problems of submissions that have not been reported yet."""
         found = [kind for player in self._players if isinstance(player, Submission) for kind in player.problem_counts]
-        new = [kind for kind in found if kind not in self._told]
-        self._told.update(new)
+        new = [kind for kind in found if kind not in self._reported]
+        self._reported.update(new)
         return new
 
     def close(self) -> None:
@@ -127,7 +128,7 @@ class NamedOpponents:
 
 def check_named(config: TrainConfig) -> None:
     """A UserError if a named player cannot play with these settings."""
-    planned = [name for name in config.schedule.shares if name.startswith(PLAN)]
+    planned = [name for name in config.schedule.shares if plans(name)]
     timed = [name for name in planned if split_planned(name)[0].milliseconds is not None]
     if timed:
         raise UserError(f"opponents: {timed[0]} plans by the clock, so that a run could not be repeated; give rollouts")
@@ -153,7 +154,7 @@ def _player(name: str, frozen: FrozenPolicy | None, options: SubmissionOptions) 
     if frozen is None:
         return find(name, load_player, options)
     policy = PolicyPlayer(*build_actor(frozen.about, frozen.weights, name), name)
-    return PlannedPlayer(policy, split_planned(name)[0], name) if name.startswith(PLAN) else policy
+    return PlannedPlayer(policy, split_planned(name)[0], name) if plans(name) else policy
 
 
 def _seats_of(player: Player, rollout: Rollout, seats: torch.Tensor, precision: Precision) -> NamedSeats:
@@ -166,8 +167,8 @@ def _seats_of(player: Player, rollout: Rollout, seats: torch.Tensor, precision: 
 
 
 def _label(name: str) -> str:
-    head, colon, inner = name.partition(":") if name.startswith(PLAN) else ("", "", name)
-    return head + colon + Path(inner.removesuffix(f"/{SUBMISSION}")).name
+    prefix, inner = split_prefix(name)
+    return prefix + Path(inner.removesuffix(f"/{SUBMISSION}")).name
 
 
 def copy_path(run: Path, name: str) -> Path:

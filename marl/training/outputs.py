@@ -1,17 +1,20 @@
 """The outputs of a run: its folder, its metrics and its console."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from marl.config import reader
+from marl.metrics.console import Console, Quiet
+from marl.metrics.run_metrics import Metrics, Silent
+from marl.metrics.run_texts import flat_config, start_texts
 from marl.ranks.process_group import on_main
 from marl.storage import relaunch, run_folder
+from marl.storage.run_imports import about_imports
 from marl.storage.run_owner import RunOwner
-from marl.training.console import Console, Quiet
-from marl.training.metrics import Metrics, Silent
+from marl.training.progress import Progress
 from marl.training.resume_plan import ResumePlan
-from marl.training.run_texts import flat_config, start_texts
 from marl.training.training_state import TrainingState
 
 if TYPE_CHECKING:
@@ -25,6 +28,14 @@ class RunOutputs:
     folder: Path
     metrics: Metrics | Silent = field(default_factory=Silent)
     console: Console | Quiet = field(default_factory=Quiet)
+    callback: Callable[[dict[str, Any]], object] | None = None  # see ResumePlan
+
+    def asks_to_stop(self, event: str, progress: Progress, values: Mapping[str, float]) -> bool:
+        """Tell the callback of a log line or an evaluation, in plain values; whether it wants the run to end."""
+        about = {"event": event, "episode": progress.episodes, "env_steps": progress.env_steps}
+        return (
+            self.callback(about | {"seconds": progress.seconds} | {tag: float(values[tag]) for tag in values}) is False
+        )
 
 
 def open_outputs(
@@ -43,8 +54,8 @@ def open_outputs(
         if owner is not None:
             owner.take(folder, plan.known_launchers)
         options = reader.to_dict(config)
-        start = run_folder.about_start(["snakes", "train", *plan.words], state.group.world)
-        start |= {"whole_run": dict(plan.whole_run), "cpu": cpu and cpu._asdict()}
+        start = run_folder.about_start(["snakes", "train", *plan.argv], state.group.world)
+        start |= {"whole_run": dict(plan.whole_run), "cpu": cpu and cpu._asdict(), **about_imports()}
         # At once: a relaunch finds the folder by the launchers that its run.json names.
         start["launch"] = relaunch.describe(folder, plan.source, plan.earlier, plan.launchers)
         run_folder.describe(folder, options, start)
@@ -56,7 +67,10 @@ def open_outputs(
             state.progress.env_steps,
         )
         metrics.describe(start_texts((folder / run_folder.CONFIG).read_text(), start), config.evaluation.eval_opponents)
-        outputs = RunOutputs(folder, metrics, Console(config.schedule.max_episodes, episodes, 60 * config.max_minutes))
+        console: Console | Quiet = Quiet()
+        if not plan.quiet:
+            console = Console(config.schedule.max_episodes, episodes, 60 * config.max_minutes)
+        outputs = RunOutputs(folder, metrics, console, plan.callback)
         return folder
 
     folder = on_main(state.group, open_on_main)

@@ -1,5 +1,8 @@
-"""Counters of a training run. All schedules and all periodic tasks follow from them."""
+"""Counters and the clock of a training run. All schedules and all periodic tasks follow from them."""
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 
@@ -22,3 +25,24 @@ class Progress:
 def crosses_multiple(interval: int, before: int, now: int) -> bool:
     """Whether a counter has reached or passed a multiple of the interval between two readings; never if it is 0."""
     return interval > 0 and before // interval != now // interval
+
+
+class Stopwatch:
+    """Seconds of training: they continue from an earlier process, and pauses do not count. Starts when it is made."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._zero = time.perf_counter() - seconds
+
+    @property
+    def seconds(self) -> float:
+        """Seconds passed outside pauses."""
+        return time.perf_counter() - self._zero
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """The time of the block does not count."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._zero += time.perf_counter() - begin

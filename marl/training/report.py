@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.control_groups import free_memory
+from marl.cli.invocation import command, interpreter
+from marl.cli.wording import count, duration
 from marl.compute.machine import usable_cores
 from marl.config.evaluation_plan import describe_plan
-from marl.invocation import command, interpreter
 from marl.ranks.environment import ranks_on_this_node, read_rank_environment
-from marl.wording import count, duration
+from opponents.scheduler import BY_PROGRESS
 from opponents.shares import ROUNDING
 
 if TYPE_CHECKING:
@@ -43,15 +44,11 @@ def banner(
     device = f"{torch.cuda.get_device_name(group.device)} ({group.device})" if on_gpu else "CPU"
     device += ", compiled" if on_gpu and compiles(config, learner, group.world) else ""
     weights = sum(p.numel() for p in learner.actor.parameters())
-    evasion = f", evasive from episode {config.schedule.opponent_evasion_start_episode:,}"
-    evades = config.schedule.enable_opponent_evasion or config.schedule.strategy == "evasive"
     body = " -> ".join(_layers(learner.spec))
     held = 3 * buffer.turns * buffer.teams
     size = f"{held:,} transitions, {buffer.bytes / 2**20:,.0f} MiB on {buffer.storage}"
     all_matches = f" per rank, {state.rollout.all_matches:,} in all" if group.world > 1 else ""
-    schedule = mix_text(
-        config.schedule, f" over {config.schedule.max_episodes:,} episodes" + (evasion if evades else "")
-    )
+    schedule = mix_text(config.schedule, _about_schedule(config))
     lines = [
         ("run", str(trainer.outputs.folder)),
         ("device", f"{device}, {config.precision}" + (f", {cpu}" if cpu else "")),
@@ -72,14 +69,14 @@ def banner(
         exactly = "bit-exactly" + ", except what submissions remember" * state.named.has_submissions
         how = exactly if state.is_exact else "with new matches and a new buffer"
         lines.append(("resumed from", f"{resumed.path} (episode {resumed.episode:,}), {how}"))
-    notes = device_notes(config, group.device.type)
+    notes = device_notes(config, group.device.type) + schedule_notes(config)
     if buffer.storage.type == "cpu":
         notes += memory_notes(buffer.bytes, free_memory(), ranks_on_this_node())
     return lines + [("note", note) for note in notes]
 
 
 def _meeting_point(world: int) -> str:
-    """Where ranks of several machines meet: whoever reaches that address and the ports of gloo or NCCL can join in."""
+    """Where ranks of several machines meet: who reaches that address and the ports of gloo or NCCL can join in."""
     found = read_rank_environment()
     if found is None or found.local_world == world:
         return ""
@@ -99,6 +96,32 @@ def device_notes(config: "TrainConfig", device: str) -> list[str]:
     if device == "cpu" and config.threads is not None and config.threads > cores:
         notes.append(f"{config.threads} threads on {count(cores, 'core')}: more threads than cores are slow")
     return notes
+
+
+def schedule_notes(config: "TrainConfig") -> list[str]:
+    """Remarks about a schedule of opponents that the limits of the run change or cut off."""
+    schedule, notes = config.schedule, []
+    if 1 - sum(schedule.shares.values()) - schedule.self_play <= ROUNDING:
+        return []  # nobody plays it
+    if config.max_minutes and (schedule.strategy in BY_PROGRESS or schedule.evades):
+        notes.append(
+            f"the run ends after {config.max_minutes:g} min of training: opponents change by its minutes where these "
+            f"are further than its {schedule.max_episodes:,} episodes"
+        )
+    if schedule.evades and schedule.opponent_evasion_start_episode >= schedule.max_episodes:
+        notes.append(
+            f"the evasive opponent is never met: it begins at episode {schedule.opponent_evasion_start_episode:,}, and "
+            f"the run ends at {schedule.max_episodes:,}; give a smaller --opponent_evasion_start_episode"
+        )
+    return notes
+
+
+def _about_schedule(config: "TrainConfig") -> str:
+    """The length of the schedule, in words."""
+    schedule = config.schedule
+    minutes = f" or {config.max_minutes:g} min" if config.max_minutes else ""
+    evasion = f", evasive from episode {schedule.opponent_evasion_start_episode:,}" if schedule.evades else ""
+    return f" over {schedule.max_episodes:,} episodes{minutes}{evasion}"
 
 
 def memory_notes(buffer_bytes: int, free: int, ranks: int) -> list[str]:
@@ -128,18 +151,19 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
     `seconds` are those of this start; `trained_before` are the seconds of training before it, of a resumed run.
     """
     from arena.replay import write
+    from marl.metrics.run_metrics import read_lines
     from marl.pictures.learning_curve import draw
     from marl.storage.checkpoint import BEST
     from marl.storage.checkpoint_finder import resolve
-    from marl.training.metrics import read_lines
 
     progress, folder, console = trainer.state.progress, trainer.outputs.folder, trainer.outputs.console
     if ended == "pause":
         console.note(f"paused at episode {progress.episodes:,}")
         return
-    if ended == "signal":
+    if ended in ("signal", "callback"):
         again = command("train", "--resume", folder)
-        console.note(f"stopped by a signal at episode {progress.episodes:,}; resume with: {again}")
+        who = {"signal": "a signal", "callback": "the callback"}[ended]
+        console.note(f"stopped by {who} at episode {progress.episodes:,}; resume with: {again}")
         return
     rows: list[Sequence[Any]] = [("against", "won", "95 % interval", "mean score")]
     for name, result in trainer.evaluation.results.items():

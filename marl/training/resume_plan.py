@@ -8,7 +8,7 @@ when everything fits, does `choose_folder` make the folder of a new run.
 No torch at import: mistakes must be reported at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.ranks import environment
 from marl.storage import relaunch, run_folder
+from marl.storage.run_imports import require_imports
 from marl.storage.run_names import find_named, player_name
 from marl.storage.run_owner import RunOwner
 
@@ -39,14 +40,17 @@ RELAUNCHED: dict[str, Any] = {
 class ResumePlan:
     """The configuration of a start, and the run or checkpoint that it resumes."""
 
-    words: tuple[str, ...]  # the command line without the flags of the launcher
-    config: TrainConfig  # the saved configuration of the resumed run, changed by the words
+    argv: tuple[str, ...]  # the command line without the flags of the launcher
+    config: TrainConfig  # the saved configuration of the resumed run, changed by the flags
     source: Path | None  # folder of a run or of a checkpoint to resume; None: a new run
     earlier: "LaunchRecord | None" = None  # an earlier start of the same launch
     launchers: tuple[str | None, ...] = ()  # launcher processes of all ranks; known on rank 0
     # Path -> size for the whole run, of the automatic sizes that are split over the ranks. A resumed run keeps them.
     whole_run: Mapping[str, int] = field(default_factory=dict)
-    until: float = 1.0  # share of the run at which this start saves and ends
+    until: float = 1.0  # fraction of the run at which this start saves and ends
+    quiet: bool = False  # print nothing
+    # From Python: called with the values of each log line and evaluation; False makes the run save and end.
+    callback: Callable[[dict[str, Any]], object] | None = None
 
     @property
     def resumes_by_path(self) -> bool:
@@ -81,10 +85,10 @@ class ResumePlan:
             self.check_path_exists()
             return replace(self, launchers=launchers)
         source = earlier.run if earlier.is_saved else earlier.source
-        config = _read_config_of(self.words, source)
+        config = _read_config_of(self.argv, source)
         if earlier.is_saved:
             config = replace(config, **RELAUNCHED)
-        return ResumePlan(self.words, config, source, earlier, launchers, until=self.until)
+        return replace(self, config=config, source=source, earlier=earlier, launchers=launchers)
 
     def with_resolved_config(self, group: "Solo | Ranks") -> "ResumePlan":
         """The same plan with every `auto` replaced by a value for the device. A collective: rank 0 chooses.
@@ -119,7 +123,7 @@ class ResumePlan:
         if not isinstance(sizes, dict) or self.config.ddp.scaling != "strong":
             return {}
         # What this command line says alone; a plain --batch_size is that of the learner.
-        given = read_config(["--algo", self.config.algo, *self.words])
+        given = read_config(["--algo", self.config.algo, *self.argv])
         return autoscale.automatic(given, sizes)
 
     def load_checkpoint(self, group: "Solo | Ranks") -> "Checkpoint | None":
@@ -198,7 +202,7 @@ class ResumePlan:
 
         problem: UserError | None = None
 
-        def tell() -> None:
+        def notify() -> None:
             if problem is not None:
                 raise problem
 
@@ -209,7 +213,7 @@ class ResumePlan:
                     owner.take(folder, self.known_launchers)
             except UserError as error:
                 problem = error
-        on_main(group, tell)
+        on_main(group, notify)
 
     @property
     def known_launchers(self) -> list[str]:
@@ -217,32 +221,32 @@ class ResumePlan:
         return sorted({each for each in self.launchers if each})
 
 
-def plan_resume(words: Sequence[str]) -> ResumePlan:
+def plan_resume(argv: Sequence[str]) -> ResumePlan:
     """The plan that the command line asks for."""
-    config = read_config(words, unread_flags=True)  # a resumed run brings its own learner
+    config = read_config(argv, unread_flags=True)  # a resumed run brings its own learner
     if config.resume not in ("auto", "never"):
         # The path in place of a short name like `last`, also for the ranks: they must all resume the same run.
         found = str(find_named(config.resume, config.runs_dir))
         if found != config.resume:
-            words, config = [*words, "--resume", found], replace(config, resume=found)
+            argv, config = [*argv, "--resume", found], replace(config, resume=found)
     opponents = with_paths(config.schedule.opponents)
     if config.init_from is not None and player_name(config.init_from) != config.init_from:
-        words = [*words, "--init_from", player_name(config.init_from)]
+        argv = [*argv, "--init_from", player_name(config.init_from)]
     if opponents != config.schedule.opponents:  # the same for the ranks, and for a later start
-        words = [*words, "--schedule.opponents", ",".join(opponents)]
+        argv = [*argv, "--schedule.opponents", ",".join(opponents)]
     source = _find_source(config)
-    plan = ResumePlan(tuple(words), config, source)
+    plan = ResumePlan(tuple(argv), config, source)
     if relaunch.launcher() is None:  # under a launcher, with_relaunch checks: a relaunch does not need the path
         plan.check_path_exists()
     if source is not None and not source.exists():
         return plan
-    return replace(plan, config=_read_config_of(words, source))
+    return replace(plan, config=_read_config_of(argv, source))
 
 
 def with_paths(opponents: Sequence[str]) -> tuple[str, ...]:
     """Named players, PLAYER:SHARE, with the paths of runs in place of their short names like `last`."""
     parts = (text.rpartition(":") for text in opponents)
-    return tuple(f"{player_name(name)}:{share}" for name, _, share in parts)
+    return tuple(f"{player_name(name)}:{fraction}" for name, _, fraction in parts)
 
 
 def _find_source(config: TrainConfig) -> Path | None:
@@ -261,10 +265,11 @@ def _find_source(config: TrainConfig) -> Path | None:
     return None if named is None or _is_unused(named) else named
 
 
-def _read_config_of(words: Sequence[str], source: Path | None) -> TrainConfig:
-    """The configuration of the run that the source belongs to, changed by the words."""
+def _read_config_of(argv: Sequence[str], source: Path | None) -> TrainConfig:
+    """The configuration of the run that the source belongs to, changed by the flags."""
     run = None if source is None else run_folder.run_of(source)
-    return read_config(words, None if run is None else run / run_folder.CONFIG)
+    require_imports(run)
+    return read_config(argv, None if run is None else run / run_folder.CONFIG)
 
 
 def _is_unused(folder: Path) -> bool:

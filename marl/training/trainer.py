@@ -6,7 +6,7 @@ save, stop) follow from counters that all ranks share, or are agreed by a collec
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NoReturn
@@ -17,22 +17,21 @@ from arena.backends.cuda_graphs import WARM_UPS, Captured
 from arena.jit import announced
 from marl.errors import UserError
 from marl.learners.lr_schedule import lr_factor, warmup
+from marl.metrics.log_window import LogWindow, pack, unpack
+from marl.metrics.run_metrics import gpu_gauges
 from marl.ranks.process_group import on_main
 from marl.rollout.rollout import Wrap
 from marl.storage.saver import Saver, on_host
 from marl.training.checkpointing import manifest_fields, rank_part, shared_part
 from marl.training.evaluation import Evaluation, evaluate
-from marl.training.log_window import LogWindow, pack, unpack
-from marl.training.metrics import gpu_gauges
 from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_finite
 from marl.training.outputs import RunOutputs
 from marl.training.past_selves import remove_unneeded
-from marl.training.progress import crosses_multiple
-from marl.training.stopwatch import Stopwatch
+from marl.training.progress import Stopwatch, crosses_multiple
 from marl.training.training_state import TrainingState
 
 DDP_WARM_UPS = 11  # backward passes that DDP needs before a recording
-RESUMABLE = ("signal", "pause")  # ends before the limit of the run
+RESUMABLE = ("signal", "callback", "pause")  # ends before the limit of the run
 
 
 class Trainer:
@@ -57,15 +56,16 @@ class Trainer:
         self._logged_saves = (0, 0.0)  # checkpoints and save_seconds at the last log line
         self.evaluation: Evaluation | None = None  # the last one; on rank 0 only
         self.stop_signal = 0  # number of the signal that asks the run to save and end
+        self._is_stopped_by_callback = False
 
     def request_stop(self, signal: int) -> None:
         """Let the run save and end after this cycle."""
         self.stop_signal = signal
 
     def run(self) -> str:
-        """Train to the end of the schedule, to the time limit, to a pause, or to a signal.
+        """Train to the end of the schedule, to the time limit, to a pause, to a signal, or to the callback's word.
 
-        Returns which of them: max_episodes, max_minutes, pause or signal.
+        Returns which of them: max_episodes, max_minutes, pause, signal or callback.
         """
         try:
             return self._run()
@@ -84,7 +84,7 @@ class Trainer:
                 state.rollout.start(state.learner.act, self._records_turns)
         self._stopwatch = Stopwatch(state.progress.seconds)  # compiling and staggering matches are not training
         if not state.is_exact and not self.fill_buffer():
-            return "signal"  # nothing is new since the last checkpoint
+            return self._stop_reason  # nothing is new since the last checkpoint
         self._agree()
         ended = state.limit_reached() if state.progress.updates else ""  # the last evaluation may be missing
         while not ended:
@@ -123,7 +123,7 @@ class Trainer:
             state.count_turns(learner.turns)
             if learn:
                 factor = lr_factor(config.ddp.lr_scaling, group.world) * warmup(progress.updates, config.ddp.lr_warmup)
-                learner.anneal(factor, state.share_done)
+                learner.anneal(factor, state.fraction_done)
                 group.doing = "an update"
                 self._learn()
                 progress.updates += learner.updates
@@ -142,9 +142,9 @@ class Trainer:
         self._play, self._learn = self._play_turns, learner.learn
 
     def _apply_schedule(self) -> None:
-        """Set the opponents and the share of random moves for the next turns."""
+        """Set the opponents and the fraction of random moves for the next turns."""
         state = self.state
-        mix = state.scheduler.mix(state.progress.episodes)
+        mix = state.scheduler.mix(state.progress.episodes, state.fraction_done)
         if mix != self._mix:
             self._mix = mix
             state.rollout.set_mix(mix)
@@ -174,17 +174,21 @@ class Trainer:
             self._save(best, skippable=not (at_limit or best or state.is_milestone))
 
     def _end_reason(self) -> str:
-        """Why the run ends now: max_episodes, max_minutes, pause or signal; empty if it continues."""
+        """Why the run ends now: max_episodes, max_minutes, pause, signal or callback; empty if it continues."""
         stopped = self._agree()
         limit = self.state.limit_reached()
-        return "signal" if stopped and limit != "max_episodes" else limit
+        return self._stop_reason if stopped and limit != "max_episodes" else limit
+
+    @property
+    def _stop_reason(self) -> str:
+        return "callback" if self._is_stopped_by_callback and not self.stop_signal else "signal"
 
     def _agree(self) -> bool:
-        """Whether any rank has got a signal. Also sets the same time on all ranks: learning rates and the end depend
+        """Whether any rank is to stop. Also sets the same time on all ranks: learning rates and the end depend
         on it."""
         group, progress = self.state.group, self.state.progress
         group.doing = "agreeing whether to continue"
-        mine = (float(self.stop_signal != 0), progress.seconds)
+        mine = (float(self.stop_signal != 0 or self._is_stopped_by_callback), progress.seconds)
         stopped, seconds = group.sum_(torch.tensor(mine, dtype=torch.float64)).tolist()
         progress.seconds = seconds / group.world
         return stopped > 0
@@ -197,6 +201,12 @@ class Trainer:
             torch.cuda.synchronize(self.state.device)
         with self._stopwatch.pause():
             yield
+
+    def _call_back(self, event: str, values: Mapping[str, float]) -> None:
+        """Tell the caller's callback, if there is one; it may ask the run to save and end. Not counted as training."""
+        if self.outputs.callback is not None:
+            with self._pause("the callback"):
+                self._is_stopped_by_callback |= self.outputs.asks_to_stop(event, self.state.progress, values)
 
     # --- log
 
@@ -220,7 +230,7 @@ class Trainer:
         rate = env_steps / seconds
         values = window.metrics(env_steps) | learner.lrs
         values |= {"train/epsilon": state.epsilon} if learner.uses_epsilon else {}
-        values["train/opponent_level"] = state.scheduler.rung(progress.episodes)
+        values["train/opponent_level"] = state.scheduler.rung(progress.episodes, state.fraction_done)
         values |= {"time/global_fps": rate, "time/updates_per_second": updates / seconds}
         values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
         values["train/updates"] = progress.updates
@@ -228,7 +238,7 @@ class Trainer:
         values |= {} if save_cost is None else {"time/save_ms": save_cost}
         gauges = gpu_gauges if state.device.type == "cuda" else dict  # a run on a CPU has nothing to do with the GPUs
         on_main(group, lambda: self.outputs.metrics.log(progress.episodes, values | gauges(), progress.env_steps))
-        opponent = state.scheduler.level(progress.episodes)
+        opponent = state.scheduler.level(progress.episodes, state.fraction_done)
         scheduled = {"opponent": opponent, "won": window.won(opponent)} if state.rollout.assignment.scheduled else {}
         self.outputs.console.line(
             {
@@ -245,6 +255,7 @@ class Trainer:
             {"by opponent": window.won_by_opponent(), "each snake": window.reward_text()},
         )
         state.logged = progress.copy()
+        self._call_back("log", values)
 
     def _pop_save_cost(self) -> float | None:
         """Milliseconds that training has waited for a checkpoint, mean since the last log line; None without one."""
@@ -297,10 +308,13 @@ class Trainer:
                 state.group,
                 state.config.seed,
                 record,
-                lambda name, share: console.task(f"evaluation against {name}: {share:.0%}"),
+                lambda name, fraction: console.task(f"evaluation against {name}: {fraction:.0%}"),
             )
             console.task("")
-            return on_main(state.group, self._report_evaluation)
+            points = on_main(state.group, self._report_evaluation)
+        if self.evaluation is not None:
+            self._call_back("evaluation", self.evaluation.metrics())
+        return points
 
     def _report_evaluation(self) -> float:
         """Log and print the evaluation; returns its points."""
@@ -383,4 +397,4 @@ class Trainer:
         """Raise the error of the first rank that could not write, on all ranks."""
         self.saver.abandon()
         problems = self.state.group.gather(self.saver.problem()) or []
-        raise UserError(self.state.group.share(next((problem for problem in problems if problem is not None), "")))
+        raise UserError(self.state.group.broadcast(next((problem for problem in problems if problem is not None), "")))

@@ -74,9 +74,9 @@ class TrainingState:
         self.logged = self.progress.copy()  # at the last log line
         self.marks = dict.fromkeys(TASKS, self.progress.episodes)  # episodes when each task was last checked
         self.evaluation_plan = plan_evaluations(config, self.device.type)
-        self.marks[EVALUATED] = int(self.evaluation_plan.in_run * self.share_done)
+        self.marks[EVALUATED] = int(self.evaluation_plan.in_run * self.fraction_done)
         self.saved_at = self.progress.seconds  # when this start began its last checkpoint
-        self.until = 1.0  # share of the run at which this start pauses
+        self.until = 1.0  # fraction of the run at which this start pauses
         self.is_resumed = False  # whether a checkpoint has been restored
         self.is_exact = False  # whether its matches and buffer have been restored too
         self.is_milestone = False  # whether a checkpoint of now is one that is always kept
@@ -92,13 +92,13 @@ class TrainingState:
         return self.learner.epsilon(self.progress.episodes)
 
     @property
-    def share_done(self) -> float:
-        """Done share of the run, 0 to 1: of its episodes or of its time limit, the larger one."""
+    def fraction_done(self) -> float:
+        """Done fraction of the run, 0 to 1: of its episodes or of its time limit, the larger one."""
         config, progress = self.config, self.progress
-        shares = [progress.episodes / config.schedule.max_episodes]
+        fractions = [progress.episodes / config.schedule.max_episodes]
         if config.max_minutes > 0:
-            shares.append(progress.seconds / (60 * config.max_minutes))
-        return min(1.0, max(shares))
+            fractions.append(progress.seconds / (60 * config.max_minutes))
+        return min(1.0, max(fractions))
 
     def limit_reached(self) -> str:
         """The limit that the run has reached: max_episodes, max_minutes, the pause of this start, or empty."""
@@ -107,7 +107,7 @@ class TrainingState:
             return "max_episodes"
         if config.max_minutes > 0 and self.progress.seconds >= 60 * config.max_minutes:
             return "max_minutes"
-        return "pause" if self.until < 1 and self.share_done >= self.until else ""
+        return "pause" if self.until < 1 and self.fraction_done >= self.until else ""
 
     def count_turns(self, turns: int) -> None:
         """Count turns that have been played in every match slot."""
@@ -135,5 +135,5 @@ class TrainingState:
         interval = self.config.evaluation.eval_interval
         if interval is not None:
             return self.is_due("eval", interval)
-        before, self.marks[EVALUATED] = self.marks[EVALUATED], int(self.evaluation_plan.in_run * self.share_done)
+        before, self.marks[EVALUATED] = self.marks[EVALUATED], int(self.evaluation_plan.in_run * self.fraction_done)
         return self.marks[EVALUATED] > before

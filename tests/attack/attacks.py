@@ -1,12 +1,12 @@
 """The table of attacks: a few lines each, by name, with what must happen. A new way to do harm gets its row.
 
-REFUSED: the lines must end in an exception of ERRORS, in a process of the cage, in which `call(name, ...)` calls a
+REFUSED: the lines must end in an exception of ERRORS, in a process of the sandbox, in which `call(name, ...)` calls a
 function of libc and `raw(name, ...)` a system call; where a return is no success, the lines raise themselves.
 STOPPED and UNLOADABLE: a move, or the import, must end with the line that is given.
 """
 
-from opponents.cage.syscall_table import ALLOWED, MACHINES, RULES, UNKNOWN_TO_LIBC
-from opponents.cage.syscall_table import REFUSED as REFUSED_CALLS
+from opponents.sandbox.syscall_table import ALLOWED, MACHINES, RULES, UNKNOWN_TO_LIBC
+from opponents.sandbox.syscall_table import REFUSED as REFUSED_CALLS
 
 CPU_SECONDS, WAIT_SECONDS = 0.15, 3
 ERRORS = "(OSError, MemoryError, RuntimeError, ValueError, KeyError, ImportError)"
@@ -155,8 +155,8 @@ PROCESSES = {
         "frame, names = sys._getframe(), []\nwhile frame:\n    names.append(frame.f_code.co_name)\n"
         "    frame = frame.f_back\nif not {'main', '_serve', '_start'} & {*names}: raise OSError"
     ),
-    "our packages": "import opponents.cage.process",
-    "our packages, loaded": "sys.modules['opponents.cage.host']",
+    "our packages": "import opponents.sandbox.process",
+    "our packages, loaded": "sys.modules['opponents.sandbox.host']",
     "our command line": "if '-c' not in sys.orig_argv: raise OSError",
 }
 

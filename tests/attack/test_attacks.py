@@ -1,4 +1,4 @@
-"""Malicious submissions in the cage: each is refused or stopped with one line, and nothing of the machine changes.
+"""Malicious submissions in the sandbox: each is refused or stopped with one line, and nothing of the machine changes.
 
 The attacks are in attacks.py. Those that are refused run in processes of one host, as in an evaluation.
 """
@@ -33,12 +33,14 @@ from attacks import (
 from helpers.command import ROOT
 from helpers.submissions import Game, children, controller, written
 
-from opponents.cage.controller import HELLO, LOADED
-from opponents.cage.limits import THREADS_COUNTED_SINCE
-from opponents.cage.process import Host, MatchProcess, why_not_caged
+from opponents.sandbox.controller import HELLO, LOADED
+from opponents.sandbox.limits import THREADS_COUNTED_SINCE
+from opponents.sandbox.process import Host, MatchProcess, why_not_sandboxed
 from opponents.submission import Submission, SubmissionOptions
 
-pytestmark = pytest.mark.skipif(why_not_caged() is not None, reason=f"this system cannot cage: {why_not_caged()}")
+pytestmark = pytest.mark.skipif(
+    why_not_sandboxed() is not None, reason=f"this system cannot sandbox: {why_not_sandboxed()}"
+)
 
 HELD, BROKEN_OUT = 3, 0  # moves by which a submission tells how its attack went
 SECONDS = 120  # for an answer, on a busy machine
@@ -132,7 +134,7 @@ def attacked(tmp_path_factory) -> Iterator[tuple[Host, Path]]:
     before, state = children(), state_of(home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SECRET", "sesame")
-        host = Host(path, caged=True)
+        host = Host(path, sandboxed=True)
         yield host, home
     assert host.is_alive
     host.end()
@@ -173,7 +175,7 @@ def ask(host: Host, **observation: object) -> int | str:
 def test_what_is_refused(attacked, name) -> None:
     host, home = attacked
     if name == "small threads" and not counts_threads():
-        pytest.skip("this kernel limits the processes of a user, not of a cage (before Linux 5.14)")
+        pytest.skip("this kernel limits the processes of a user, not of a sandbox (before Linux 5.14)")
     before = state_of(home)
     assert ask(host, attack=NAMES.index(name)) == HELD
     assert state_of(home) == before
@@ -220,7 +222,7 @@ def test_a_refusal_costs_an_evaluation_nothing(home, name) -> None:
     assert submission.problems == []
 
 
-@pytest.mark.parametrize("uncaged", [False, True], ids=["caged", "uncaged"])
+@pytest.mark.parametrize("uncaged", [False, True], ids=["sandboxed", "uncaged"])
 def test_modules_beside_it_do_not_run_in_the_host(home, uncaged) -> None:
     for name in ("json", "ctypes", "struct", "socket", "opponents", "sitecustomize", "encodings", "usercustomize"):
         (home / "rival" / f"{name}.py").write_text(f"open({str(home / 'owned')!r}, 'w').close()\n")
@@ -230,7 +232,8 @@ def test_modules_beside_it_do_not_run_in_the_host(home, uncaged) -> None:
 def test_a_folder_beside_our_packages_does_not_run_in_the_host(tmp_path) -> None:
     """A stranger's folder may have the name of a module of Python's, and lie in the folder of the program."""
     program = tmp_path / "program"
-    shutil.copytree(ROOT / "opponents" / "cage", program / "opponents" / "cage")
+    shutil.copytree(ROOT / "opponents" / "sandbox", program / "opponents" / "sandbox")
+    shutil.copy(ROOT / "opponents" / "processes.py", program / "opponents")
     (program / "opponents" / "__init__.py").write_text("")
     rival = program / "json"
     rival.mkdir()
@@ -239,8 +242,8 @@ def test_a_folder_beside_our_packages_does_not_run_in_the_host(tmp_path) -> None
     before = {"PYTHONPATH": str(program), "PYTHONSAFEPATH": "1"}
     start = (
         "import sys; sys.path.remove(sys.argv[1]); import json; sys.path.append(sys.argv[1])\n"
-        "from pathlib import Path; from opponents.cage.process import ROOT, Host\n"
-        "assert str(ROOT) == sys.argv[1]; Host(Path(sys.argv[2]), caged=True).end()"
+        "from pathlib import Path; from opponents.sandbox.process import ROOT, Host\n"
+        "assert str(ROOT) == sys.argv[1]; Host(Path(sys.argv[2]), sandboxed=True).end()"
     )
     words = [sys.executable, "-S", "-c", start, str(program), str(path)]
     done = subprocess.run(words, env=os.environ | before, cwd="/", capture_output=True, text=True)
@@ -248,7 +251,7 @@ def test_a_folder_beside_our_packages_does_not_run_in_the_host(tmp_path) -> None
     assert not (tmp_path / "owned").exists()
 
 
-def test_without_the_cage_the_key_is_read(home) -> None:
+def test_without_the_sandbox_the_key_is_read(home) -> None:
     moves, _ = play_turn(home, one_attack(REFUSED["read a key"]), uncaged=True)
     assert moves == [[BROKEN_OUT] * 3] * 2
 

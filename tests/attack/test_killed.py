@@ -1,4 +1,4 @@
-"""An evaluation that is killed at a random moment takes every process of its cage along."""
+"""An evaluation that is killed at a random moment takes every process of its sandbox along."""
 
 import os
 import random
@@ -12,9 +12,11 @@ from helpers.command import ROOT
 from helpers.processes import wait_until
 from helpers.submissions import children, written
 
-from opponents.cage.process import why_not_caged
+from opponents.sandbox.process import why_not_sandboxed
 
-pytestmark = pytest.mark.skipif(why_not_caged() is not None, reason=f"this system cannot cage: {why_not_caged()}")
+pytestmark = pytest.mark.skipif(
+    why_not_sandboxed() is not None, reason=f"this system cannot sandbox: {why_not_sandboxed()}"
+)
 
 SEED = 1
 KILLS, SLOW_KILLS = 2, 40
@@ -34,8 +36,8 @@ def my_controller(observation, action_space, is_act_continuous):
 EVALUATION = """
 import sys
 from pathlib import Path
-from opponents.cage.process import Host
-host = Host(Path(sys.argv[1]), caged=True)
+from opponents.sandbox.process import Host
+host = Host(Path(sys.argv[1]), sandboxed=True)
 matches = [host.start() for _ in range(4)]
 for match in matches:
     match.post({"seed": 1})
@@ -45,7 +47,7 @@ sys.stdin.read()
 
 
 def in_session(session: int) -> list[int]:
-    """The processes of a session: a cage never leaves the one that its first process has begun."""
+    """The processes of a session: a sandbox never leaves the one that its first process has begun."""
     found = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -58,7 +60,7 @@ def in_session(session: int) -> list[int]:
 
 
 def kill_one(path: Path, seconds: float) -> None:
-    """Kill an evaluation so long after its cage has begun, and wait for the end of the cage."""
+    """Kill an evaluation so long after its sandbox has begun, and wait for the end of the sandbox."""
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
     evaluation = subprocess.Popen(
         [sys.executable, "-c", EVALUATION, str(path)], cwd=ROOT, env=variables, stdin=subprocess.PIPE

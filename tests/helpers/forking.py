@@ -157,7 +157,7 @@ def to_its_end(call: Callable[..., int], words: Sequence[Any], environment: dict
 def snakes(*words: str) -> int:
     """`python -m marl`, with the faults that PLANTED in its environment names. Its ranks are forked as well."""
     from helpers.short_matches import short_matches
-    from marl import cli
+    from marl.cli import main as cli
     from marl.ranks import fork_launch
 
     def become_rank(*arguments: Any) -> None:

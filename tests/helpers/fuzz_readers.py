@@ -25,8 +25,8 @@ from marl.commands.league_record import FILE as LEAGUE
 from marl.commands.league_record import read_record
 from marl.config.yaml_file import read_yaml
 from marl.errors import UserError
+from marl.metrics.run_metrics import last_line, read_lines
 from marl.storage import checkpoint, checkpoint_finder, checkpoint_writer, run_folder, run_owner, snapshot
-from marl.training.metrics import last_line, read_lines
 
 SNAPSHOT = ROOT / "opponents" / "champions" / "champion_small.safetensors"
 ACCEPTED, REFUSED, TRACEBACK, HANG = "accepted", "refused", "traceback", "hang"

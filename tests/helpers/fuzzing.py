@@ -108,7 +108,7 @@ class Fuzz:
 
     def _command_line(self, rng: random.Random) -> list[str]:
         from helpers.known_flags import first_words, flags_of
-        from marl.cli import COMMANDS
+        from marl.cli.main import COMMANDS
 
         name = rng.choice([*COMMANDS, "train", "train", "runs"])
         flags, first = list(flags_of(name)), first_words(name)
@@ -306,7 +306,8 @@ def limited_time() -> Iterator[None]:
 @contextmanager
 def _without_long_work(folder: Path) -> Iterator[None]:
     """Nothing is trained, launched or shown in a window; files go to the folder."""
-    from marl.cli import COMMANDS
+    from marl.cli.main import COMMANDS
+    from marl.commands.train_here import TrainingEnd
 
     before = os.getcwd()
     os.chdir(folder)
@@ -316,7 +317,7 @@ def _without_long_work(folder: Path) -> Iterator[None]:
         for target in (*(f"ranks.{name}" for name in launches), *(f"commands.{name}" for name in commands)):
             patches.enter_context(mock.patch(f"marl.{target}", return_value=0))
         for name in ("train", "training_jobs"):
-            patches.enter_context(mock.patch(f"marl.commands.{name}.train_here", return_value=(0, None)))
+            patches.enter_context(mock.patch(f"marl.commands.{name}.train_here", return_value=TrainingEnd()))
         for name in ("train_seeds.run_jobs", "sweep.run_jobs", "exploit._job"):
             patches.enter_context(mock.patch(f"marl.commands.{name}", side_effect=SystemExit(0)))
         patches.enter_context(mock.patch("marl.commands.replay._watch"))

@@ -5,7 +5,8 @@ import importlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from marl.cli import COMMANDS
+from marl.cli.arguments import add_import_flag
+from marl.cli.main import COMMANDS
 
 
 class Flag(NamedTuple):
@@ -43,6 +44,7 @@ def first_words(command: str) -> list[str]:
 def _actions(command: str) -> list[argparse.Action]:
     parser = argparse.ArgumentParser(prog=command)
     importlib.import_module(COMMANDS[command][0]).add_arguments(parser)
+    add_import_flag(parser)
     return parser._actions
 
 
@@ -55,6 +57,7 @@ def _train_flags() -> Iterator[Flag]:
 
     schema = Schema(TrainConfig, ALIASES)
     yield Flag("--config", tuple(config_names()))
+    yield Flag("--import")
     yield Flag("--help", ("all", *filter(None, schema.sections)))
     for name, takes_value in FLAGS.items():
         yield Flag(f"--{name}", takes_value=takes_value is not False)

@@ -144,7 +144,7 @@ def _spoil_batches(first: int, last: int) -> None:
 def _kill_in_evaluation(number: int, whom: list[str]) -> None:
     from marl.training import evaluation
 
-    play, calls = evaluation._play_share, []
+    play, calls = evaluation._play_own_matches, []
 
     def counted(*arguments: Any) -> Any:
         calls.append(number)
@@ -152,7 +152,7 @@ def _kill_in_evaluation(number: int, whom: list[str]) -> None:
             _kill(whom)
         return play(*arguments)
 
-    _replace(evaluation, "_play_share", counted)
+    _replace(evaluation, "_play_own_matches", counted)
 
 
 def _kill_in_restore(number: int, whom: list[str]) -> None:
@@ -184,13 +184,13 @@ def _wait_for_saves() -> None:
 def _slow_evaluation(seconds: float) -> None:
     from marl.training import evaluation
 
-    play = evaluation._play_share
+    play = evaluation._play_own_matches
 
     def slow(*arguments: Any) -> Any:
         time.sleep(seconds)
         return play(*arguments)
 
-    _replace(evaluation, "_play_share", slow)
+    _replace(evaluation, "_play_own_matches", slow)
 
 
 def _slow_disk(seconds: float) -> None:

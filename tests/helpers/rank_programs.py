@@ -81,7 +81,7 @@ def together() -> None:
 
     assert group.any(group.rank == 1)
     assert not group.any(False)
-    assert group.share({"run": f"of rank {group.rank}"}) == {"run": "of rank 0"}
+    assert group.broadcast({"run": f"of rank {group.rank}"}) == {"run": "of rank 0"}
     assert group.sum_(torch.tensor([1, group.rank])).tolist() == [2, 1]
     strided = torch.arange(4.0).reshape(2, 2).T * (1 + 2 * group.rank)  # not contiguous
     assert torch.equal(group.mean_(strided), torch.tensor([[0.0, 4.0], [2.0, 6.0]])), strided
@@ -150,7 +150,7 @@ def work_long() -> None:
     for worker in (1, 0):
         with group.keep_alive():
             time.sleep(6 if group.rank == worker else 0)
-        assert group.share("together") == "together"
+        assert group.broadcast("together") == "together"
     print(f"rank {group.rank}: {time.monotonic() - begin:.0f} s")
     group.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from marl.training.metrics import of_run
+from marl.metrics.run_metrics import of_run
 
 
 def measured(run: Path) -> dict[tuple[int, bool], dict[str, float]]:

@@ -1,6 +1,6 @@
 """Decides on stored positions: run in another process, with Numba off or with its CUDA simulator.
 
-usage: run_opponents.py cpu|simulator scripted|odd POSITIONS.npz MOVES.npz
+usage: run_opponents.py cpu|simulator scripted|probes POSITIONS.npz MOVES.npz
 """
 
 import os
@@ -16,10 +16,10 @@ NOISES = (0.0, 0.3)
 
 
 def table_of(name: str) -> dict[str, Callable[..., int]]:
-    from opponents.odd import ODD
+    from opponents.probes import PROBES
     from opponents.scripted import SCRIPTED
 
-    return {"scripted": SCRIPTED, "odd": ODD}[name]
+    return {"scripted": SCRIPTED, "probes": PROBES}[name]
 
 
 def on_cpu(state: np.ndarray, keys: np.ndarray, table: str = "scripted") -> dict[str, np.ndarray]:

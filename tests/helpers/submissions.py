@@ -7,12 +7,12 @@ import torch
 
 from arena import BatchArena
 from arena.rules import SNAKES
-from opponents.cage.process import why_not_caged
+from opponents.sandbox.process import why_not_sandboxed
 from opponents.submission import Submission, SubmissionOptions, random_move
 
-# Caged where the system can: tests of the cage itself, in opponents/cage, are skipped where it cannot.
-CAGED = SubmissionOptions(uncaged=why_not_caged() is not None)
-UNCAGED_FLAG = ("--uncaged",) if CAGED.uncaged else ()
+# In the sandbox where the system can: tests of the sandbox itself, in opponents/sandbox, are skipped where it cannot.
+SANDBOXED = SubmissionOptions(uncaged=why_not_sandboxed() is not None)
+UNCAGED_FLAG = ("--uncaged",) if SANDBOXED.uncaged else ()
 
 
 def written(folder: Path, text: str) -> Path:

@@ -24,7 +24,7 @@ SIDE_BY_SIDE = 3  # trainings
 
 def train(words: list[str]) -> int:
     """One rank: `snakes train`; the last line of its output says how many gradients were exchanged."""
-    from marl import cli
+    from marl.cli import main as cli
     from marl.ranks.process_group import Ranks
 
     exchanges = []

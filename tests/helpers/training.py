@@ -23,7 +23,7 @@ from helpers.command import ROOT, on_cpu, without_compiling
 from helpers.forking import Forked, snakes
 from helpers.ports import free_port
 from helpers.short_matches import short_matches
-from marl import cli
+from marl.cli import main as cli
 from marl.compute.process_state import process_state_restored
 
 SMOKE = str(ROOT / "configs" / "smoke.yaml")

@@ -21,21 +21,22 @@ SMALL = {"device": "cpu", "precision": "fp32", "max_episodes": 8, "eval_matches"
 
 def test_train_load_play(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    folder = marl.train("smoke", runs_dir=tmp_path / "runs", run_name="api", body=(8, 8), **SMALL)
+    run = marl.train("smoke", runs_dir=tmp_path / "runs", run_name="api", body=(8, 8), **SMALL)
+    folder = run.path
     assert folder == tmp_path / "runs" / "snakes_3v3" / "api"
     assert (folder / "checkpoints" / "last").is_file()
     assert str(folder) in capsys.readouterr().out
     again = {"runs_dir": tmp_path / "runs", "run_name": "api", **SMALL}
-    assert marl.train("smoke", body=(8, 8), **again) == folder, "finished already"
+    assert marl.train("smoke", body=(8, 8), **again) == run, "finished already"
     with pytest.raises(UserError, match="has all its 8 episodes"):
         marl.train(resume=folder, runs_dir=tmp_path / "runs")
     best = folder / "checkpoints" / "best"
-    for name in ("last", "runs/last", "api", folder, best, "plan=1x1:last", Path("runs") / "last"):
+    for name in ("last", "runs/last", "api", run, folder, best, "plan=1x1:last", Path("runs") / "last"):
         player = marl.load(name)
         if name == "last":
             assert marl.play(player, "level0", matches=2).matches == 2
         player.close()
-    results = marl.play(folder, "level0", matches=2, seed=3, record=True)
+    results = marl.play(run, "level0", matches=2, seed=3, record=True)
     assert results.matches == results.wins + results.draws + results.losses == 2
     assert set(results.replays) == {"first", "closest", "worst", "best"}
 
@@ -44,7 +45,7 @@ def test_train_load_play(tmp_path, monkeypatch, capsys) -> None:
 def test_the_examples_of_a_docstring(name, tmp_path, monkeypatch) -> None:
     """They run; where an example states what it shows, it shows that."""
     monkeypatch.chdir(tmp_path)
-    names = {name: getattr(marl, name) for name in marl.__all__}
+    names = {each: getattr(marl, each) for each in marl.__all__}
     examples = doctest.DocTestParser().get_examples(inspect.getdoc(getattr(marl, name)))
     assert len(examples) >= 1
     for example in examples:

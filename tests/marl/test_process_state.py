@@ -24,7 +24,7 @@ algo, runs = sys.argv[1:]
 torch.set_num_threads(2)
 for i, (name, seed) in enumerate(((algo, 3), ("ppo", 4), (algo, 3))):
     run = marl.train("smoke", algo=name, seed=seed, runs_dir=runs, run_name=str(i), **{TINY_TRAINING})
-    print("weights", weights_digest(run))
+    print("weights", weights_digest(run.path))
 """
 
 
@@ -91,7 +91,7 @@ def test_a_seed_means_one_result(algo, tmp_path) -> None:
     assert first == last != between
     torch.set_num_threads(2)
     run = marl.train("smoke", algo=algo, seed=3, runs_dir=tmp_path / "here", **TINY_TRAINING)
-    assert f"weights {weights_digest(run)}" == last
+    assert f"weights {weights_digest(run.path)}" == last
 
 
 # Runs the command line and prints the CPU time and the time that a function took. Which function, and the threads that
@@ -101,7 +101,7 @@ import importlib, os, sys, time
 module, name, threads, *words = sys.argv[1:]
 if threads:
     os.environ["OMP_NUM_THREADS"] = threads
-from marl.cli import main
+from marl.cli.main import main
 owner = importlib.import_module(module)
 *path, name = name.split(".")
 for each in path:

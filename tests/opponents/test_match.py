@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from helpers.submissions import CAGED
+from helpers.submissions import SANDBOXED
 
 from arena.errors import ArenaError
 from arena.replay import read, write
@@ -120,11 +120,11 @@ def test_a_forfeited_match_is_lost(tmp_path):
     (tmp_path / "submission.py").write_text(
         "def my_controller(observation, space, continuous): raise ValueError('no')\n"
     )
-    results = play(str(tmp_path), "level0", 4, submissions=CAGED)
+    results = play(str(tmp_path), "level0", 4, submissions=SANDBOXED)
     assert (results.losses, results.home_forfeits, results.away_forfeits) == (4, 4, 0)
     assert results.by_colour == dict.fromkeys(("red", "blue"), Tally(2, 0, 0, 2))
     assert any("ValueError" in line for line in results.problems)
-    results = play("level0", str(tmp_path), 2, submissions=CAGED)
+    results = play("level0", str(tmp_path), 2, submissions=SANDBOXED)
     assert (results.wins, results.home_forfeits, results.away_forfeits) == (2, 0, 2)
 
 

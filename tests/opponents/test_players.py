@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from helpers.submissions import CAGED
+from helpers.submissions import SANDBOXED
 
 from arena import BatchArena
 from arena.errors import ArenaError
@@ -229,6 +229,6 @@ def test_a_submission_is_found_by_its_file_and_by_its_folder(tmp_path):
         "def my_controller(observation, space, continuous): return [[0, 1, 0, 0]]\n"
     )
     for path in (tmp_path, tmp_path / "submission.py"):
-        player = find(str(path), submissions=CAGED)
+        player = find(str(path), submissions=SANDBOXED)
         assert player.name == f"{tmp_path.name}/submission.py"
         player.close()

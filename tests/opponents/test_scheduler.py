@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opponents.scheduler import LADDER, STRATEGIES, ScheduleConfig, Scheduler
+from opponents.scheduler import LADDER, ScheduleConfig, Scheduler, strategies
 
 ONLY = {"easier_share": 0.0}
 
@@ -69,6 +69,29 @@ def test_the_rung_at_every_twentieth_of_the_run(column, strategy, end, row) -> N
     assert schedule.mix(row[0] * end // 100) == {LADDER[row[column]]: 1.0}
 
 
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]}%")
+@pytest.mark.parametrize(
+    ("column", "strategy"), [(1, "linear"), (2, "exponential"), (3, "curriculum"), (4, "evasive")], ids=str
+)
+def test_the_done_share_of_a_run_counts_where_it_is_further(column, strategy, row) -> None:
+    """As of a run whose time is over long before its episodes, and of one whose episodes are."""
+    options = {"max_episodes": 1_000_000, "opponent_evasion_start_episode": 700_000, "easier_share": 0.0}
+    schedule, share = scheduler(strategy, **options), row[0] / 100
+    expected = {LADDER[row[column]]: 1.0}
+    assert schedule.mix(row[0], share) == expected, "nearly no episodes"
+    assert schedule.mix(row[0] * 10_000, share / 2) == expected, "half of the time"
+    assert schedule.rung(0, share) == row[column] == schedule.rung(row[0] * 10_000, 0.0)
+    assert schedule.level(5, 1.5) == schedule.level(1_000_000), "a little after the end"
+
+
+@given(st.integers(1, 10**15), st.integers(0, 10**15))
+def test_the_share_of_the_episodes_changes_nothing(end, episode) -> None:
+    """To the bit, whatever the division rounds: a run without a time limit plays as before."""
+    for strategy in strategies():
+        schedule = scheduler(strategy, max_episodes=end, opponent_evasion_start_episode=end // 2)
+        assert schedule.rung(episode, min(1.0, episode / end)) == schedule.rung(episode)
+
+
 @pytest.mark.parametrize(
     ("strategy", "end", "first"),
     [
@@ -112,7 +135,7 @@ def test_another_length_on_resume_changes_the_progress_only(strategy, before, af
     assert longer.level(2000) == "level4"
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", strategies())
 def test_the_evasive_phase_comes_on_top_of_any_strategy(strategy) -> None:
     options = {"max_episodes": 100_000, "enable_opponent_evasion": True} | ONLY
     schedule = scheduler(strategy, **options)
@@ -311,7 +334,7 @@ def test_a_full_league_lets_the_one_go_that_is_beaten_most_surely() -> None:
 )
 def test_past_selves_share_with_the_ladder_what_self_play_leaves(options, share) -> None:
     assert scheduler("league", **options).past_share() == pytest.approx(share)
-    for strategy in set(STRATEGIES) - {"league"}:
+    for strategy in set(strategies()) - {"league"}:
         assert scheduler(strategy, **options).past_share() == 0
 
 
@@ -320,7 +343,7 @@ def histories(draw):
     """A schedule of any kind after any results, and an episode to ask for."""
     share = st.floats(0, 1, exclude_max=True)
     schedule = scheduler(
-        draw(st.sampled_from(STRATEGIES)),
+        draw(st.sampled_from(strategies())),
         max_episodes=draw(st.integers(1, 10**6)),
         enable_opponent_evasion=draw(st.booleans()),
         easier_share=draw(share),

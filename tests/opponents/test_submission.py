@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.submissions import CAGED, Game, children, controller, written
+from helpers.submissions import SANDBOXED, Game, children, controller, written
 
 from arena import ArenaError
 from arena.jidi import jidi_observation
 from arena.rules import SNAKES
-from opponents.cage.controller import read_move
-from opponents.cage.side_by_side import WAIT_FACTOR
+from opponents.sandbox.controller import read_move
+from opponents.sandbox.side_by_side import WAIT_FACTOR
 from opponents.submission import HOPELESS, LIMIT, Submission, SubmissionOptions
 
 GOOD = "def my_controller(observation, action_space, is_act_continuous):\n    return [[0, 0, 0, 1]]\n"
@@ -83,7 +83,7 @@ COUNTER = controller("global calls\ncalls += 1\nreturn [[int(i == calls % 4) for
 
 def test_every_match_has_state_of_its_own(tmp_path) -> None:
     game = Game(3)
-    with Submission(written(tmp_path, COUNTER), options=CAGED) as submission:
+    with Submission(written(tmp_path, COUNTER), options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         assert game.turn(submission).tolist() == [[1, 2, 3]] * 3
         assert game.turn(submission).tolist() == [[0, 1, 2]] * 3
@@ -106,7 +106,7 @@ def test_matches_that_are_over_are_not_asked(tmp_path) -> None:
 def test_seats_may_be_few_or_none(tmp_path) -> None:
     game = Game(2)
     moves = torch.full((2, SNAKES), 9, dtype=torch.int8)
-    with Submission(written(tmp_path, GOOD), options=CAGED) as submission:
+    with Submission(written(tmp_path, GOOD), options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats[:0])
         submission.act(game.arena, game.seats[:0], moves)
         assert (moves == 9).all()
@@ -128,7 +128,7 @@ def test_helpers_and_weights_beside_it_load_and_the_action_space_is_the_competit
     game = Game()
     os.environ["SECRET"] = "1"
     try:
-        with Submission(written(tmp_path, text), options=CAGED) as submission:
+        with Submission(written(tmp_path, text), options=SANDBOXED) as submission:
             submission.begin(game.arena, game.seats)
             assert game.turn(submission).tolist() == [[2, 2, 2]]
             assert submission.problems == []
@@ -223,7 +223,7 @@ def test_a_move_that_cannot_be_had_is_drawn_and_the_reason_told(tmp_path, body) 
         "import os, signal\nfrom contextlib import suppress",
     )
     game = Game(2)
-    with Submission(written(tmp_path, text), seconds_per_move=5, options=CAGED) as submission:
+    with Submission(written(tmp_path, text), seconds_per_move=5, options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         for turn in range(1, 3):
             drawn = [game.drawn(b)[1] for b in range(2)]
@@ -237,7 +237,7 @@ def test_a_move_that_cannot_be_had_is_drawn_and_the_reason_told(tmp_path, body) 
 
 def test_a_drawn_move_is_never_the_reversal(tmp_path) -> None:
     game = Game(8)
-    with Submission(written(tmp_path, controller("return None")), options=CAGED) as submission:
+    with Submission(written(tmp_path, controller("return None")), options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         for _ in range(5):
             directions = torch.tensor([game.arena.get_match(b)["directions"][:3] for b in range(8)])
@@ -249,7 +249,7 @@ HANGS = controller("while observation['controlled_snake_index'] == 3: pass\nretu
 
 def test_a_move_that_hangs_is_stopped_and_the_others_go_on(tmp_path) -> None:
     game = Game(2)
-    with Submission(written(tmp_path, HANGS), seconds_per_move=QUICK, options=CAGED) as submission:
+    with Submission(written(tmp_path, HANGS), seconds_per_move=QUICK, options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         drawn = [game.drawn(b)[1] for b in range(2)]
         assert game.turn(submission).tolist() == [[2, drawn[0], 2], [2, drawn[1], 2]]
@@ -259,7 +259,7 @@ def test_a_move_that_hangs_is_stopped_and_the_others_go_on(tmp_path) -> None:
 
 def test_waiting_has_a_limit_of_its_own(tmp_path) -> None:
     game = Game()
-    with Submission(written(tmp_path, controller("time.sleep(60)", "import time")), 0.05, CAGED) as submission:
+    with Submission(written(tmp_path, controller("time.sleep(60)", "import time")), 0.05, SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         game.turn(submission)
         waited = f"{WAIT_FACTOR * 0.05:g} s"
@@ -275,7 +275,7 @@ def test_a_stop_costs_one_matchs_module_and_workers_change_nothing(tmp_path) -> 
     played = []
     for workers in (1, 4):
         game = Game(4)
-        with Submission(path, QUICK, SubmissionOptions(CAGED.uncaged, workers)) as submission:
+        with Submission(path, QUICK, SubmissionOptions(SANDBOXED.uncaged, workers)) as submission:
             submission.begin(game.arena, game.seats)
             played.append(([game.turn(submission).tolist() for _ in range(6)], submission.problems))
     assert played[0] == played[1]
@@ -287,7 +287,7 @@ def test_a_match_with_too_many_problems_is_forfeited_until_the_next_one_starts(t
     start = game.arena.get_match(0)["snakes"][0][0]
     body = f"global bad\nif observation['last_direction'] is None: bad = observation[2][0] == {start}\n"
     body += "return None if bad else [[0, 0, 0, 1]]"
-    with Submission(written(tmp_path, controller(body, "bad = False")), options=CAGED) as submission:
+    with Submission(written(tmp_path, controller(body, "bad = False")), options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         for turn in range(5):
             assert submission.forfeited == ({0} if 3 * turn >= LIMIT else set())
@@ -302,7 +302,7 @@ def test_a_match_with_too_many_problems_is_forfeited_until_the_next_one_starts(t
 def test_one_that_never_answers_forfeits_everything(tmp_path) -> None:
     game = Game(HOPELESS)
     with Submission(
-        written(tmp_path, controller("while True: pass")), seconds_per_move=0.05, options=CAGED
+        written(tmp_path, controller("while True: pass")), seconds_per_move=0.05, options=SANDBOXED
     ) as submission:
         submission.begin(game.arena, game.seats)
         drawn = [game.drawn(b) for b in range(HOPELESS)]
@@ -315,7 +315,7 @@ def test_many_kinds_of_problems_are_kept_short(tmp_path) -> None:
     game = Game(20)
     body = "global calls\ncalls += 1\nraise ValueError(os.getpid(), calls, 'x' * 10**6)"  # each match has its process
     text = controller(body, "import os\ncalls = 0")
-    with Submission(written(tmp_path, text), options=CAGED) as submission:
+    with Submission(written(tmp_path, text), options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         game.turn(submission)
         assert len(submission.problems) < 25
@@ -329,14 +329,14 @@ UNLOADABLE = {
     "import sys\nsys.exit(1)\n": "SystemExit: 1",
     "import os\nos._exit(4)\n": "ended its process (exit code 4)",
     "open('missing.pth')\n" + GOOD: "FileNotFoundError",
-    "\0": "SyntaxError",
+    "\0": "SyntaxError" if sys.version_info >= (3, 11, 4) else "ValueError",
 }
 
 
 @pytest.mark.parametrize("text", UNLOADABLE)
 def test_one_that_cannot_be_loaded_forfeits_andrandom_moves_are_played(tmp_path, text) -> None:
     game = Game(2)
-    with Submission(written(tmp_path, text), options=CAGED) as submission:
+    with Submission(written(tmp_path, text), options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         for _ in range(2):
             drawn = [game.drawn(b) for b in range(2)]
@@ -349,7 +349,7 @@ def test_one_that_cannot_be_loaded_forfeits_andrandom_moves_are_played(tmp_path,
 def test_loading_has_a_time_limit(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("opponents.submission.LOAD_SECONDS", QUICK)
     game = Game(2)
-    with Submission(written(tmp_path, "while True: pass\n"), options=CAGED) as submission:
+    with Submission(written(tmp_path, "while True: pass\n"), options=SANDBOXED) as submission:
         submission.act(game.arena, game.seats, torch.zeros(2, SNAKES, dtype=torch.int8))  # without begin, too
         assert submission.forfeited == {0, 1}
         assert f"cannot be loaded: took more than {QUICK} s of CPU time" in submission.problems[0]
@@ -369,7 +369,7 @@ def test_one_that_fails_to_load_later_forfeits_only_that_match(tmp_path) -> None
 
 def test_a_file_without_a_controller_is_the_callers_mistake(tmp_path) -> None:
     game = Game()
-    with Submission(written(tmp_path, "my_controller = 3\n"), options=CAGED) as submission:
+    with Submission(written(tmp_path, "my_controller = 3\n"), options=SANDBOXED) as submission:
         with pytest.raises(ArenaError, match=r"submission\.py['\"]: it has no function my_controller\("):
             submission.begin(game.arena, game.seats)
         game.turn(submission)  # whoever goes on all the same is not stopped
@@ -382,7 +382,7 @@ def test_a_missing_file_and_a_bad_limit_are_refused_at_once(tmp_path) -> None:
             Submission(path)
     for seconds in (0, -1, float("nan"), "1", None):
         with pytest.raises(ArenaError, match="seconds_per_move"):
-            Submission(written(tmp_path, GOOD), seconds, options=CAGED)
+            Submission(written(tmp_path, GOOD), seconds, options=SANDBOXED)
 
 
 @pytest.mark.parametrize("folder", ["/tmp", "/mnt"])
@@ -395,14 +395,14 @@ def test_a_submission_in_a_folder_that_the_new_root_could_cover_is_loaded(folder
     with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".py") as file:
         file.write(GOOD)
         file.flush()
-        with Submission(Path(file.name), options=CAGED) as submission:
+        with Submission(Path(file.name), options=SANDBOXED) as submission:
             submission.begin(game.arena, game.seats)
             assert game.turn(submission).tolist() == [[3, 3, 3]]
             assert submission.problems == []
 
 
 def test_a_submission_in_the_home_folder_is_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("opponents.submission.why_not_caged", lambda: None)
+    monkeypatch.setattr("opponents.submission.why_not_sandboxed", lambda: None)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for folder in (tmp_path / "home", tmp_path):
         folder.mkdir(exist_ok=True)
@@ -449,7 +449,7 @@ def test_the_process_is_gone_at_the_end(tmp_path, how) -> None:
 
 def test_a_closed_one_starts_again_when_asked(tmp_path) -> None:
     game = Game()
-    with Submission(written(tmp_path, COUNTER), options=CAGED) as submission:
+    with Submission(written(tmp_path, COUNTER), options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         game.turn(submission)
         submission.close()
@@ -492,7 +492,7 @@ def seed_text(tmp_path, seed: int, board: dict | None) -> str:
     if board is not None:
         game.arena.set_match(0, board)
     path = written(tmp_path, controller("raise ValueError(DRAWN)", "import random\nDRAWN = random.getrandbits(60)"))
-    with Submission(path, options=CAGED) as submission:
+    with Submission(path, options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         game.turn(submission)
         (problem,) = submission.problems
@@ -517,11 +517,11 @@ raise ValueError(" ".join([*names, *sys.argv, *sys.orig_argv]))
 
 def test_nothing_of_the_hosts_frames_and_words_is_in_reach(tmp_path) -> None:
     game = Game(1)
-    with Submission(written(tmp_path, controller(FRAMES, "import sys")), options=CAGED) as submission:
+    with Submission(written(tmp_path, controller(FRAMES, "import sys")), options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         game.turn(submission)
     (problem,) = submission.problems
-    seen = "/submission/submission.py" if not CAGED.uncaged else str(tmp_path / "submission.py")
+    seen = "/submission/submission.py" if not SANDBOXED.uncaged else str(tmp_path / "submission.py")
     words = f"my_controller _move answer_requests <module> {seen} {seen}"
     assert problem == f"{submission.name}: raised ValueError: {words} (3 x)"
 
@@ -530,7 +530,7 @@ def test_a_match_does_not_wait_for_ever_for_moves_that_each_come_in_time(tmp_pat
     monkeypatch.setattr("opponents.submission.MATCH_SECONDS", 0.3)
     game = Game(1)
     path = written(tmp_path, controller("time.sleep(0.04)\nreturn [[0, 1, 0, 0]]", "import time"))
-    with Submission(path, options=CAGED) as submission:
+    with Submission(path, options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         while not submission.forfeited:
             assert game.arena.get_match(0)["turn"] < 10
@@ -543,8 +543,51 @@ def test_a_name_is_shown_without_control_characters(tmp_path) -> None:
     folder = tmp_path / "a\x1b[31m\nb"
     folder.mkdir()
     game = Game(1)
-    with Submission(written(folder, controller("raise ValueError")), options=CAGED) as submission:
+    with Submission(written(folder, controller("raise ValueError")), options=SANDBOXED) as submission:
         submission.begin(game.arena, game.seats)
         game.turn(submission)
     assert submission.name == "a?[31m?b/submission.py"
     assert all(problem.isprintable() for problem in submission.problems)
+
+
+def test_load_tells_the_cause_before_any_match(tmp_path) -> None:
+    for text, cause in {**UNLOADABLE, "my_controller = 3\n": "it has no function my_controller("}.items():
+        with Submission(written(tmp_path, text), options=SANDBOXED) as submission:
+            with pytest.raises(ArenaError, match=r"submission\.py['\"]: ") as told:
+                submission.load()
+            assert cause in str(told.value)
+            assert "\n" not in str(told.value)
+
+
+def test_one_that_was_loaded_before_plays_the_same(tmp_path) -> None:
+    moves = []
+    for is_loaded in (False, True):
+        game = Game(2)
+        with Submission(written(tmp_path, GOOD), options=SANDBOXED) as submission:
+            if is_loaded:
+                submission.load()
+            submission.begin(game.arena, game.seats)
+            moves.append([game.turn(submission).tolist() for _ in range(3)])
+    assert moves[0] == moves[1]
+
+
+def test_errors_and_times_of_moves_are_counted(tmp_path) -> None:
+    text = controller("if observation['controlled_snake_index'] == 3: raise ValueError\nreturn [[0, 0, 0, 1]]")
+    game = Game(2)
+    with Submission(written(tmp_path, text), options=SANDBOXED) as submission:
+        submission.begin(game.arena, game.seats)
+        assert (submission.errors, submission.move_times.moves) == (0, 0)
+        for _ in range(4):
+            game.turn(submission)
+        times = submission.move_times
+        assert (submission.errors, times.moves) == (8, 2 * 3 * 4)
+        assert 0 < times.mean <= times.longest <= times.total
+
+
+def test_the_time_of_a_move_that_was_stopped_counts(tmp_path) -> None:
+    game = Game()
+    path = written(tmp_path, controller("while True: pass"))
+    with Submission(path, seconds_per_move=QUICK, options=SANDBOXED) as submission:
+        game.turn(submission)
+        assert (submission.errors, submission.move_times.moves) == (3, 3)
+        assert submission.move_times.longest >= QUICK

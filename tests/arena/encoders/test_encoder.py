@@ -7,7 +7,7 @@ from helpers.movers import semi_greedy_moves
 
 from arena import ArenaError, BatchArena
 from arena.encoders import ENCODERS, board_encoder, encoder_named
-from arena.encoders.encoder import nothing_shared
+from arena.encoders.encoder import measure_nothing
 from arena.encoders.orientation import LOCAL_ACTIONS
 from arena.rules import DIRECTION, SNAKES, UP
 
@@ -83,15 +83,15 @@ def test_encode_writes_one_row_of_what_the_arena_shows(arena, name) -> None:
     encoder = ENCODERS[name]
     state, shown = arena.state.numpy(), arena.observe(name).numpy()
     for b in (0, 17, 59):
-        shared = encoder.share(state[b])
+        common = encoder.measure(state[b])
         for snake in range(SNAKES):
             row = np.full(encoder.width, 0 if encoder.sparse else 7, encoder.dtype)
-            encoder.encode(state[b], snake, shared, row.view(np.uint64) if encoder.words else row)
+            encoder.encode(state[b], snake, common, row.view(np.uint64) if encoder.words else row)
             assert row.tolist() == shown[b, snake].tolist(), f"match {b}, snake {snake}, seed {SEED}"
 
 
 def test_planes_share_nothing_and_are_sparse() -> None:
-    assert ENCODERS["planes"].share is nothing_shared
+    assert ENCODERS["planes"].measure is measure_nothing
     assert {name: (encoder.words, encoder.sparse) for name, encoder in ENCODERS.items()} == {
         "features": (True, False),
         "canonical": (True, False),

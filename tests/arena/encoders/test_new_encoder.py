@@ -16,10 +16,10 @@ from arena.rules import DIRECTION, LENGTH, SNAKES, TURN
 
 
 @njit
-def encode_lengths(match, snake, shared, out):
+def encode_lengths(match, snake, common, out):
     out[int(match[DIRECTION + snake])] = 1
     out[4] = match[LENGTH + snake]
-    out[5] = shared
+    out[5] = common
 
 
 @njit
@@ -56,12 +56,12 @@ def test_a_new_encoder_is_observed_like_the_others(matches, monkeypatch) -> None
 
 
 @njit
-def encode_behind(match, snake, shared, out):
+def encode_behind(match, snake, common, out):
     out[8 + int(match[DIRECTION + snake])] = 1
 
 
 @njit
-def encode_by_length(match, snake, shared, out):
+def encode_by_length(match, snake, common, out):
     """Fits as long as the snakes are short."""
     out[int(match[LENGTH + snake]) // 8] = 1
 
@@ -72,13 +72,13 @@ def set_behind(out):
 
 
 @njit
-def encode_by_a_callee(match, snake, shared, out):
+def encode_by_a_callee(match, snake, common, out):
     """The bounds checks do not reach the function that it calls."""
     set_behind(out)
 
 
 @njit
-def encode_bytes(match, snake, shared, out):
+def encode_bytes(match, snake, common, out):
     for i in range(8):
         out[i] = 1
 

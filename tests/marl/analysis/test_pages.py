@@ -7,7 +7,7 @@ import pytest
 from helpers import browser
 
 from marl.analysis.pages import league_page
-from marl.cli import main
+from marl.cli.main import main
 from opponents.intervals import wilson
 from opponents.league import league
 
@@ -55,6 +55,9 @@ def test_the_table_shows_the_points_best_player_first(page, results):
         assert row == pytest.approx([100 * points[i, j] for j in order if j != i], abs=0.51)
     titles = page.value("[...document.querySelectorAll('#league tbody th')].map(e => e.title)")
     assert titles == [table.names[i] for i in order]
+    # The number stands first: on a phone a long name is cut off at its end.
+    heads = page.value("[...document.querySelectorAll('#league tbody th')].map(e => e.textContent.split('  ')[0])")
+    assert heads == [str(place) for place in range(1, len(order) + 1)]
 
 
 def test_a_cell_shows_the_match_that_went_best_for_its_row(page, results):

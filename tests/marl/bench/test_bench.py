@@ -8,7 +8,7 @@ from helpers.command import assert_one_line
 from helpers.training import alone
 
 from marl.bench import command, timing
-from opponents.cage.process import why_not_caged
+from opponents.sandbox.process import why_not_sandboxed
 
 
 def test_json_has_every_row():
@@ -47,10 +47,10 @@ def test_table_names_the_machine():
     assert re.search(r"\nstate bytes per match: \d+\nfirst call seconds:\n  cpu +\d+\.\d\d\n$", result.stdout)
 
 
-@pytest.mark.skipif(why_not_caged() is not None, reason=f"this system cannot cage: {why_not_caged()}")
-def test_a_submission_in_its_cage_and_without():
+@pytest.mark.skipif(why_not_sandboxed() is not None, reason=f"this system cannot sandbox: {why_not_sandboxed()}")
+def test_a_submission_in_its_sandbox_and_without():
     report = json.loads(alone("bench", "submission", "--json", "--matches", "2", "--seconds", "0.02").stdout)
-    assert [row["what"] for row in report["rows"]] == ["caged submission + step", "uncaged submission + step"]
+    assert [row["what"] for row in report["rows"]] == ["submission in its sandbox + step", "uncaged submission + step"]
     assert all(value > 0 for value in report["microseconds_per_move"].values())
     assert_one_line(alone("bench", "submission", "--device", "cuda"), "leave --device out")
 

@@ -8,8 +8,8 @@ import torch
 from helpers.command import assert_one_line
 from helpers.training import alone, here
 
-from marl import cli
 from marl.bench import command, training
+from marl.cli import main as cli
 
 SMALL_ANY = ["--device", "cpu", "--matches", "16", "--body", "8", "--batch_size", "24"]
 SMALL = [*SMALL_ANY, "--turns", "2", "--updates", "2", "--buffer_size", "960", "--warmup_turns", "8"]

@@ -9,7 +9,7 @@ from helpers.training import alone
 
 from marl.analysis.statistics import Rates, ratios_of_pairs, ratios_of_sets
 from marl.bench import compare
-from marl.cli import main
+from marl.cli.main import main
 
 SEED = 11
 FLAGS = ("arena", "--device", "cpu", "--matches", "1", "--threads", "1", "--seconds", "0.02")

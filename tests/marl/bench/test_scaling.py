@@ -6,8 +6,8 @@ import pytest
 from helpers.command import assert_one_line
 from helpers.training import alone, here
 
-from marl import cli
 from marl.bench import command, scaling
+from marl.cli import main as cli
 
 SMALL = [
     *("--device", "cpu", "--matches", "16", "--body", "8", "--batch_size", "24", "--turns", "2", "--updates", "2"),

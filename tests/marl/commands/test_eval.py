@@ -11,8 +11,8 @@ from helpers.training import here
 
 from arena.errors import ArenaError
 from arena.replay import read
-from opponents.cage.process import why_not_caged
 from opponents.intervals import wilson
+from opponents.sandbox.process import why_not_sandboxed
 
 KEYS = {
     "home", "away", "matches", "wins", "draws", "losses", "home_score", "away_score", "win_rate", "win_rate_low",
@@ -138,26 +138,26 @@ def rival(tmp_path):
     return path
 
 
-def test_a_rival_that_kills_its_parent_plays_on_in_its_cage_and_workers_change_nothing(rival):
-    if reason := why_not_caged():
-        pytest.skip(f"this system cannot cage: {reason}")
+def test_a_rival_that_kills_its_parent_plays_on_in_its_sandbox_and_workers_change_nothing(rival):
+    if reason := why_not_sandboxed():
+        pytest.skip(f"this system cannot sandbox: {reason}")
     reports = []
     for words in (("--workers", "1"), ("--workers", "4"), ("--uncaged",)):  # uncaged, the filter refuses it, too
         result = here(*AGAINST_RIVAL, rival, *words)
         assert result.returncode == 0, result.stderr
         reports.append(json.loads(result.stdout))
-        assert ("runs uncaged" in result.stderr) == ("--uncaged" in words)
+        assert ("runs without a sandbox" in result.stderr) == ("--uncaged" in words)
         assert reports[-1].pop("turns_per_second") > 0
     assert reports[0] == reports[1] == reports[2]
     assert reports[0]["problems"] == []
 
 
-def test_where_the_system_cannot_cage_one_line_says_so(rival, monkeypatch):
-    monkeypatch.setattr("opponents.submission.why_not_caged", lambda: "unshare: Operation not permitted")
-    assert_one_line(here(*AGAINST_RIVAL, rival), "cannot cage", "unshare: Operation not permitted", "--uncaged")
-    assert_one_line(here("league", "--players", f"level0,{rival}"), "cannot cage", "--uncaged")
+def test_where_the_system_cannot_sandbox_one_line_says_so(rival, monkeypatch):
+    monkeypatch.setattr("opponents.submission.why_not_sandboxed", lambda: "unshare: Operation not permitted")
+    assert_one_line(here(*AGAINST_RIVAL, rival), "cannot sandbox", "unshare: Operation not permitted", "--uncaged")
+    assert_one_line(here("league", "--players", f"level0,{rival}"), "cannot sandbox", "--uncaged")
     words = ("train", "--config", "smoke", "--eval_opponents", f"level0,{rival}", "--runs_dir", rival.parent / "runs")
-    assert_one_line(here(*words), "cannot cage", "--uncaged")
+    assert_one_line(here(*words), "cannot sandbox", "--uncaged")
 
 
 @pytest.mark.parametrize("value", ["0", "x"])
@@ -217,3 +217,35 @@ def test_a_league_with_a_submission_tells_a_random_seed(tmp_path):
         seeds.append(json.loads(done.stdout)["seed"])
     assert len({*seeds}) == 3
     assert seeds[2] == 5
+
+
+def test_several_opponents_make_one_table_and_the_same_results_as_alone():
+    words = ("eval", "--home", "level2", "--matches", "20", "--seed", "3", "--away")
+    report = json.loads(here(*words, "level0,level1:0.1", "--json").stdout)
+    assert report["seed"] == 3
+    alone = [json.loads(here(*words, away, "--json").stdout) for away in ("level0", "level1:0.1")]
+    for pair, other in zip(report["pairs"], alone, strict=True):
+        assert {**pair, "turns_per_second": 0, "seed": 3} == {**other, "turns_per_second": 0}
+    table = here(*words, "level0,level1:0.1").stdout.splitlines()
+    assert table[0] == "level2: 20 matches against each, seed 3"
+    assert [line.split()[0] for line in table[2:]] == ["against", "level0", "level1:0.1"]
+    assert f"{alone[1]['win_rate']:.1%}" in table[4]
+
+
+def test_mistakes_with_several_opponents(tmp_path):
+    words = ("eval", "--home", "level2", "--away")
+    assert_one_line(here(*words, "level0,levle1"), "'levle1'", "did you mean level1?")
+    assert_one_line(here(*words, "level0,"), "--away", "'level0,' is no list of players")
+    assert_one_line(here(*words, "level0,level1", "--record", tmp_path / "x"), "--record", "--away names 2")
+
+
+def test_a_pair_stops_when_it_is_decided(tmp_path):
+    words = ("eval", "--home", "level3", "--matches", "60", "--stop_when_decided", "--away")
+    report = json.loads(here(*words, "level0", "--json", "--record", tmp_path / "x").stdout)
+    assert (report["decided"], report["matches"]) == ("home", 16)
+    assert report["error_rates"] == {"home_is_better": 0.025, "away_is_better": 0.025}
+    assert {*read(tmp_path / "x").result}  # it verifies
+    text = here(*words, "level0,level3:0.001").stdout
+    assert text.startswith("level3: 16 to 60 matches against each")
+    assert "level0: level3 is better; level3:0.001: not decided" in text
+    assert "at most 2.5% of the cases" in text

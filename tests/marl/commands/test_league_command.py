@@ -1,5 +1,6 @@
 """The command `league`, called like a user calls it, and its picture."""
 
+import csv
 import json
 
 import numpy as np
@@ -77,3 +78,36 @@ def test_long_names_and_many_players_fit():
     pixels = np.asarray(image)
     for edge in (pixels[:20], pixels[-20:], pixels[:, :20], pixels[:, -20:]):
         assert (edge == PAPER).all()  # nothing was cut off
+
+
+def test_decided_pairs_stop_and_both_error_rates_are_named():
+    words = ("league", "--players", "level0,level3,level3:0.01", "--matches", "40", "--stop_when_decided")
+    report = json.loads(here(*words, "--json").stdout)
+    assert report["error_rates"] == {"home_is_better": 0.025, "away_is_better": 0.025}
+    pairs = {(pair["home"], pair["away"]): pair for pair in report["pairs"]}
+    for pair in report["pairs"]:
+        assert pair["wins"] + pair["draws"] + pair["losses"] == pair["matches"] <= 40
+        is_clear = pair["away"] == "level0"
+        assert (pair["decided"], pair["matches"] < 40) == (("home", True) if is_clear else (None, False)), pairs
+    text = here(*words).stdout
+    assert text.startswith("16 to 40 matches per pair")
+    assert "decided who is better: 2 of 3 pairs" in text
+    assert "at most 2.5% of the cases, home and away alike" in text
+
+
+def test_a_csv_has_a_line_for_each_player(tmp_path):
+    report = json.loads(here(*CALL, "--json", "--csv", tmp_path / "league.csv").stdout)
+    rows = list(csv.DictReader((tmp_path / "league.csv").read_text("utf-8-sig").splitlines()))
+    assert [row["name"] for row in rows] == [player["name"] for player in report["players"]]
+    assert [row["place"] for row in rows] == ["1", "2", "3"]
+    assert float(rows[0]["against level0"]) == next(p["points"] for p in report["pairs"] if p["away"] == "level0")
+    assert rows[0]["against level2"] == ""
+    assert {(row["matches"], row["errors"], row["mean_ms"]) for row in rows} == {("40", "0", "")}
+
+
+def test_minutes_are_played_and_nothing_else_goes_on():
+    done = here("league", "--players", "level0,level1", "--minutes", "0.00001", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["matches"] == 2  # one board, in any case
+    assert_one_line(here("league", "--minutes", "0"), "--minutes", "no number above 0")
+    assert_one_line(here("league", "--matches", "0"), "--matches", "no whole number from 1")

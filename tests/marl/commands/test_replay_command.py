@@ -18,7 +18,7 @@ from arena.match_dict import gains, team_scores
 from arena.render.ansi import Terminal, ansi
 from arena.render.timeline import recorded_timeline
 from arena.replay import Replay, read, write
-from marl.cli import main
+from marl.cli.main import main
 
 LONG = ROOT / "tests" / "data" / "long_match.jsonl"  # of 200 turns, with long snakes
 EVIL = "<b>evil\x1b[2J\nname"

@@ -13,7 +13,7 @@ from helpers.command import assert_one_line, in_fresh_process
 from helpers.training import here
 from PIL import Image
 
-from marl.process_identity import process_name
+from marl.compute.process_identity import process_name
 from marl.storage import checkpoint_writer, run_owner
 
 ENDED = f"{os.uname().nodename} another-boot 1 1"
@@ -87,7 +87,7 @@ def test_a_run_without_metrics_has_the_episodes_of_its_newest_checkpoint(runs):
 
 
 def test_the_list_loads_no_torch(runs):
-    code = "import sys\nfrom marl.cli import main\nmain(sys.argv[1:])\nprint('torch' in sys.modules)"
+    code = "import sys\nfrom marl.cli.main import main\nmain(sys.argv[1:])\nprint('torch' in sys.modules)"
     *rows, loaded = in_fresh_process(code, "runs", "--runs_dir", str(runs.parent)).splitlines()
     assert (len(rows), loaded) == (5, "False")
 
@@ -169,7 +169,7 @@ def test_a_run_of_another_machine_counts_as_running_while_it_is_written_to(runs)
 
 def test_a_run_that_a_process_holds_is_never_touched(runs, monkeypatch):
     """Also when run.json does not tell of that process: it starts the run at this moment."""
-    monkeypatch.setattr(run_owner, "GRACE", 0.0)
+    monkeypatch.setattr(run_owner, "GRACE_SECONDS", 0.0)
     checkpoints = [
         checkpoint_writer.save(runs / "weak", n, {"actor.w": torch.zeros(1)}, {"state": {}}, {}) for n in (1, 2)
     ]

@@ -16,8 +16,8 @@ from PIL import Image
 from marl.commands import training_jobs
 from marl.commands.sweep import Sweep, parse_ranges, range_text
 from marl.commands.training_jobs import DONE, FAILED, STOPPED
+from marl.compute.process_identity import process_name
 from marl.config.train_config import read_config
-from marl.process_identity import process_name
 from marl.registry import LEARNERS
 from marl.storage.run_folder import GROUP
 

@@ -15,10 +15,10 @@ from helpers.training import SMOKE, assert_goes_on, files_of, here
 
 from marl.commands.league_record import LeagueRecord, read_record
 from marl.commands.train_league import ROLES, League
+from marl.metrics.run_metrics import read_lines
 from marl.storage import snapshot
 from marl.storage.run_names import find_named
 from marl.storage.saved_player import load_policy
-from marl.training.metrics import read_lines
 from marl.training.trainer import Trainer
 from opponents import match
 from opponents.prioritised import prioritised_shares

@@ -92,9 +92,9 @@ def test_the_bar_knows_the_episodes_that_a_training_has_chosen(fake) -> None:
     (fake / "episodes").write_text('{"1": 25}')
     words = ("--algo", "ppo", "--device", "cpu", "--run_name", "x")
     job = TrainingJob("seed 1", (), Path("runs/snakes_3v3/x_seed1"), plan_resume(words).config)
-    assert job.share() == 0.0, "it has not begun"
+    assert job.fraction() == 0.0, "it has not begun"
     assert here("train", *words, "--seeds", "1").returncode == 0
-    assert job.share() == 0.25
+    assert job.fraction() == 0.25
 
 
 @pytest.mark.parametrize("command", [("train", "--seeds", "1", "--max_episodes", "20"), ("exploit", "level1")])

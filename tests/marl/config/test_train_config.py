@@ -18,7 +18,7 @@ from marl.config.train_config import CONFIG_VERSION, COUNTERPARTS, NOT_RESUMED, 
 from marl.config.values import choices_of
 from marl.errors import UserError
 from marl.registry import LEARNERS, NETWORKS
-from opponents.scheduler import STRATEGIES
+from opponents.scheduler import strategies
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ from opponents.scheduler import STRATEGIES
         (["--algo", "ppo", "--target_kl", "0.1"], "ppo.target_kl", 0.1),
         (["--algo", "ppo", "--lr", "3e-4"], "ppo.lr", 3e-4),
         (["--load_model", "--load_model_run", "2"], "load_model_run", 2),
-        *((["--opponent_difficulty_strategy", name], "schedule.strategy", name) for name in STRATEGIES),
-        *((["--opponent-difficulty-strategy", name], "schedule.strategy", name) for name in STRATEGIES),
+        *((["--opponent_difficulty_strategy", name], "schedule.strategy", name) for name in strategies()),
+        *((["--opponent-difficulty-strategy", name], "schedule.strategy", name) for name in strategies()),
         (["--schedule.strategy", "linear"], "schedule.strategy", "linear"),
     ],
 )

@@ -48,7 +48,7 @@ def test_json_report(tmp_path):
         assert report["ranks"]["train_ddp"] == 1
     assert report["ranks"]["round_trip"]["backend"] == report["backend"]
     assert report["runs_dir"]["write_mb_s"] > 0
-    names = {"packages", "cache", "cage", "products", "self-check on cpu", "round trip", "gradients", "run folder"}
+    names = {"packages", "cache", "sandbox", "products", "self-check on cpu", "round trip", "gradients", "run folder"}
     assert names <= set(checks_of(report))
     assert list(tmp_path.iterdir()) == []
 

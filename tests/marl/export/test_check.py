@@ -13,7 +13,7 @@ from helpers.training import here
 
 from marl.export.dense_layers import dense_layers
 from marl.export.jidi import submission_source, weights_hash
-from opponents.cage.process import CannotCage, Host
+from opponents.sandbox.process import CannotSandbox, Host
 
 PLAN_MS = 20.0
 # Always has time for one rollout of each stage: whether there was time depends on the machine.
@@ -173,15 +173,15 @@ def test_a_missing_file_is_told(tmp_path) -> None:
     assert_one_line(here("export", "--check", tmp_path / "none"), "none/submission.py: there is no such file")
 
 
-def test_where_there_is_no_cage_it_is_run_only_if_that_is_asked_for(tmp_path, monkeypatch) -> None:
-    def refuse(path: Path, caged: bool) -> Host:
-        if caged:
-            raise CannotCage("no namespaces")
-        return Host(path, caged)
+def test_where_there_is_no_sandbox_it_is_run_only_if_that_is_asked_for(tmp_path, monkeypatch) -> None:
+    def refuse(path: Path, sandboxed: bool) -> Host:
+        if sandboxed:
+            raise CannotSandbox("no namespaces")
+        return Host(path, sandboxed)
 
     monkeypatch.setattr("marl.export.check.Host", refuse)
     (tmp_path / "submission.py").write_text(source())
-    assert_one_line(here("export", "--check", tmp_path), "cannot cage it (no namespaces)", "--uncaged")
+    assert_one_line(here("export", "--check", tmp_path), "cannot sandbox it (no namespaces)", "--uncaged")
     assert lines(here("export", "--check", tmp_path, "--uncaged"))["moves"].startswith("100 of 100 ")
 
 

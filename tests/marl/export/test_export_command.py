@@ -27,6 +27,7 @@ from marl.storage.snapshot import read
 @pytest.fixture(scope="module", params=ENCODERS)
 def exported(request, tmp_path_factory):
     """An encoder, and the folder with what a real command made of a run that uses it."""
+    pytest.importorskip("onnx", reason="onnx is not installed")
     folder = tmp_path_factory.mktemp(request.param)
     run = saved_run(folder, request.param)
     names = {"--jidi": "sent", "--onnx": "it.onnx", "--safetensors": "it.safetensors"}

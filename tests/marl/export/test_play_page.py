@@ -227,7 +227,7 @@ def test_a_value_is_told_and_a_name_is_only_text(chrome, tmp_path) -> None:
     assert np.abs(np.array(values) - who.actor(torch.from_numpy(obs)).numpy()[:, 4]).max() < 1e-4
     page.wait("document.querySelector('.team.blue h2').textContent !== ''")
     assert page.value("document.querySelector('.team.blue h2').textContent") == f"{NAME} · easy"
-    page.value("snakes.setStrength(FULL)")
+    page.value("snakes.setLevel(FULL)")
     page.wait(f"document.querySelector('.team.blue h2').textContent === {json.dumps(NAME)}")
     assert page.value("document.title") == f"{NAME} · Snakes 3v3"
     assert "the policy expects" in page.value("document.querySelector('.chip').title")
@@ -263,7 +263,7 @@ KEYS = {
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 def test_the_own_snake_goes_where_the_keys_say_and_the_others_as_the_policy_says(page, keys) -> None:
-    page.value("snakes.setStrength(FULL)")
+    page.value("snakes.setLevel(FULL)")
     now = shown(page)
     assert (now["seat"], now["waiting"], now["playing"], now["last"]) == (0, True, False, 0)
     aside, _ = sideways(page)
@@ -429,7 +429,7 @@ def test_all_texts_can_be_read(page) -> None:
     """At least 4.5 : 1, as WCAG AA asks."""
     page.press("p")
     page.press("?")
-    page.wait("!document.querySelector('#thinking').hidden && snakes.thinker.plan(snakes.match(), 1)")
+    page.wait("!document.querySelector('#thinking').hidden && snakes.plannerWorker.plan(snakes.match(), 1)")
     found = page.value(TEXTS)
     assert len(found) > 40
     for said, *colours in found:

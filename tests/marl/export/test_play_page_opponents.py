@@ -1,4 +1,4 @@
-"""The opponents of the play page in a real browser: their strengths, and planning in a Web Worker."""
+"""The opponents of the play page in a real browser: their levels, and planning in a Web Worker."""
 
 import json
 from itertools import pairwise
@@ -18,8 +18,7 @@ from arena.rules import BEANS_MAX, CELLS, COLUMNS, ROWS, SNAKES, TEAM, TURNS
 from marl.bench.positions import FILE as POSITIONS
 from marl.export.dense_layers import dense_layers
 from marl.export.play_page import play_page
-from marl.planning.dead_ends import write_losses
-from marl.planning.planner import Budget, Planner
+from marl.planning.planner import Budget, Planner, write_losses
 from marl.planning.positions import load as load_positions
 from opponents.match import play
 
@@ -62,19 +61,19 @@ def page(tab, files):
     assert tab.errors == []
 
 
-# --- strengths --------------------------------------------------------------------------------------------------------
+# --- levels -----------------------------------------------------------------------------------------------------------
 
 
 def test_random_opponents_are_those_of_the_arena(page) -> None:
-    page.value("snakes.takeSeat(null), snakes.setStrength(0), snakes.begin(0, 5), snakes.play(false)")
+    page.value("snakes.takeSeat(null), snakes.setLevel(0), snakes.begin(0, 5), snakes.play(false)")
     page.value("(() => { while (!snakes.shown().over) snakes.advance(); })()")
     replay = play(player("canonical", value=True), "level0", 1, seed=5, record=True).replays["first"]
     assert page.value("Array.from({length: 201}, (_, k) => snakes.state(k))") == replay.states()
 
 
 def test_weaker_opponents_play_more_moves_at_random_and_mates_none(page) -> None:
-    played = """((seat, strengths) => strengths.map((strength) => {
-      snakes.takeSeat(seat), snakes.setStrength(strength), snakes.begin(0, 3), snakes.play(false);
+    played = """((seat, levels) => levels.map((level) => {
+      snakes.takeSeat(seat), snakes.setLevel(level), snakes.begin(0, 3), snakes.play(false);
       while (!snakes.shown().over) snakes.advance();
       const other = Array(6).fill(0);
       snakes.steps().slice(1).forEach(({ moves, lunges }, turn) => moves.forEach((move, snake) => {
@@ -82,26 +81,26 @@ def test_weaker_opponents_play_more_moves_at_random_and_mates_none(page) -> None
       }));
       return other;
     }))"""
-    noise = page.value("STRENGTHS.slice(0, AHEAD).map(({ noise }) => noise)")
+    noise = page.value("LEVELS.slice(0, AHEAD).map(({ noise }) => noise)")
     assert noise == sorted(noise, reverse=True)
     assert (noise[0], noise[-1]) == (1, 0)
-    for seat, rivals, strengths in ((0, [3, 4, 5], [*range(len(noise))]), (4, [0, 1, 2], [2])):
-        counts = np.array(page.value(f"{played}({seat}, {strengths})"))
+    for seat, rivals, levels in ((0, [3, 4, 5], [*range(len(noise))]), (4, [0, 1, 2], [2])):
+        counts = np.array(page.value(f"{played}({seat}, {levels})"))
         assert not counts[:, [s for s in range(SNAKES) if s not in (seat, *rivals)]].any()
         shares = counts[:, rivals].mean(1) / TURNS
         # A random move is the policy's own in a third of all cases.
-        assert np.abs(shares - np.array(noise)[strengths] * 2 / 3).max() < 0.06, shares
+        assert np.abs(shares - np.array(noise)[levels] * 2 / 3).max() < 0.06, shares
 
 
-def test_the_strength_is_chosen_in_the_page(page) -> None:
-    choose = "(s => { s.value = {}; s.dispatchEvent(new Event('change')); })(document.querySelector('#strength'))"
-    names = page.value("[...document.querySelectorAll('#strength option')].map(option => option.textContent)")
+def test_the_level_is_chosen_in_the_page(page) -> None:
+    choose = "(s => { s.value = {}; s.dispatchEvent(new Event('change')); })(document.querySelector('#level'))"
+    names = page.value("[...document.querySelectorAll('#level option')].map(option => option.textContent)")
     assert (names[0], names[-1]) == ("random", "full strength")
     page.wait("document.querySelector('#banner').textContent.includes('opponents: easy')")
     page.value(choose.replace("{}", str(names.index("hard"))))
     page.wait("document.querySelector('.team.blue h2').textContent === 'it · hard'")
     page.press("v")
-    assert shown(page)["strength"] == len(names) - 1, "who only watches sees the policy at its best"
+    assert shown(page)["level"] == len(names) - 1, "who only watches sees the policy at its best"
     page.press("5")
     page.wait("document.querySelector('.team.red h2').textContent === 'it · hard'")
 
@@ -111,9 +110,10 @@ def test_the_strength_is_chosen_in_the_page(page) -> None:
 PLAN = """(async (positions) => {
   const plans = [];
   for (const [match, team, options] of positions) {
-    snakes.thinker.ask(match, team, options);
-    while (!snakes.thinker.plan(match, team) && !snakes.thinker.note()) await new Promise(done => setTimeout(done));
-    plans.push(snakes.thinker.plan(match, team));
+    const worker = snakes.plannerWorker;
+    worker.ask(match, team, options);
+    while (!worker.plan(match, team) && !worker.note()) await new Promise(done => setTimeout(done));
+    plans.push(worker.plan(match, team));
   }
   return plans;
 })"""
@@ -219,14 +219,14 @@ def test_the_switch_turns_planning_on_and_off(page) -> None:
     assert text(page, ".team.blue h2") == "it · thinks ahead"
     differ = 0
     for _ in range(12):
-        plan = page.wait(f"snakes.thinker.plan(snakes.match(), {BLUE})")
+        plan = page.wait(f"snakes.plannerWorker.plan(snakes.match(), {BLUE})")
         page.value("snakes.advance()")
         assert moves_of_blue(page) == (plan["moves"] or policy_moves(page))
         differ += moves_of_blue(page) != policy_moves(page)
     assert differ, "planning changes something"
     page.click("#ahead")
     page.wait("document.querySelector('#ahead').getAttribute('aria-pressed') === 'false'")
-    assert shown(page)["strength"] == page.value("FULL")
+    assert shown(page)["level"] == page.value("FULL")
     for _ in range(12):
         page.value("snakes.advance()")
         assert moves_of_blue(page) == policy_moves(page)
@@ -249,7 +249,7 @@ def test_a_match_waits_for_the_plans(page) -> None:
         "(s => { s.append(new Option('', 3600000)); s.value = 3600000; s.dispatchEvent(new Event('change')); })"
         "(document.querySelector('#budget'))"
     )
-    page.value("snakes.setStrength(AHEAD)")
+    page.value("snakes.setLevel(AHEAD)")
     for _ in range(9):
         page.press("+")
     page.press(" ")
@@ -265,9 +265,9 @@ def test_the_page_stays_smooth_while_the_worker_plans(page) -> None:
         f"""(async () => {{
           const match = snakes.match();
           let frames = 0;
-          snakes.thinker.ask(match, {BLUE}, {{ seed: 0, number: 0, milliseconds: 2000 }});
-          for (; !snakes.thinker.plan(match, {BLUE}); frames++) await new Promise(requestAnimationFrame);
-          return [frames, snakes.thinker.plan(match, {BLUE})];
+          snakes.plannerWorker.ask(match, {BLUE}, {{ seed: 0, number: 0, milliseconds: 2000 }});
+          for (; !snakes.plannerWorker.plan(match, {BLUE}); frames++) await new Promise(requestAnimationFrame);
+          return [frames, snakes.plannerWorker.plan(match, {BLUE})];
         }})()"""
     )
     assert all(plan["rollouts"])
@@ -303,11 +303,11 @@ def test_an_error_in_the_worker_is_told_and_leaves_the_policys_moves(chrome, fil
 
 
 def test_a_plan_without_time_leaves_the_policys_moves(page) -> None:
-    page.value("snakes.takeSeat(null), snakes.play(false), snakes.setStrength(AHEAD)")
-    page.wait(f"snakes.thinker.plan(snakes.match(), {BLUE})")
-    ask = f"snakes.thinker.ask(snakes.match(), {BLUE}, {{ seed: 0, number: 0, milliseconds: -1 }})"
+    page.value("snakes.takeSeat(null), snakes.play(false), snakes.setLevel(AHEAD)")
+    page.wait(f"snakes.plannerWorker.plan(snakes.match(), {BLUE})")
+    ask = f"snakes.plannerWorker.ask(snakes.match(), {BLUE}, {{ seed: 0, number: 0, milliseconds: -1 }})"
     page.value(ask)
-    plan = page.wait(f"snakes.thinker.plan(snakes.match(), {BLUE})")
+    plan = page.wait(f"snakes.plannerWorker.plan(snakes.match(), {BLUE})")
     assert plan == {"moves": None, "values": None, "rollouts": [0, 0]}
     page.wait("document.querySelector('#note').textContent.includes('too long')")
     page.value("snakes.advance()")

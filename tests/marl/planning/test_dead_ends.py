@@ -9,7 +9,7 @@ from helpers.plain_search import goes_on
 from arena.dangers import is_dead_end
 from arena.match_dict import to_dict
 from arena.rules import ACTIONS, DOWN, RIGHT, START_LENGTH, TEAM, UP, neighbour
-from marl.planning.dead_ends import write_losses
+from marl.planning.planner import write_losses
 
 SEED = 0  # nothing is drawn here
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -93,7 +93,7 @@ class Group:
     def gather(self, value: LaunchRecord | None) -> list[LaunchRecord | None]:
         return [value, *self._others]
 
-    def share(self, value: LaunchRecord | None) -> LaunchRecord | None:
+    def broadcast(self, value: LaunchRecord | None) -> LaunchRecord | None:
         return value
 
 

@@ -4,8 +4,12 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from helpers.processes import wait_until
 from helpers.training import LIMIT, RANKS, finish, forked, needs_proc, ranks_of, the_run
+
+from marl.ranks import exits
+from marl.ranks.fork_launch import MessagePipe
 
 pytestmark = needs_proc
 
@@ -38,3 +42,34 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+@pytest.fixture
+def pipe(monkeypatch):
+    """A pipe that this process, as a rank, writes to; it is the launcher, too."""
+    monkeypatch.setattr(exits, "_pipe", [])
+    pipe = MessagePipe()
+    exits.leave_messages_to(pipe._writing)
+    yield pipe
+    for file in (pipe._reading, pipe._writing):
+        os.close(file)
+
+
+def test_equal_messages_are_printed_once_and_others_too(pipe, capsys) -> None:
+    for message in ("rank 1 is lost", "rank 1 is lost", "the store is gone"):
+        exits.notify(message)
+    assert capsys.readouterr().err == ""
+    pipe.print_messages()
+    assert capsys.readouterr().err == "snakes: rank 1 is lost\nsnakes: the store is gone\n"
+    exits.notify("rank 1 is lost")
+    pipe.print_messages()
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_launcher_a_rank_prints_its_message_itself(monkeypatch, capfd) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr(exits, "_pipe", [writing])
+    exits.notify("rank 1 is lost")
+    os.close(writing)
+    assert capfd.readouterr().err == "snakes: rank 1 is lost\n"

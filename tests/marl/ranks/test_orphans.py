@@ -13,7 +13,7 @@ LAUNCHER = """
 import os, sys, time
 from marl.ranks import environment
 from marl.ranks.orphans import end_with_launcher
-environment.tell_launcher()
+environment.announce_launcher()
 if not os.fork():
     end_with_launcher()
     print(os.getpid(), flush=True)

@@ -145,7 +145,7 @@ def test_without_ranks_there_is_solo(alone) -> None:
     assert group.mean_(tensor) is tensor
     assert group.any(True)
     assert not group.any(False)
-    assert group.share("x") == "x"
+    assert group.broadcast("x") == "x"
     with group.keep_alive():
         pass
     group.barrier("save")

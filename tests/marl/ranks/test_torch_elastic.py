@@ -1,4 +1,5 @@
-"""The private names of torch that marl.ranks.torch_elastic uses or replaces still exist.
+"""The private names of torch that marl.ranks.torch_elastic uses or replaces still exist; calls to a store end even if
+the store does not answer.
 
 Whether they still do the same is shown by real launches: test_launch.py (restarts), test_two_hosts.py and
 test_elastic.py (rendezvous).
@@ -6,6 +7,7 @@ test_elastic.py (rendezvous).
 
 import importlib
 import inspect
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -90,8 +92,7 @@ def test_torch_takes_the_arguments(path: str, names: list[str]) -> None:
 
 
 def test_the_rendezvous_calls_only_those_methods_of_its_store_that_are_bounded() -> None:
-    from marl.ranks.bounded_store import BoundedStore
-    from marl.ranks.torch_elastic import Backend
+    from marl.ranks.torch_elastic import Backend, BoundedStore
 
     class Store:
         def __init__(self) -> None:
@@ -112,3 +113,38 @@ def test_the_rendezvous_calls_only_those_methods_of_its_store_that_are_bounded()
     assert (state, is_set) == (b"first", True)
     assert backend.set_state(b"second", token)[::2] == (b"second", True)
     assert backend.get_state()[0] == b"second"
+
+
+class Unplugged:
+    """A store that answers until its cable is cut."""
+
+    def __init__(self) -> None:
+        self.cut, self.healed, self.calls = False, threading.Event(), 0
+
+    def get(self, key: str) -> bytes:
+        self.calls += 1
+        if self.cut:
+            self.healed.wait(60)
+        return key.encode()
+
+    def compare_set(self, key: str, expected: str, wanted: str) -> bytes:
+        raise ValueError("no such key")
+
+
+def test_calls_to_a_store_that_does_not_answer_end() -> None:
+    from marl.ranks.torch_elastic import BoundedStore
+
+    store = Unplugged()
+    bounded = BoundedStore(store, 0.2)
+    assert [bounded.get("a"), bounded.get("b")] == [b"a", b"b"]
+    store.cut = True
+    try:
+        with pytest.raises(RuntimeError, match="no answer within"):
+            bounded.get("a")
+        with pytest.raises(RuntimeError, match="is lost"):
+            bounded.get("a")
+        assert store.calls == 3  # the last one was not asked
+    finally:
+        store.healed.set()
+    with pytest.raises(RuntimeError, match="no such key"):
+        BoundedStore(store, 10.0).compare_set("a", "", "b")

@@ -126,7 +126,7 @@ def test_no_room_or_no_right(tmp_path, monkeypatch, number, name):
     def refuse(path, *_args, **_kwargs):
         raise OSError(number, os.strerror(number), str(path))
 
-    monkeypatch.setattr(os, "mkdir", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)  # Python 3.10 calls os.mkdir as it was when pathlib was loaded
     with pytest.raises(UserError) as error:
         run_folder.create(tmp_path, name)
     one_line(error, str(tmp_path), os.strerror(number))

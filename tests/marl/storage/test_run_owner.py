@@ -25,7 +25,7 @@ import sys, time
 from pathlib import Path
 from marl.storage import run_owner
 from marl.errors import UserError
-run_owner.BEAT, run_owner.GRACE = float(sys.argv[2]), 0.0
+run_owner.HEARTBEAT_SECONDS, run_owner.GRACE_SECONDS = float(sys.argv[2]), 0.0
 owner = run_owner.RunOwner()
 input()
 try:
@@ -52,10 +52,10 @@ def let(process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture(autouse=True)
 def short_times(monkeypatch) -> None:
-    monkeypatch.setattr(run_owner, "GRACE", 0.0)
-    monkeypatch.setattr(run_owner, "STILL", 0.5)
-    monkeypatch.setattr(run_owner, "BEAT", 0.1)
-    monkeypatch.setattr(run_owner, "POLL", 0.01)
+    monkeypatch.setattr(run_owner, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(run_owner, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(run_owner, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(run_owner, "POLL_SECONDS", 0.01)
 
 
 def owners(run: Path) -> list[str]:
@@ -86,7 +86,7 @@ def test_a_folder_is_held_until_it_is_released(tmp_path) -> None:
 
 @needs_proc
 def test_the_folder_of_a_killed_owner_is_taken_over_at_once(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(run_owner, "STILL", 1000.0)
+    monkeypatch.setattr(run_owner, "LEASE_SECONDS", 1000.0)
     (tmp_path / ".run.json.123.part").touch()  # the killed owner was writing
     with start(tmp_path) as first:
         let(first)
@@ -140,7 +140,7 @@ def test_of_two_that_start_at_once_the_one_that_sees_the_other_gives_way(tmp_pat
 
 
 def test_the_file_of_another_owner_is_not_removed_at_the_end(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(run_owner, "BEAT", 3600.0)  # it does not notice
+    monkeypatch.setattr(run_owner, "HEARTBEAT_SECONDS", 3600.0)  # it does not notice
     with RunOwner() as owner:
         owner.take(tmp_path)
         (name,) = owners(tmp_path)

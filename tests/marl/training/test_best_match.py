@@ -7,8 +7,8 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from arena.replay import Replay
+from marl.metrics.run_metrics import Metrics
 from marl.training.evaluation import Evaluation
-from marl.training.metrics import Metrics
 from opponents.match import play
 
 

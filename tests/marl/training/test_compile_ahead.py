@@ -19,7 +19,7 @@ from dataclasses import replace
 import torch
 from numba.core.registry import CPUDispatcher
 from arena.encoders import ENCODERS
-from marl.cli import main
+from marl.cli.main import main
 from marl.commands import train
 from marl.training import compile_ahead
 

@@ -59,33 +59,30 @@ def test_parts_get_the_configuration_and_end_with_the_training(device, tmp_path)
     assert found == ({"algo": "ppo", "waits": ""} if device == "cuda" else {})
 
 
-# What is special, processes, the GPU that is started beside.
+# What is special, and the processes.
 CASES = {
-    "a cold start": ({}, 3, ["auto"]),
-    "kernels are compiled": ({"compiled": True}, 0, ["auto"]),
-    "no GPU": ({"driver": "nowhere"}, 0, []),
-    "a CPU is asked for": ({"words": ["--device", "cpu"]}, 0, []),
-    "GPUs are hidden": ({"env": {"CUDA_VISIBLE_DEVICES": ""}}, 0, []),
-    "one core": ({"cores": 1}, 0, ["auto"]),
-    "two cores": ({"cores": 2, "words": ["--device", "cuda:1"]}, 1, ["cuda:1"]),
-    "more cores than parts": ({"cores": 64}, len(compile_kernels.PARTS), ["auto"]),
-    "limited threads": ({"env": {"OMP_NUM_THREADS": "1"}}, 0, ["auto"]),
-    "a rank": ({"env": {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}}, 0, []),
+    "a cold start": ({}, 3),
+    "kernels are compiled": ({"compiled": True}, 0),
+    "no GPU": ({"driver": "nowhere"}, 0),
+    "a CPU is asked for": ({"words": ["--device", "cpu"]}, 0),
+    "GPUs are hidden": ({"env": {"CUDA_VISIBLE_DEVICES": ""}}, 0),
+    "one core": ({"cores": 1}, 0),
+    "two cores": ({"cores": 2, "words": ["--device", "cuda:1"]}, 1),
+    "more cores than parts": ({"cores": 64}, len(compile_kernels.PARTS)),
+    "limited threads": ({"env": {"OMP_NUM_THREADS": "1"}}, 0),
+    "a rank": ({"env": {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}}, 0),
 }
 
 
-@pytest.mark.parametrize(("case", "processes", "gpus"), CASES.values(), ids=CASES)
-def test_how_many_processes_there_are(case, processes, gpus, monkeypatch, tmp_path) -> None:
-    """Processes are forked before the GPU is started."""
-    parts, started = [], []
+@pytest.mark.parametrize(("case", "processes"), CASES.values(), ids=CASES)
+def test_how_many_processes_there_are(case, processes, monkeypatch, tmp_path) -> None:
+    parts = []
 
     def fork(given) -> FakeCompilers:
-        assert not started
         parts.append(given)
         return FakeCompilers()
 
     monkeypatch.setattr(compile_kernels, "KernelCompilers", fork)
-    monkeypatch.setattr(compile_kernels, "begin_gpu_start", started.append)
     monkeypatch.setattr(compile_kernels, "DRIVER", case.get("driver", str(tmp_path)))
     monkeypatch.setattr(compile_kernels, "_are_compiled", lambda: case.get("compiled", False))
     monkeypatch.setattr(machine, "usable_cores", lambda: case.get("cores", 4))
@@ -98,7 +95,6 @@ def test_how_many_processes_there_are(case, processes, gpus, monkeypatch, tmp_pa
     with compiling_kernels(read_config(case.get("words", []))):
         pass
     assert [len(given) for given in parts] == [processes]
-    assert started == gpus
 
 
 class FakeCompilers:

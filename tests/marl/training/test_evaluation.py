@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import torch
 from helpers.resumed import measured
-from helpers.submissions import CAGED
+from helpers.submissions import SANDBOXED
 from helpers.training import TINY, start_ranks, the_run
 from helpers.training_states import small_state
 
@@ -20,7 +20,7 @@ from marl.errors import UserError
 from marl.fast import blas
 from marl.ranks.process_group import Solo
 from marl.training import evaluation
-from marl.training.evaluation import Evaluation, evaluate, share_of_matches
+from marl.training.evaluation import Evaluation, evaluate, matches_of_rank
 from marl.training.training_state import TrainingState
 from opponents import match
 from opponents.match import play_some
@@ -43,7 +43,7 @@ class Together(Solo):
         self._barrier.wait()
         return list(self._values) if self.is_main else None
 
-    def share(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         self._barrier.wait()
         if self.is_main:
             self._values[0] = value
@@ -141,14 +141,14 @@ def test_an_evaluation_plays_matches_that_are_never_trained_on(alone) -> None:
 
 @pytest.mark.parametrize(("matches", "world"), [(200, 1), (200, 3), (7, 8), (1, 2), (64, 64)])
 def test_every_match_has_one_rank(matches, world) -> None:
-    shares = [share_of_matches(matches, rank, world) for rank in range(world)]
+    shares = [matches_of_rank(matches, rank, world) for rank in range(world)]
     assert [number for share in shares for number in share] == list(range(matches))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_a_mistake_that_one_rank_finds_ends_all_ranks(tmp_path) -> None:
     (tmp_path / "submission.py").write_text("x = 1\n")  # no controller
-    config = EvalConfig(eval_matches=1, eval_opponents=(str(tmp_path / "submission.py"),), uncaged=CAGED.uncaged)
+    config = EvalConfig(eval_matches=1, eval_opponents=(str(tmp_path / "submission.py"),), uncaged=SANDBOXED.uncaged)
     problems = by_ranks(2, config)  # rank 0 has no match
     assert [type(problem) for problem in problems] == [UserError, UserError]
     assert str(problems[0]) == str(problems[1])

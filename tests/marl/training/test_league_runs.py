@@ -10,10 +10,10 @@ from helpers.training import TINY_ANY, here, logged, names_in, the_run
 from helpers.training_states import LEAGUE
 
 from marl.learners import factory
+from marl.metrics.run_metrics import of_run
 from marl.storage.checkpoint_finder import episode_of, list_complete
 from marl.storage.saved_player import load_policy
 from marl.training import past_selves
-from marl.training.metrics import of_run
 from marl.training.past_selves import FOLDER, read_pool
 from opponents.players import find
 from opponents.scheduler import LADDER

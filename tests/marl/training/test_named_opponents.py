@@ -7,19 +7,19 @@ import torch
 import yaml
 from helpers.command import assert_one_line
 from helpers.resumed import assert_equal
-from helpers.submissions import CAGED, controller, written
+from helpers.submissions import SANDBOXED, controller, written
 from helpers.training import SMOKE, TINY, here, logged, the_run
 from helpers.training_states import small_state
 
 from arena.encoders import encoder_named
 from marl.config.train_config import read_config
+from marl.metrics.run_metrics import of_run
 from marl.networks.actors import make_actor
 from marl.networks.policy import describe_actor
 from marl.networks.spec import NetworkSpec
 from marl.planning.planned_player import load_player
 from marl.storage import snapshot
 from marl.training.checkpointing import _match_settings
-from marl.training.metrics import of_run
 from marl.training.named_opponents import FOLDER, NamedOpponents
 from marl.training.resume_plan import plan_resume
 from opponents.players import find
@@ -95,7 +95,7 @@ def test_the_run_folder_keeps_the_policies(runs) -> None:
 def test_a_submission_plays_in_training(tmp_path) -> None:
     path = written(tmp_path, controller("return [[1, 0, 0, 0]]"))
     words = [*RUN, "--opponents", f"{path}:0.25", "--runs_dir", tmp_path / "runs", "--max_episodes", PART]
-    done = here(*words, *(["--uncaged"] if CAGED.uncaged else []))
+    done = here(*words, *(["--uncaged"] if SANDBOXED.uncaged else []))
     assert done.returncode == 0, done.stderr
     assert "decides in a process per match, on the host, in 2 matches" in done.stdout
     assert any(f"win_rate/{tmp_path.name}" in line for line in logged(the_run(tmp_path / "runs")))
@@ -104,9 +104,9 @@ def test_a_submission_plays_in_training(tmp_path) -> None:
 def test_a_submission_that_cannot_be_loaded_ends_the_run(tmp_path) -> None:
     path = written(tmp_path, "import no_such_package\n")
     words = [*RUN, "--opponents", f"{path}:0.25", "--runs_dir", tmp_path / "runs"]
-    done = here(*words, *(["--uncaged"] if CAGED.uncaged else []))
+    done = here(*words, *(["--uncaged"] if SANDBOXED.uncaged else []))
     assert done.returncode == 2
-    assert done.stderr.count("\n") == 1 + CAGED.uncaged
+    assert done.stderr.count("\n") == 1 + SANDBOXED.uncaged
     assert "no_such_package" in done.stderr
 
 
@@ -141,7 +141,7 @@ def test_short_names_become_paths(runs, monkeypatch) -> None:
     plan = plan_resume(["--opponents", "last:0.25,level1:0.5:0.25", "--runs_dir", "elsewhere"])
     path = f"runs/snakes_3v3/{runs[0].name}"
     assert plan.config.schedule.shares == {path: 0.25, "level1:0.5": 0.25}
-    assert read_config(plan.words).schedule == plan.config.schedule, "ranks get the paths"
+    assert read_config(plan.argv).schedule == plan.config.schedule, "ranks get the paths"
 
 
 def test_labels_are_short_and_mean_one_player_each() -> None:

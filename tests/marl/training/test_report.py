@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from marl.config.train_config import read_config
-from marl.training.report import _next_commands, _times, device_notes, memory_notes
+from marl.training.report import _next_commands, _times, device_notes, memory_notes, schedule_notes
 
 
 def test_the_times_of_a_new_run() -> None:
@@ -43,3 +43,22 @@ def test_too_little_memory_is_told_before_the_kernel_kills_the_run(free, ranks, 
 def test_the_hint_to_resume_gives_a_run_more_whole_minutes_than_it_had(minutes, more) -> None:
     commands = dict(_next_commands(read_config(["--max_minutes", minutes]), Path("run"), "max_minutes"))
     assert commands["resume it"].endswith(f" train --resume run --max_minutes {more}")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ([], []),
+        (["--max_minutes", "2"], ["ends after 2 min of training: opponents change by its minutes"]),
+        (["--max_minutes", "2", "--strategy", "adaptive"], []),
+        (["--max_minutes", "2", "--opponents", "level3:1"], []),
+        (["--strategy", "evasive"], []),
+        (["--strategy", "evasive", "--max_episodes", "40000"], ["never met: it begins at episode 40,000"]),
+        (["--enable_opponent_evasion", "--max_minutes", "2", "--strategy", "league"], ["ends after 2 min"]),
+    ],
+    ids=" ".join,
+)
+def test_a_limit_that_changes_the_schedule_is_told(words, parts) -> None:
+    notes = schedule_notes(read_config(["--max_episodes", "50000", *words]))
+    assert len(notes) == len(parts)
+    assert all(part in note for note, part in zip(notes, parts, strict=True))

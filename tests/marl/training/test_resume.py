@@ -11,8 +11,8 @@ from helpers.resumed import assert_equal, in_order, measured, resuming, saved
 from helpers.training import TINY as FEW_MATCHES
 from helpers.training import as_ranks, assert_goes_on, here, the_run
 
-from marl.training.event_file import is_of_machine
-from opponents.scheduler import STRATEGIES
+from marl.metrics.event_file import is_of_machine
+from opponents.scheduler import strategies
 
 # A cycle is 0.8 episodes, of many matches: 20 cycles of few turns.
 TINY = [*FEW_MATCHES, "--matches", "32", "--turns", "5"]
@@ -128,7 +128,7 @@ def test_a_stop_says_how_to_go_on_and_a_lost_rank_too(stopped) -> None:
         assert err.endswith("resume it with --resume and the run's folder\n")
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", strategies())
 def test_every_strategy_goes_on_to_the_bit(strategy, tmp_path) -> None:
     words = [*TINY, "--opponent_difficulty_strategy", strategy, *ROW, "--enable_opponent_evasion"]
     words += ["--opponent_evasion_start_episode", "10", "--run_name", "team", "--keep_last", "0"]

@@ -175,7 +175,7 @@ def test_a_restart_goes_on_from_what_its_launch_has_saved(run, how, monkeypatch)
             for end in ("marl.training.trainer.Trainer._between_cycles",) * 2 + ("marl.training.trainer.evaluate",):
                 patch.setattr(end, kill)
                 with pytest.raises(Killed):
-                    train.run_words(words)
+                    train.run_argv(words)
                 patch.undo()
         ends.append(here("train", *words))
         return 0

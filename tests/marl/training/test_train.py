@@ -28,7 +28,7 @@ from arena import jit, replay
 from marl.config import reader
 from marl.config.train_config import read_config
 from marl.learners.ddpg import Ddpg
-from marl.training.console import Console
+from marl.metrics.console import Console
 
 TAGS = {
     "time/global_fps", "losses/critic", "losses/actor", "reward/snake0", "reward/snake1", "reward/snake2",

@@ -14,10 +14,10 @@ from marl.config.options import Schema
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.training.resume_plan import plan_resume
-from opponents.scheduler import STRATEGIES
+from opponents.scheduler import strategies
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", strategies())
 def test_every_strategy_trains_under_either_spelling(tmp_path, strategy) -> None:
     flag = "--opponent_difficulty_strategy" if len(strategy) % 2 else "--opponent-difficulty-strategy"
     done = here(

@@ -1,8 +1,0 @@
-"""The cage: the processes in which submissions run, and what keeps them from the rest of the machine.
-
-`process.py` and `side_by_side.py` are the arena's side; `environment.py` says which variables reach the other one.
-`host.py` is the program of the cage: it locks itself in (`namespaces.py`) and starts one process per match
-(`controller.py`). All of them have limits (`limits.py`) and a filter of system calls (`syscall_filter.py`, with
-`syscall_table.py`; `unknown_calls.py` tells calls that are in no table). The cage's side may import the standard
-library and this package only.
-"""

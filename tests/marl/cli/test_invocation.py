@@ -1,0 +1,67 @@
+"""The words that start the program, in messages that a user can paste."""
+
+import os
+import shlex
+import sys
+
+import pytest
+
+from marl.cli import invocation
+from marl.cli.invocation import VARIABLE, command, interpreter, program
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Pretends that the program was started by these words, in a folder with a virtual environment."""
+    folder = tmp_path / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    for name in ("python", "snakes"):
+        (folder / name).touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+
+    def started(typed: str, script: str, activated: bool = False) -> None:
+        monkeypatch.setattr(sys, "orig_argv", [typed, "-m", "marl"])
+        monkeypatch.setattr(sys, "argv", [script])
+        monkeypatch.setenv("PATH", f"{folder if activated else '/nowhere'}{os.pathsep}/usr/bin")
+        return folder
+
+    return started
+
+
+def test_python_by_its_path(start) -> None:
+    start(".venv/bin/python", "marl/__main__.py")
+    assert program() == ".venv/bin/python -m marl"
+    assert command("train", "--resume", "a b") == ".venv/bin/python -m marl train --resume 'a b'"
+
+
+def test_python_by_its_absolute_path_from_below_and_from_elsewhere(start, monkeypatch) -> None:
+    folder = start(sys.executable, "marl/__main__.py")
+    assert interpreter() == ".venv/bin/python"
+    monkeypatch.chdir("/usr")
+    assert interpreter() == shlex.quote(f"{folder}/python")
+
+
+def test_python_of_an_activated_environment(start) -> None:
+    start("python", "marl/__main__.py", activated=True)
+    assert program() == "python -m marl"
+
+
+def test_a_name_that_now_means_another_python(start) -> None:
+    start("python", "marl/__main__.py")
+    assert program() == ".venv/bin/python -m marl"
+
+
+def test_the_script(start, tmp_path) -> None:
+    script = str(tmp_path / ".venv" / "bin" / "snakes")
+    start(sys.executable, script, activated=True)
+    assert program() == "snakes"
+    start(sys.executable, script)
+    assert program() == ".venv/bin/snakes"
+
+
+def test_ranks_say_what_their_launcher_says(start, monkeypatch) -> None:
+    start("python", "marl/__main__.py", activated=True)
+    monkeypatch.setenv(invocation.VARIABLE, "snakes")
+    assert command("eval", "--list") == "snakes eval --list"

@@ -1,0 +1,77 @@
+"""What a command loads before it says anything, in fresh processes: seconds of every start."""
+
+from helpers.command import in_fresh_process
+from helpers.training import TINY
+
+from marl.cli.main import COMMANDS
+
+# Prints the commands whose help loads torch. Each is called in a process of its own, forked from one with the table.
+HELP = """
+import os, sys
+from marl.cli.main import COMMANDS, main
+for name in COMMANDS:
+    child = os.fork()
+    if child == 0:
+        out = os.dup(1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        try:
+            main([name, "--help"])
+        except SystemExit:  # argparse
+            pass
+        os.write(out, f"{name} {'torch' in sys.modules}\\n".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+# Prints the modules that are loaded when a training prints its first line of progress.
+TRAIN = """
+import os, sys
+from marl.cli.main import main
+from marl.metrics.console import Console
+def line(*_, **__):
+    os.write(1, " ".join(["", *sys.modules, ""]).encode())
+    os._exit(0)
+Console.line = line
+sys.exit(main(sys.argv[1:]))
+"""
+# Packages, and parts of them, that no training needs before its first line. Some are large, some bring many others.
+NOT_NEEDED = (
+    "PIL",
+    "imageio",
+    "matplotlib",
+    "networkx",
+    "numpy.f2py",
+    "numpy.testing",
+    "onnx",
+    "optuna",
+    "pandas",
+    "pettingzoo",
+    "pygame",
+    "rich",
+    "scipy",
+    "sympy",
+    "tensorflow",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.utils.tensorboard",
+    "wandb",
+)
+
+
+def test_no_help_loads_torch() -> None:
+    found = dict(line.split() for line in in_fresh_process(HELP).splitlines())
+    assert found == dict.fromkeys(COMMANDS, "False")
+
+
+def test_a_mistake_in_the_words_of_train_is_told_without_torch() -> None:
+    code = "import sys\nfrom marl.cli.main import main\nprint(main(['train', '--nonsense']), 'torch' in sys.modules)"
+    assert in_fresh_process(code).split() == ["2", "False"]
+
+
+def test_what_a_training_does_without_before_its_first_line(tmp_path) -> None:
+    words = [*map(str, TINY), "--device", "cpu", "--log_interval", "1", "--runs_dir", str(tmp_path)]
+    loaded = in_fresh_process(TRAIN, *words).rpartition("\n")[2].split()
+    assert "marl.training.trainer" in loaded
+    found = {name for name in NOT_NEEDED for module in loaded if f"{module}.".startswith(f"{name}.")}
+    if in_fresh_process("import sys, numba; print('scipy' in sys.modules)").strip() == "True":
+        found -= {"scipy", "numpy.f2py", "numpy.testing"}  # Numba loads scipy where it is installed
+    assert not found

@@ -1,0 +1,168 @@
+"""Trainings from Python: the run that comes back, its callback, seeds, a dry run, and real signals."""
+
+import signal
+import sys
+from types import SimpleNamespace
+
+import pytest
+from helpers.training import finish, started, wait_for
+
+import marl
+from arena.errors import ArenaError
+from marl.errors import UserError
+
+SEED = 5
+# Two matches at a time, a log line for each pair of them; on one thread.
+TINY = {
+    "device": "cpu", "precision": "fp32", "threads": 1, "seed": SEED, "matches": 2, "body": [8, 8], "algo": "ppo",
+    "update_interval": 60, "batch_size": 30, "log_interval": 2, "eval_matches": 2, "eval_gif": False,
+    "eval_opponents": ["level0", "level1"], "eval_interval": 4,
+}  # fmt: skip
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch) -> dict:
+    monkeypatch.chdir(tmp_path)
+    return TINY | {"runs_dir": tmp_path / "runs with a blank"}
+
+
+def test_the_run_that_comes_back(small, capsys, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)  # as if it were not installed
+    run = marl.train("smoke", max_episodes=8, **small)
+    assert capsys.readouterr().out != ""
+    assert run.complete
+    assert run.best is not None
+    assert marl.load(run.best).name == str(run.best)
+    metrics = run.metrics()
+    assert {"step", "losses/policy", "eval/points"} <= metrics.keys()
+    assert len({len(column) for column in metrics.values()}) == 1
+    evaluations = run.evaluations()
+    assert list(evaluations) == [
+        *("episode", "points", "level0", "level0_low", "level0_high", "level1", "level1_low", "level1_high"),
+    ]
+    assert evaluations["episode"] == sorted(evaluations["episode"])
+    assert evaluations["points"][-1] == [points for points in metrics["eval/points"] if points is not None][-1]
+    longer = run.resume(max_episodes=12, device="cpu", quiet=True)
+    assert longer == run
+    assert longer.complete
+    assert longer.evaluations()["episode"][-1] >= 12
+    assert capsys.readouterr().out == "", "quiet"
+
+
+def test_tables_are_those_of_pandas_where_it_is_installed(small, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda rows: ("frame", rows)))
+    run = marl.train("smoke", max_episodes=2, quiet=True, **small)
+    kind, rows = run.evaluations()
+    assert kind == "frame"
+    assert rows[-1].keys() >= {"episode", "points", "level1"}
+    assert run.metrics()[0] == "frame"
+
+
+def test_a_callback_sees_every_log_line_and_evaluation(small, capsys) -> None:
+    seen = []
+    run = marl.train("smoke", max_episodes=8, quiet=True, callback=seen.append, **small)
+    assert run.complete, "None is no wish to stop"
+    assert capsys.readouterr().out == ""
+    assert {values["event"] for values in seen} == {"log", "evaluation"}
+    assert all(type(value) in (int, float, str) for values in seen for value in values.values())
+    evaluated = [values["episode"] for values in seen if values["event"] == "evaluation"]
+    assert evaluated == list(run.evaluations()["episode"])
+    assert all("eval/win_rate_level1" in values for values in seen if values["event"] == "evaluation")
+    logged = [values for values in seen if values["event"] == "log"]
+    assert [values["env_steps"] for values in logged] == sorted(values["env_steps"] for values in logged)
+    assert all("losses/policy" in values for values in logged)
+
+
+def test_a_callback_stops_the_run_which_is_saved(small, capsys) -> None:
+    run = marl.train("smoke", max_episodes=500, callback=lambda values: values["episode"] < 4, **small)
+    assert not run.complete
+    assert "stopped by the callback at episode" in capsys.readouterr().out
+    assert marl.play(run, "level0", matches=2).matches == 2, "it is saved"
+    before = run.metrics()["step"][-1]
+    assert 4 <= before < 500
+    assert run.resume(max_episodes=before + 2, device="cpu", quiet=True).complete
+
+
+def test_a_mistake_of_the_callback_reaches_the_caller(small) -> None:
+    with pytest.raises(ZeroDivisionError):
+        marl.train("smoke", max_episodes=8, quiet=True, callback=lambda values: 1 / 0, **small)
+
+
+def test_a_dry_run_writes_nothing(small, tmp_path, capsys) -> None:
+    config = marl.train("smoke", dry_run=True, max_episodes=8, **small)
+    assert config["schedule"]["max_episodes"] == 8
+    assert config["network"]["body"] == [8, 8]
+    assert config["matches"] == 2
+    assert "dry run: nothing was started or written" in capsys.readouterr().out
+    del small["seed"]
+    assert marl.train("smoke", dry_run=True, quiet=True, seeds="3-4", **small)["seed"] == 3
+    assert not (tmp_path / "runs with a blank").exists()
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ArenaError, match="unknown player 'level9'"):
+        marl.train("smoke", dry_run=True, **small | {"eval_opponents": ["level9"]})
+
+
+def test_several_seeds_are_several_runs(small, capsys) -> None:
+    del small["seed"]
+    runs = marl.train("smoke", seeds=(3, 4), max_episodes=2, run_name="both", quiet=True, **small)
+    assert [run.path.name for run in runs] == ["both_seed3", "both_seed4"]
+    assert all(run.complete for run in runs)
+    assert marl.train("smoke", seeds="3-4", max_episodes=2, run_name="both", **small) == runs
+    assert "done already" in capsys.readouterr().out
+    with pytest.raises(UserError, match="callback does not go with seeds"):
+        marl.train("smoke", seeds=[1], callback=print, **small)
+
+
+# --- signals ----------------------------------------------------------------------------------------------------------
+
+# Two trainings in a loop. Words: the folder of the runs, and what the caller does about TERM.
+LOOP = f"""
+import signal, sys
+import marl
+runs_dir, handler = sys.argv[1:]
+if handler == "own":
+    signal.signal(signal.SIGTERM, lambda number, frame: print("handled", number, flush=True))
+try:
+    for name in ("first", "second"):
+        run = marl.train("smoke", run_name=name, runs_dir=runs_dir, max_episodes=1_000_000, **{TINY})
+        print("returned", run.path.name, run.complete, flush=True)
+        break
+except BaseException as error:
+    print("raised", type(error).__name__, error, flush=True)
+    raise
+finally:
+    print("cleaned up", flush=True)
+"""
+WITH_CTRL_C = (signal.SIGINT, "none", ["raised KeyboardInterrupt", "cleaned up"], -signal.SIGINT)
+WITH_TERM = (signal.SIGTERM, "none", ["raised SystemExit 143", "cleaned up"], 143)
+WITH_HANDLER = (signal.SIGTERM, "own", ["handled 15", "returned first False", "cleaned up"], 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "handler", "said", "code"), [WITH_CTRL_C, WITH_TERM, WITH_HANDLER], ids=["ctrl-c", "term", "handler"]
+)
+def test_a_signal_saves_and_reaches_the_caller(number, handler, said, code, tmp_path) -> None:
+    with started(["-c", LOOP, tmp_path / "runs", handler]) as process:
+        wait_for(process, "episode ")
+        process.send_signal(number)
+        done = finish(process)
+    assert done.returncode == code, done
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert any(line.startswith("stopped by a signal") for line in lines), "it was saved first"
+    assert [line for line in lines if line.startswith(("raised", "handled", "returned", "cleaned"))] == said, done
+    (run,) = (tmp_path / "runs" / "snakes_3v3").iterdir()
+    assert run.name == "first", "the second training is not started"
+    assert not marl.TrainResult(run).complete
+    assert marl.play(run, "level0", matches=2).matches == 2
+
+
+def test_a_signal_that_comes_when_all_is_trained_is_not_lost(small) -> None:
+    """The run is complete, and the loop of the caller ends all the same."""
+
+    def interrupt(values) -> None:
+        if values["episode"] >= 8:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        marl.train("smoke", max_episodes=8, run_name="whole", quiet=True, callback=interrupt, **small)
+    assert marl.TrainResult(small["runs_dir"] / "snakes_3v3" / "whole").complete
