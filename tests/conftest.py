@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -28,6 +29,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     CACHE = tempfile.mkdtemp(prefix="snakes-cache-")
     os.environ["XDG_CACHE_HOME"] = CACHE
     atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
+# Ctrl-C is a KeyboardInterrupt, also in programs that tests start: a shell ignores it for what runs in its background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Threads that have nothing to do sleep at once: they would take the time of other test processes.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Programs that tests start find the same packages, and their helpers.

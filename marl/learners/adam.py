@@ -45,13 +45,13 @@ class Adam:
         norm = torch.linalg.vector_norm(self.gradients)
         goes = norm.isfinite() if skip is None else norm.isfinite() & (skip == 0)
         factor = (max_norm / (norm + TINY)).clamp(max=1.0) if max_norm > 0 else torch.ones_like(norm)
-        gradients = torch.where(goes, self.gradients * factor, 0.0)
-        new1, new2 = torch.where(goes, 1 - BETA1, 0.0), torch.where(goes, 1 - BETA2, 0.0)
-        self.exp_avg.lerp_(gradients, new1)
-        self.exp_avg_sq.lerp_(gradients.square(), new2)
-        self.steps += goes
+        gradients = (self.gradients * factor).masked_fill(~goes, 0.0)
+        moves = goes.float()  # 0 or 1. A product with it: torch.where copies each of its numbers to the device
+        self.exp_avg.lerp_(gradients, moves * (1 - BETA1))
+        self.exp_avg_sq.lerp_(gradients.square(), moves * (1 - BETA2))
+        self.steps += moves
         steps = self.steps.clamp(min=1.0)
-        size = torch.where(goes, self.lr / (1 - BETA1**steps), 0.0)
+        size = moves * self.lr / (1 - BETA1**steps)
         deviation = (self.exp_avg_sq / (1 - BETA2**steps)).sqrt() + EPS
         self.weights.sub_(size * self.exp_avg / deviation)
         return norm

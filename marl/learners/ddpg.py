@@ -74,7 +74,7 @@ class Ddpg(ReplayLearner[DdpgConfig]):
         super().update(batch)
 
     def losses(self, batch: BatchRows) -> tuple[torch.Tensor, torch.Tensor]:
-        obs, next_obs = self.buffer.obs_at(batch.idx), self.buffer.obs_at(batch.next_idx)
+        obs, next_obs = (self.precision.cast(self.buffer.obs_at(rows)) for rows in (batch.idx, batch.next_idx))
         target = self._target(batch, next_obs)
         with self.precision.autocast():
             q_values = self.ddp_critics(obs, batch.actions)

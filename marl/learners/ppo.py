@@ -132,7 +132,7 @@ class Ppo(Learner):
     def losses(self, items: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         rows = self.rows_of(items)
         with self.precision.autocast():
-            outputs = self.outputs_for(items, self.buffer.obs_at(rows))
+            outputs = self.outputs_for(items, self.precision.cast(self.buffer.obs_at(rows)))
         return self.loss(outputs.view(len(rows), TEAM, self.outputs), self.buffer.batch_at(rows))
 
     def rows_of(self, items: torch.Tensor) -> torch.Tensor:

@@ -33,13 +33,17 @@ class Precision:
         # Without its cache of cast weights: in a graph a cached cast would be read before it is made again.
         return torch.autocast(self.device.type, DTYPES[self.name], cache_enabled=False)
 
+    def cast(self, obs: torch.Tensor) -> torch.Tensor:
+        """Observations as numbers of the matrix products: once, for all networks that read them. Bytes stay exact."""
+        return obs if self.name == "fp32" else obs.to(DTYPES[self.name])  # a network casts bytes to its own fp32
+
     @torch.no_grad()
     def act(
         self, actor: HasStep, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """An actor's outputs for observations, and its next hidden state."""
         with self.autocast():
-            return actor.step(obs, is_first, hidden)
+            return actor.step(self.cast(obs), is_first, hidden)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Add the gradients of the loss to those at the parameters."""

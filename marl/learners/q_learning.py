@@ -64,7 +64,7 @@ class QLearning(ReplayLearner[QLearningConfig]):
         return logits.scatter_(-1, best, 0.0)
 
     def losses(self, batch: BatchRows) -> tuple[torch.Tensor, torch.Tensor]:
-        obs, next_obs = self.buffer.obs_at(batch.idx), self.buffer.obs_at(batch.next_idx)
+        obs, next_obs = (self.precision.cast(self.buffer.obs_at(rows)) for rows in (batch.idx, batch.next_idx))
         target = self._target(batch, next_obs)
         with self.precision.autocast():
             q_team = self.ddp_team_q(obs, batch.actions)

@@ -68,8 +68,8 @@ class RecurrentActor(_Trunk):
         """is_first [T, N]: where a match plays its first turn the hidden state is reset to zero."""
         inputs = self._inputs(obs)  # of all turns at once
         state, outputs = (hidden[0], hidden[1]), []
-        for turn in range(len(obs)):
-            state = self._next_state(inputs[turn], is_first[turn], state)
+        for turn_inputs, first in zip(inputs.unbind(), is_first.unbind(), strict=True):
+            state = self._next_state(turn_inputs, first, state)
             outputs.append(state[0])
         return self.head(torch.stack(outputs))
 

@@ -5,7 +5,6 @@ than scaling every observation. A stem is built as Stem(encoder, spec); marl.reg
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import nn
@@ -34,7 +33,7 @@ class DenseStem(nn.Module):
         self.register_buffer("scale", torch.from_numpy(encoder.scale.copy()), persistent=False)
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        return F.linear(obs.to(self.weight.dtype), self.weight * self.scale, self.bias)
+        return F.linear(as_floats(obs, self.weight.dtype), self.weight * self.scale, self.bias)
 
 
 class TorusConvStem(nn.Module):
@@ -58,20 +57,24 @@ class TorusConvStem(nn.Module):
         self.out = dense(channels[-1] * CELLS // 4 + scalars, spec.body[0])
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        obs, leading, size = obs.to(self.out.weight.dtype), obs.shape[:-1], PLANES * CELLS
-        board = obs[..., :size].reshape(-1, PLANES, ROWS, COLUMNS) * self.board_scale[:, None, None]
-        for i, layer in enumerate(self.convolutions):
+        obs, leading, size = as_floats(obs, self.out.weight.dtype), obs.shape[:-1], PLANES * CELLS
+        # All that the convolutions see across the edges is added once, before the first of them.
+        edge = [len(self.convolutions)] * 4
+        board = F.pad(obs[..., :size].reshape(-1, PLANES, ROWS, COLUMNS), edge, mode="circular")
+        scale = self.board_scale[:, None, None]
+        layer: nn.Linear
+        for i, layer in enumerate(self.convolutions):  # type: ignore[assignment]
+            weight = layer.weight.view(layer.out_features, KERNEL, KERNEL, -1).permute(0, 3, 1, 2)
             stride = 2 if i == len(self.convolutions) - 1 else 1
-            board = F.relu(_convolve(board, layer, stride))
+            board = F.relu(F.conv2d(board, weight * scale if i == 0 else weight, layer.bias, stride))
         scalars = obs[..., size:] * self.scalar_scale
         board = board.permute(0, 2, 3, 1).reshape(*leading, -1)  # channels last, as the dense layer reads them
         return self.out(torch.cat((board, scalars.to(board.dtype)), -1))
 
 
-def _convolve(board: torch.Tensor, layer: Any, stride: int) -> torch.Tensor:
-    """A convolution across the edges of the board, with the weights of a dense layer."""
-    weight = layer.weight.view(layer.out_features, KERNEL, KERNEL, -1).permute(0, 3, 1, 2)
-    return F.conv2d(F.pad(board, (1, 1, 1, 1), mode="circular"), weight, layer.bias, stride)
+def as_floats(obs: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """An encoder's bytes as floats of this type; floats, which a learner has cast already, as they are."""
+    return obs if obs.is_floating_point() else obs.to(dtype)
 
 
 def make_stem(encoder: Encoder, spec: NetworkSpec) -> nn.Module:

@@ -138,7 +138,7 @@ def _restore_team(state: TrainingState, checkpoint: Checkpoint, saved: dict[str,
 def restore_matches(state: TrainingState, checkpoint: Checkpoint) -> bool:
     """Continue the matches and the buffer of the checkpoint, if all ranks can; returns whether they do."""
     part = _part_of_this_rank(state, checkpoint)
-    if state.group.any(_current_names(part.get("fits")) != _match_settings(state)):
+    if state.group.any(_current_names(part.get("fits")) != _match_settings(state) or not _has_rows_of(state, part)):
         return False
     state.rollout.load_state_dict(part["rollout"])
     state.learner.load_rank_state(part["learner"])
@@ -154,6 +154,12 @@ def _part_of_this_rank(state: TrainingState, checkpoint: Checkpoint) -> dict[str
     if checkpoint.manifest["world_size"] != state.group.world or name not in checkpoint.parts:
         return {}
     return checkpoint.part(name)
+
+
+def _has_rows_of(state: TrainingState, part: dict[str, Any]) -> bool:
+    """Whether a saved buffer's rows are as wide as this one's: earlier versions packed them on a GPU."""
+    saved = part["learner"].get("buffer")
+    return saved is None or saved["observations"].shape[1:] == state.buffer.obs.shape[1:]
 
 
 def _match_settings(state: TrainingState) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import pytest
 
 from marl.commands import league_plan
 from marl.commands.league_plan import LEAST, MATCHES, Plan, plan_matches
-from marl.networks.policy import PolicyPlayer
+from marl.storage.policy_player import PolicyPlayer
 from opponents.league_rounds import BOARDS_MOST
 from opponents.players import Function, scripted
 

@@ -1,6 +1,5 @@
 """The learners' text compiled by torch: traced as a whole. Without its code generator, which wants a GPU."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -52,8 +51,12 @@ def on(config: TrainConfig) -> TrainConfig:
 def traced(monkeypatch):
     """torch.compile without its code generator; a call that cannot be traced as a whole is an error."""
     torch._dynamo.reset()
-    compiled = partial(torch.compile, backend="aot_eager", fullgraph=True)
-    monkeypatch.setattr(compiled_text.torch, "compile", compiled)
+    compiled = torch.compile
+
+    def traced_whole(function, dynamic, options):
+        return compiled(function, dynamic=dynamic, backend="aot_eager", fullgraph=True)
+
+    monkeypatch.setattr(compiled_text.torch, "compile", traced_whole)
     yield
     torch._dynamo.reset()
 

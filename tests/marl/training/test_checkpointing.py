@@ -75,3 +75,16 @@ def test_other_settings_do_not_fit(key, value) -> None:
 def test_another_number_of_ranks_does_not_fit() -> None:
     state = small_state()
     assert not restore_matches(state, checkpoint_with(rank_part(state), world=2))
+
+
+def test_packed_rows_of_earlier_versions_are_played_again() -> None:
+    """Not an error: the team goes on with a buffer that is filled anew."""
+    argv = ["--algo", "ddpg"]
+    first, second = small_state(*argv), small_state(*argv)
+    first.rollout.arena.start()
+    play(first, 4)
+    part = rank_part(first)
+    assert restore_matches(second, checkpoint_with(part))
+    rows = part["learner"]["buffer"]["observations"]
+    part["learner"]["buffer"]["observations"] = rows[..., :-8]
+    assert not restore_matches(second, checkpoint_with(part))
