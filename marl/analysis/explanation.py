@@ -9,7 +9,7 @@ from typing import Any
 from arena.deaths import CAUSES, FOE_HEAD, Death, DecisiveTurn
 from arena.render.events import death_text
 from arena.rules import TURNS
-from arena.snake_names import TEAMS
+from arena.snake_names import TEAMS, snake_name
 from marl.analysis.losses import LostMatch
 
 LONGER, EQUAL, SHORTER = (f"head of {word} foe" for word in ("a longer", "an equally long", "a shorter"))
@@ -155,9 +155,10 @@ def kind_of(death: Death) -> str:
 
 def decisive_text(match: LostMatch, decisive: DecisiveTurn) -> str:
     """The costliest death of the decisive turn, and what became of the lead."""
-    death = max((death for death in match.deaths if death.turn == decisive.turn), key=lambda death: death.lost)
+    deaths = sorted((death for death in match.deaths if death.turn == decisive.turn), key=lambda death: -death.lost)
+    too = "".join(f"; {snake_name(death.snake)} died, too, lost {death.lost}" for death in deaths[1:])
     before, after = match.leads[decisive.turn - 1], match.leads[decisive.turn]
-    return f"{death_text(death, range(TURNS + 1))}; the lead went from {before:+d} to {after:+d}"
+    return f"{death_text(deaths[0], range(TURNS + 1))}{too}; the lead went from {before:+d} to {after:+d}"
 
 
 def _at(leads: Sequence[int], turn: int) -> int:

@@ -110,6 +110,14 @@ def test_the_decisive_turn_and_the_most_telling_matches():
     }
 
 
+def test_all_deaths_of_the_decisive_turn_are_told():
+    pair = [Death(60, 1, 13, MATE_HEAD, 2, 20, None), Death(60, 2, 20, MATE_HEAD, 1, 13, None)]
+    (told,) = Explanation(1, 0, [replace(AS_RED, deaths=pair)]).as_dict()["telling"]
+    assert told["text"] == (
+        "snake 2 (red) met the head of snake 1, lost 17; snake 1 died, too, lost 10; the lead went from +2 to -8"
+    )
+
+
 def test_the_text():
     assert BOTH.text() == [
         "lost           2 of 10 matches, by 12.0 on average; 1 forfeited, not counted here",
