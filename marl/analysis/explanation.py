@@ -36,9 +36,9 @@ class Explanation:
 
     @property
     def telling(self) -> list[tuple[LostMatch, DecisiveTurn]]:
-        """The most telling matches: one turn cost the most, and home was not far behind before it."""
+        """The most telling matches: those that one turn alone cost come first, and of these the heaviest turns."""
         decided = [(match, decisive) for match in self.lost if (decisive := match.decisive) is not None]
-        return sorted(decided, key=lambda pair: -pair[1].weight)[:TELLING]
+        return sorted(decided, key=lambda pair: (not _turned(pair[0]), -pair[1].weight))[:TELLING]
 
     @property
     def mean_leads(self) -> list[float]:
@@ -76,7 +76,7 @@ class Explanation:
                 for turn in LEAD_TURNS
             },
             "decisive": {
-                "turned": sum(self._turned(match) for match in lost),
+                "turned": sum(_turned(match) for match in lost),
                 "median_turn": median([turn.turn for match in lost if (turn := match.decisive) is not None] or [0]),
             },
             "telling": [
@@ -89,14 +89,6 @@ class Explanation:
                 for match, decisive in self.telling
             ],
         }
-
-    @staticmethod
-    def _turned(match: LostMatch) -> bool:
-        """Whether the decisive turn alone cost more than what home lacked in the end."""
-        decisive = match.decisive
-        if decisive is None:
-            return False
-        return match.leads[decisive.turn - 1] - match.leads[decisive.turn] >= -match.leads[-1]
 
     def text(self) -> list[str]:
         """The explanation in about ten lines."""
@@ -159,6 +151,14 @@ def decisive_text(match: LostMatch, decisive: DecisiveTurn) -> str:
     too = "".join(f"; {snake_name(death.snake)} died, too, lost {death.lost}" for death in deaths[1:])
     before, after = match.leads[decisive.turn - 1], match.leads[decisive.turn]
     return f"{death_text(deaths[0], range(TURNS + 1))}{too}; the lead went from {before:+d} to {after:+d}"
+
+
+def _turned(match: LostMatch) -> bool:
+    """Whether the decisive turn alone cost at least what home lacked in the end."""
+    decisive = match.decisive
+    if decisive is None:
+        return False
+    return match.leads[decisive.turn - 1] - match.leads[decisive.turn] >= -match.leads[-1]
 
 
 def _at(leads: Sequence[int], turn: int) -> int:

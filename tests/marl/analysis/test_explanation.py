@@ -110,6 +110,12 @@ def test_the_decisive_turn_and_the_most_telling_matches():
     }
 
 
+def test_matches_that_one_turn_cost_come_first():
+    heavier = replace(AS_RED, number=3, leads=leads((59, 40), (60, 10), (150, -60)))  # 30 of 60 lacking
+    found = Explanation(3, 0, [heavier, AS_RED]).telling
+    assert [(match.number, decisive.weight) for match, decisive in found] == [(7, 10), (3, 30)]
+
+
 def test_all_deaths_of_the_decisive_turn_are_told():
     pair = [Death(60, 1, 13, MATE_HEAD, 2, 20, None), Death(60, 2, 20, MATE_HEAD, 1, 13, None)]
     (told,) = Explanation(1, 0, [replace(AS_RED, deaths=pair)]).as_dict()["telling"]
