@@ -20,10 +20,12 @@ TURNED = {"first": "first", "closest": "closest", "worst": "best", "best": "wors
 class PairedMatches:
     """The matches of two players so far; board k is match k of the seed, played with home as red and as blue."""
 
-    def __init__(self, home: Player, away: Player, device: str, seed: int, record: bool = False) -> None:
+    def __init__(
+        self, home: Player, away: Player, device: str, seed: int, record: bool = False, keep_actions: bool = False
+    ) -> None:
         self.home, self.away = home, away
         self.boards = 0
-        self._device, self._seed, self._record = device, seed, record
+        self._device, self._seed, self._record, self._keep_actions = device, seed, record, keep_actions
         self._as_red: list[PlayedMatches] = []
         self._as_blue: list[PlayedMatches] = []
 
@@ -38,7 +40,17 @@ class PairedMatches:
                 if progress is not None:
                     progress(done + share / 2)
 
-            some = play_some(first, second, matches, numbers, self._device, self._seed, self._record, progress=half)
+            some = play_some(
+                first,
+                second,
+                matches,
+                numbers,
+                self._device,
+                self._seed,
+                self._record,
+                progress=half,
+                keep_actions=self._keep_actions,
+            )
             (self._as_red if home_is_red else self._as_blue).append(some if home_is_red else _turned(some))
         self.boards += boards
 
@@ -113,6 +125,7 @@ def play_rounds(
 
 def _turned(part: PlayedMatches) -> PlayedMatches:
     """The same matches as the other side sees them."""
+    recorded = part.recorded
     return replace(
         part,
         home=part.away,
@@ -122,4 +135,5 @@ def _turned(part: PlayedMatches) -> PlayedMatches:
         forfeits=part.forfeits[:, ::-1],
         picks={TURNED[name]: pick for name, pick in part.picks.items()},
         problems=part.problems[::-1],
+        recorded=None if recorded is None else replace(recorded, sides=1 - recorded.sides),
     )

@@ -24,7 +24,7 @@ from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from opponents.bound_turns import bind_turns
 from opponents.players import Loader, Player, Scripted, find
-from opponents.results import Results, Tally
+from opponents.results import RecordedMatches, Results, Tally
 from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
@@ -49,6 +49,7 @@ class PlayedMatches:
     seconds: float
     picks: dict[str, tuple[int, int, torch.Tensor]]  # name of the replay -> rank in its order, match number, actions
     problems: tuple[Counter[str], Counter[str]]  # of home and away in these matches, if they are submissions
+    recorded: RecordedMatches | None = None  # all of them, if their actions were kept
 
 
 def play(
@@ -62,13 +63,17 @@ def play(
     loader: Loader | None = None,
     progress: Progress | None = None,
     submissions: SubmissionOptions = SANDBOXED,
+    keep_actions: bool = False,
 ) -> Results:
     """Play matches 0 .. matches - 1 of the seed between two players or names, `batch` of them at a time.
 
     `loader` loads players from paths other than submissions; see `players.find`. `progress` is called after each turn.
+    `keep_actions`: the results have all lost matches (1.2 kB each, and as much for every other match meanwhile).
     """
     numbers = range(matches)
-    some = play_some(home, away, matches, numbers, device, seed, record, batch, loader, progress, submissions)
+    some = play_some(
+        home, away, matches, numbers, device, seed, record, batch, loader, progress, submissions, keep_actions
+    )
     return summarise([some], seed)
 
 
@@ -84,6 +89,7 @@ def play_some(
     loader: Loader | None = None,
     progress: Progress | None = None,
     submissions: SubmissionOptions = SANDBOXED,
+    keep_actions: bool = False,
 ) -> PlayedMatches:
     """Play those of the matches 0 .. matches - 1 whose numbers are in a range (at least one), as `play` would.
 
@@ -98,7 +104,7 @@ def play_some(
         home, away = (open_player(player, opened, loader, submissions) for player in (home, away))
         if batch is None:
             batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in (home, away)) else BATCH
-        return _play(home, [away], matches, numbers, device, seed, record, batch, progress)[0]
+        return _play(home, [away], matches, numbers, device, seed, record, batch, progress, keep_actions)[0]
 
 
 def play_side_by_side(
@@ -152,7 +158,21 @@ def summarise(played: Sequence[PlayedMatches], seed: int, replays_of: Sequence[s
         turns=turns,
         turns_per_second=(turns - matches) / max(part.seconds for part in played),  # parts are played side by side
         replays={name: replays[number] for name, (_, number, _) in picks.items()},
+        lost=_lost(played),
     )
+
+
+def _lost(played: Sequence[PlayedMatches]) -> RecordedMatches | None:
+    """The matches that home lost by score, no forfeit among them; None if no actions were kept."""
+    found = []
+    for part in played:
+        if part.recorded is None:
+            return None
+        lost = (part.scores[:, 0] < part.scores[:, 1]) & ~part.forfeits.any(1)
+        of = part.recorded
+        found.append((of.numbers[lost], of.sides[lost], of.actions[:, torch.from_numpy(lost)]))
+    numbers, sides, actions = zip(*found, strict=True)
+    return RecordedMatches(np.concatenate(numbers), np.concatenate(sides), torch.cat(actions, 1))
 
 
 def open_player(
@@ -184,6 +204,7 @@ def _play(
     record: bool,
     batch: int,
     progress: Progress | None,
+    keep_actions: bool = False,
 ) -> list[PlayedMatches]:
     """The wanted matches against each of the away players; `batch` of each at a time, side by side."""
     # By away player; of each batch [B, 2], home first.
@@ -192,6 +213,7 @@ def _play(
     forfeits: list[list[np.ndarray]] = [[] for _ in away]
     turns = [0] * len(away)
     picks: list[dict[str, tuple[int, int, torch.Tensor]]] = [{} for _ in away]
+    kept: list[list[torch.Tensor]] = [[] for _ in away]  # actions [T, B, 6] of each batch
     seconds, before = 0.0, [_problems(player) for player in (home, *away)]
     for first in range(wanted.start, wanted.stop, batch):
         numbers = np.arange(first, min(first + batch, wanted.stop))
@@ -203,7 +225,7 @@ def _play(
             if progress is not None:
                 progress((first - wanted.start + size * (turn + 1) / TURNS) / len(wanted))
 
-        died, actions, taken = _play_batch(home, away, arena, side, record, finish_turn)
+        died, actions, taken = _play_batch(home, away, arena, side, record or keep_actions, finish_turn)
         lengths = arena.state[:, LENGTH : LENGTH + SNAKES].cpu().numpy()
         ends, deaths_of = arena.state[:, TURN].cpu().numpy(), died.cpu().numpy()
         seconds += taken
@@ -213,9 +235,12 @@ def _play(
             deaths[i].append(_by_side(deaths_of[mine], side))
             forfeits[i].append(np.stack([_forfeited(each, size) for each in (home, player)], 1))
             turns[i] += int(ends[mine].sum())
-            if actions is not None:
+            if actions is not None and record:
                 lead = leads(scores[i][-1], forfeits[i][-1])
                 keep_first(picks[i], _pick(numbers, lead, actions[:, mine]))
+            if actions is not None and keep_actions:
+                kept[i].append(actions[:, mine].cpu())
+    numbers = np.arange(wanted.start, wanted.stop)
     return [
         PlayedMatches(
             home.name,
@@ -227,6 +252,7 @@ def _play(
             seconds,
             picks[i],
             (_problems(home) - before[0], _problems(player) - before[1 + i]),
+            RecordedMatches(numbers, _home_side(numbers, matches), torch.cat(kept[i], 1)) if kept[i] else None,
         )
         for i, player in enumerate(away)
     ]

@@ -3,6 +3,9 @@
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import numpy as np
+import torch
+
 from arena.replay import Replay
 from opponents.intervals import wilson
 
@@ -44,6 +47,15 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class RecordedMatches:
+    """The actions of some matches; with the seed, they are the matches."""
+
+    numbers: np.ndarray  # [B] of the seed
+    sides: np.ndarray  # [B] of home: 0 red, 1 blue
+    actions: torch.Tensor  # [T, B, 6] int8; those after the end of a match mean nothing
+
+
+@dataclass(frozen=True)
 class Results(Tally):
     """Results of all matches of a `play`. A team's score is the length it gained; the larger score wins.
 
@@ -65,9 +77,11 @@ class Results(Tally):
     turns: int  # of all matches together
     turns_per_second: float  # match-turns, without each batch's first turn, which may compile
     replays: dict[str, Replay] = field(default_factory=dict)  # if recorded: first, closest, worst and best (for home)
+    # If all actions were kept: the matches that home lost by score.
+    lost: RecordedMatches | None = field(default=None, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the replays, for JSON."""
-        names = [of.name for of in fields(self) if of.name != "replays"]
+        """Everything but the recorded matches, for JSON."""
+        names = [of.name for of in fields(self) if of.name not in ("replays", "lost")]
         values = {name: getattr(self, name) for name in ("home", "away", *names, *RATES)}
         return values | {"by_colour": {colour: tally.as_dict() for colour, tally in self.by_colour.items()}}

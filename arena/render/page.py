@@ -12,13 +12,13 @@ from typing import Any
 
 from arena.jidi_log import JidiLog
 from arena.render import theme
-from arena.render.events import events
+from arena.render.events import events, timeline_deaths
 from arena.render.timeline import recorded_timeline
 from arena.replay import Replay
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, START_LENGTH, TURNS, UP
 
 FOLDER = Path(__file__).parent
-SCRIPTS = ("board", "policy_arrows", "scrub_bar", "viewer")
+SCRIPTS = ("board", "policy_arrows", "scrub_bar", "death_notice", "viewer")
 MOVE_LETTERS = "udlr"  # by direction; a capital letter means that the snake also grew
 PROB_DIGITS = 3
 NEW_BODY = "."  # instead of a letter: the body does not follow from the one before by a move
@@ -77,7 +77,7 @@ def look() -> dict[str, Any]:
 
 def timeline_data(match: Replay | JidiLog) -> dict[str, Any]:
     """The timeline of a match as the page stores it: the players, the start, and the changes of every turn."""
-    states = match.states()
+    states, timeline = match.states(), recorded_timeline(match)
     actions = match.actions() if isinstance(match, Replay) else match.actions
     lines = match.turns if isinstance(match, Replay) else [None] * len(actions)
     steps = zip(states[:-1], states[1:], actions, lines, strict=True)
@@ -90,7 +90,12 @@ def timeline_data(match: Replay | JidiLog) -> dict[str, Any]:
         **about,
         "start": states[0],
         "turns": [_change(*step) for step in steps],
-        "events": [event._asdict() for event in events(recorded_timeline(match))],
+        "events": [event._asdict() for event in events(timeline)],
+        "boxed": [
+            {"snake": death.snake, "since": death.boxed_since, "turn": death.turn}
+            for death in timeline_deaths(timeline)
+            if death.boxed_since is not None
+        ],
     }
 
 

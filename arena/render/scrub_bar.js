@@ -1,7 +1,9 @@
-// The scrub bar: the lengths of both teams over the match, the deaths, the present turn, and a tooltip under the mouse.
+// The scrub bar: the lengths of both teams over the match, deaths, the stretch before each without a safe move, the
+// decisive turn, the present turn, and a tooltip under the mouse.
 "use strict";
 
 function makeScrubBar(look, board, element, tip, score) {
+  const DECISIVE = "#ffe45c"; // a colour that no snake has
   const NEAR = 5; // pixels: how far from the mouse an event may be that the tooltip tells
   const line = element.querySelector("canvas"), curves = document.createElement("canvas");
   const total = (state, team) => state.snakes.slice(3 * team, 3 * team + 3).reduce((sum, body) => sum + body.length, 0);
@@ -44,6 +46,10 @@ function makeScrubBar(look, board, element, tip, score) {
       c.lineJoin = "round";
       c.stroke();
     });
+    for (const { snake, since, turn } of timeline.boxed) { // a beam that ends at the death
+      c.fillStyle = board.rgb(look.snakes[snake]);
+      c.fillRect(x(since), snake < 3 ? 0 : height - 3, Math.max(2, x(turn) - x(since)), 3);
+    }
     timeline.steps.forEach((step, k) => {
       for (const snake of step ? step.died : []) { // red above, blue below
         const down = snake < 3 ? 1 : -1, from = snake < 3 ? 2 : height - 2;
@@ -62,8 +68,24 @@ function makeScrubBar(look, board, element, tip, score) {
     c.drawImage(curves, 0, 0);
     c.globalAlpha = 1;
     if (at >= 1) c.drawImage(curves, 0, 0, at, line.height, 0, 0, at, line.height);
+    for (const { turn } of timeline.events.filter((event) => event.kind === "decisive")) markDecisive(c, turn);
     c.fillStyle = "#fff";
     c.fillRect(Math.min(Math.max(0, at - ratio), line.width - 2 * ratio), 0, 2 * ratio, line.height);
+  }
+
+  function markDecisive(c, turn) { // a dashed line with a diamond in its middle
+    const at = (line.width * turn) / Math.max(1, end()), middle = line.height / 2, size = 5 * ratio;
+    c.save();
+    c.strokeStyle = c.fillStyle = DECISIVE;
+    c.lineWidth = 1.5 * ratio;
+    c.setLineDash([3 * ratio, 3 * ratio]);
+    c.beginPath();
+    c.moveTo(at, 0); c.lineTo(at, line.height);
+    c.stroke();
+    c.beginPath();
+    c.moveTo(at, middle - size); c.lineTo(at + size, middle); c.lineTo(at, middle + size); c.lineTo(at - size, middle);
+    c.fill();
+    c.restore();
   }
 
   function turnAt(event) {

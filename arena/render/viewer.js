@@ -34,8 +34,8 @@
       steps.push({ moves, grew, ate: change.ate || [], died: change.died || [], lunges: change.lunges || {} });
     }
     const last = states[states.length - 1];
-    const { red, blue, events } = match;
-    return (timelines[number] = { red, blue, events, states, steps, outputs, scores: [score(last, 0), score(last, 1)] });
+    const { red, blue, events, boxed } = match;
+    return (timelines[number] = { red, blue, events, boxed, states, steps, outputs, scores: [score(last, 0), score(last, 1)] });
   }
 
   // --- the position in the match
@@ -163,13 +163,17 @@
     $("#policy").setAttribute("aria-pressed", String(showPolicy));
     $("#scrub").setAttribute("aria-valuenow", String(now));
     markEvent(now);
+    notice.show(timeline, now, (snake) => {
+      const [row, column] = state.snakes[snake][0];
+      return turned ? board.wrap(column - camera[0], look.columns) >= look.columns / 2 : board.wrap(row - camera[1], look.rows) >= look.rows / 2;
+    });
     const over = now === end(), [red, blue] = timeline.scores, banner = $("#banner");
     banner.hidden = !over;
     banner.className = red === blue ? "" : red > blue ? "red" : "blue";
     banner.textContent = red === blue ? `Draw, ${red} : ${blue}` : `${red > blue ? timeline.red : timeline.blue} wins ${red} : ${blue}`;
   }
 
-  const bar = makeScrubBar(look, board, $("#scrub"), $("#tip"), score);
+  const bar = makeScrubBar(look, board, $("#scrub"), $("#tip"), score), notice = makeDeathNotice($("#stage"));
 
   // --- the list of events; a click goes to the turn right before
 
@@ -182,7 +186,7 @@
       text.textContent = event.text;
       button.className = `${event.kind} ${event.team}`;
       button.append(at, text);
-      button.addEventListener("click", () => { play(false); time = shown = event.turn - 1; painted = ""; wake(); });
+      button.addEventListener("click", () => { play(false); time = shown = Math.max(0, event.turn - 1); painted = ""; wake(); });
       item.append(button);
       return item;
     }));

@@ -25,6 +25,16 @@ def new_file(text: str) -> Path:
     return path
 
 
+def new_folder(text: str) -> Path:
+    """A folder to write to, which may exist; checked before the work starts."""
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a file; need a folder")
+    if not path.is_dir() and not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {str(path.parent)!r}")
+    return path
+
+
 def new_file_ending(suffix: str) -> Callable[[str], Path]:
     """A file to write whose name must end in this suffix: programs that read it go by the name."""
 

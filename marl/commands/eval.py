@@ -17,10 +17,12 @@ from marl.cli.arguments import (
     choose_seed,
     count,
     new_file,
+    new_folder,
     submission_options,
 )
 from marl.cli.invocation import command
 from marl.cli.progress_bar import ProgressBar
+from marl.commands.eval_explain import explain
 from marl.commands.stop_flag import add_stop_flag, error_rates_text
 from marl.errors import UserError
 from marl.storage.run_names import player_name, player_names
@@ -63,6 +65,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --record: also the policies' probabilities and values, for the viewers (key o)",
     )
+    parser.add_argument(
+        "--explain",
+        nargs="?",
+        type=new_folder,
+        const=True,
+        metavar="DIR",
+        help="tell why home lost: causes of death, turns, lead; with DIR also write a picture and the three most "
+        "telling matches, as replays and as a page, to that folder",
+    )
     add_submission_flags(parser)
     parser.add_argument("--list", action="store_true", help="print the known players and quit")
 
@@ -75,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"eval needs --home PLAYER and --away PLAYER, like {example}; players: {players}")
     if args.record is not None and args.away is not None and len(args.away) > 1:
         raise UserError(f"--record keeps the matches against one player; --away names {len(args.away)}")
+    if args.explain is not None and args.away is not None and len(args.away) > 1:
+        raise UserError(f"--explain tells of the matches against one player; --away names {len(args.away)}")
     from marl.planning.planned_player import load_player
     from opponents.league_decision import ERROR_RATES
     from opponents.league_entries import load_submission
@@ -93,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
         for player in (home, *opponents):
             load_submission(player)
         seed = choose_seed(args.seed, names)
-        record, device = args.record is not None, choose_device(args.device, (home, *opponents))
+        record, keep = args.record is not None, args.explain is not None
+        device = choose_device(args.device, (home, *opponents))
         played: list[Results] = []
         verdicts: list[str | None] = []
         with ProgressBar("") as bar:
@@ -104,18 +118,20 @@ def run(args: argparse.Namespace) -> int:
                     bar.show((len(played) + share) / len(opponents))
 
                 if args.stop_when_decided:
-                    results, verdict = _play_until_decided(home, away, args.matches, device, seed, record, show)
+                    results, verdict = _play_until_decided(home, away, args.matches, device, seed, record, keep, show)
                     verdicts.append(verdict)
                 else:
-                    results = play(home, away, args.matches, device, seed, record, progress=show)
+                    results = play(home, away, args.matches, device, seed, record, progress=show, keep_actions=keep)
                 played.append(results)
         results = played[0]
         files = _write_replays(results, args.record, (home, opponents[0]) if args.record_policy else None)
+    explained = explain(results, seed, args.explain if isinstance(args.explain, Path) else None) if keep else None
     if args.json:
         decided = [{"decided": verdict, "error_rates": ERROR_RATES} for verdict in verdicts] or [{}] * len(played)
         documents = [each.as_dict() | more for each, more in zip(played, decided, strict=True)]
         document = documents[0] if len(played) == 1 else {"pairs": documents}
-        print(json.dumps(document | {"seed": seed} | ({"replays": files} if files else {}), indent=2))
+        more = ({"replays": files} if files else {}) | ({"explanation": explained.tables} if explained else {})
+        print(json.dumps(document | {"seed": seed} | more, indent=2))
     elif len(played) == 1:
         _print_results(results, seed, device)
         for which, path in files.items():
@@ -124,6 +140,8 @@ def run(args: argparse.Namespace) -> int:
         _print_pairs(played, seed)
     if verdicts and not args.json:
         _print_verdicts(played, verdicts)
+    if explained and not args.json:
+        print("", *explained.lines, sep="\n")
     for line in dict.fromkeys(line for each in played for line in each.problems):
         print(line, file=sys.stderr)
     return 0
@@ -136,12 +154,13 @@ def _play_until_decided(
     device: str,
     seed: int,
     record: bool,
+    keep_actions: bool,
     show: Callable[[float], None],
 ) -> tuple["Results", str | None]:
     """The results, and who is better; each board is played twice, with the colours swapped."""
     from opponents.league_rounds import PairedMatches, play_rounds
 
-    pair = PairedMatches(home, away, device, seed, record)
+    pair = PairedMatches(home, away, device, seed, record, keep_actions)
     play_rounds([pair], (matches + 1) // 2, stop_when_decided=True, progress=lambda _, share: show(share))
     return pair.results(), pair.verdict
 

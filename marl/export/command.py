@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.cli.arguments import new_file, new_file_ending
+from marl.cli.arguments import new_file, new_file_ending, new_folder
 from marl.errors import UserError
 from marl.storage.run_names import player_name
 
@@ -30,7 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a run (its best), checkpoint or snapshot, last, or champion; --check needs none",
     )
     parser.add_argument(
-        "--jidi", type=_folder, metavar="DIR", help="write the competition's submission.py into DIR (needs only numpy)"
+        "--jidi",
+        type=new_folder,
+        metavar="DIR",
+        help="write the competition's submission.py into DIR (needs only numpy)",
     )
     parser.add_argument(
         "--plan",
@@ -148,15 +151,6 @@ def _check_encoder(args: argparse.Namespace, encoder: str) -> None:
                 f"{flag}: {args.player} was trained with the encoder {encoder!r}, which {flag} cannot compute; "
                 f"known: {', '.join(sorted(known))}; --onnx and --safetensors write any policy"
             )
-
-
-def _folder(text: str) -> Path:
-    path = Path(text)
-    if path.exists() and not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is a file; need a folder")
-    if not path.is_dir() and not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {str(path.parent)!r}")
-    return path
 
 
 def _milliseconds(text: str) -> float:

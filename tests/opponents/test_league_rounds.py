@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from arena.replay import Replay
 from opponents.league import league
 from opponents.league_decision import AWAY, HOME
 from opponents.league_rounds import FIRST_ROUND, PairedMatches, play_rounds
@@ -65,6 +66,19 @@ def test_the_replays_have_the_colours_of_their_matches():
     expected = np.concatenate([as_red[:, 0] - as_red[:, 1], as_blue[:, 1] - as_blue[:, 0]])
     assert (leads["worst"], leads["best"]) == (expected.min(), expected.max())
     assert abs(leads["closest"]) == abs(expected).min()
+
+
+def test_the_lost_matches_have_the_side_of_home():
+    played = PairedMatches(scripted("level1"), scripted("level2"), "cpu", 3, keep_actions=True)
+    played.play(2)
+    played.play(3)
+    results = played.results()
+    lost = results.lost
+    assert len(lost.numbers) == results.losses > 0
+    assert {*lost.sides.tolist()} == {0, 1}
+    for i, number in enumerate(lost.numbers.tolist()):
+        replay = Replay.from_actions(3, number, None, lost.actions[:, i])
+        assert replay.result["winner"] == ("red" if lost.sides[i] else "blue")
 
 
 def test_a_clear_pair_stops_and_an_even_one_plays_on():

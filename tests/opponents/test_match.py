@@ -8,7 +8,7 @@ import torch
 from helpers.submissions import SANDBOXED
 
 from arena.errors import ArenaError
-from arena.replay import read, write
+from arena.replay import Replay, read, write
 from arena.rules import SNAKES, TEAM
 from opponents.match import play, play_side_by_side, play_some, summarise
 from opponents.players import Function, Scripted, scripted
@@ -158,3 +158,28 @@ def test_several_opponents_side_by_side_are_met_as_one_after_another(device, bat
         for pick, (order, number, actions) in alone.picks.items():
             assert part.picks[pick][:2] == (order, number)
             assert (part.picks[pick][2] == actions).all()
+
+
+def test_the_lost_matches_are_kept_and_can_be_played_again():
+    options = {"matches": 40, "seed": 4}
+    results = play("level2", "level3", **options, keep_actions=True, batch=7)
+    assert dataclasses.replace(results, turns_per_second=0.0) == results_of("level2", "level3", **options)
+    lost = results.lost
+    assert 0 < len(lost.numbers) == results.losses < 40
+    assert lost.sides.tolist() == [int(number >= 20) for number in lost.numbers]
+    for i, number in enumerate(lost.numbers.tolist()):
+        replay = Replay.from_actions(4, number, None, lost.actions[:, i])
+        assert replay.result["winner"] == ("red" if lost.sides[i] else "blue")
+    assert play("level2", "level3", **options).lost is None
+
+
+def test_of_no_lost_match_nothing_is_kept():
+    lost = play("level3", "level0", 4, keep_actions=True).lost
+    assert (len(lost.numbers), lost.actions.shape) == (0, (200, 0, 6))
+
+
+def test_a_forfeited_match_is_not_lost_by_score(tmp_path):
+    path = tmp_path / "submission.py"
+    path.write_text("def my_controller(observation, *_):\n    raise ValueError\n")
+    results = play(str(path), "level0", 2, keep_actions=True, submissions=SANDBOXED)
+    assert (results.losses, results.home_forfeits, len(results.lost.numbers)) == (2, 2, 0)

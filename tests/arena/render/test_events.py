@@ -6,7 +6,7 @@ import re
 from helpers.viewed import log_of, long_match, wild_match
 
 from arena.match_dict import team_scores
-from arena.render.events import DEATH, LEAD, events
+from arena.render.events import BOXED, DEATH, DECISIVE, LEAD, events
 from arena.render.timeline import Timeline, Turn, recorded_timeline
 
 BEFORE = {
@@ -55,3 +55,23 @@ def test_every_death_has_a_cause_and_every_change_of_the_lead_is_listed(tmp_path
         sides = ["red" if red > blue else "blue" if blue > red else "" for red, blue in scores]
         changes = [new for old, new in itertools.pairwise(sides) if new != old]
         assert [event.team for event in leads] == changes
+
+
+def test_where_it_was_already_lost_and_the_decisive_turn():
+    texts = {(event.turn, event.kind): event.text for event in events(recorded_timeline(long_match()))}
+    assert texts[113, BOXED] == "snake 5 (blue) was already lost here: no safe move until its death on turn 116"
+    assert texts[116, DEATH] == "snake 5 (blue) hit snake 1, lost 14; no safe move since turn 113"
+    assert [turn for turn, kind in texts if kind == BOXED] == [113, 166]
+    assert [turn for turn, kind in texts if kind == DECISIVE] == [116]
+    assert texts[116, DECISIVE] == "decisive: blue's lead goes from -6 to -21"
+
+
+def test_a_match_in_progress_and_a_draw_have_no_decisive_turn():
+    whole = recorded_timeline(long_match())
+    level = max(index for index in range(200) if len(set(whole.team_scores(index))) == 1)
+    assert DECISIVE not in {event.kind for event in events(Timeline("a", "b", whole.turns[: level + 1]))}
+
+    class InProgress(Timeline):
+        over = False
+
+    assert DECISIVE not in {event.kind for event in events(InProgress("a", "b", whole.turns))}

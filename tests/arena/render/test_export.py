@@ -189,6 +189,15 @@ def test_a_log_of_the_competition_gives_the_same_film(tmp_path):
     ours, log = timeline_data(match), timeline_data(log_of(match, tmp_path))
     assert sum(len(turn.get("died", ())) for turn in ours["turns"]) > 3
     assert ours["start"] == log["start"]
+    assert ours["events"] == log["events"]
+    assert (
+        ours["boxed"]
+        == log["boxed"]
+        == [
+            {"snake": 5, "since": 113, "turn": 116},
+            {"snake": 4, "since": 166, "turn": 169},
+        ]
+    )
     for turn, (one, other) in enumerate(zip(ours["turns"], log["turns"], strict=True), start=1):
         # Whether a snake ate before it died is not in a log.
         assert one | {"ate": None} == other | {"ate": None}, f"turn {turn}"

@@ -372,6 +372,48 @@ def test_events_are_listed_and_lead_to_their_turn(shown, matches):
     assert death["text"] in tip
 
 
+def at_turn(page, k: int) -> None:
+    page.value(f"snakes.seek({k})")
+    page.wait(f"document.querySelector('.turn b').textContent === '{k} / 200'")
+
+
+NOTICE = "document.querySelector('#notice')"
+
+
+def test_a_notice_says_when_a_snake_is_already_lost_and_of_what_it_died(shown):
+    lost = "snake 5 (blue) is already lost: no safe move since turn 113"
+    died = "turn 116: snake 5 (blue) hit snake 1, lost 14; no safe move since turn 113"
+    for k, expected in ((112, ""), (113, lost), (115, lost), (116, died), (118, died), (119, "")):
+        at_turn(shown, k)
+        assert shown.value(f"{NOTICE}.hidden ? '' : {NOTICE}.textContent") == expected, k
+
+
+def test_the_notice_leaves_the_lost_snake_in_sight(shown, states):
+    for k, snake in ((113, 5), (166, 4)):
+        at_turn(shown, k)
+        is_low = states[LONG][k]["snakes"][snake][0][0] >= 5
+        assert shown.value(f"{NOTICE}.classList.contains('top')") == is_low
+
+
+def marks(page, colour: tuple[int, int, int]) -> list[float]:
+    """Where the scrub bar has a colour, in turns: the first and the last column."""
+    at_turn(page, 200)
+    page.value("new Promise(requestAnimationFrame)")
+    data = page.value("document.querySelector('#scrub canvas').toDataURL()").partition(",")[2]
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")).astype(int)
+    columns = np.flatnonzero((np.abs(pixels - np.array(colour)).max(2) <= 6).any(0))
+    assert len(columns), colour
+    return [column * 200 / pixels.shape[1] for column in (columns[0], columns[-1])]
+
+
+def test_the_scrub_bar_marks_the_decisive_turn_and_where_there_was_no_safe_move(shown):
+    first, last = marks(shown, (255, 228, 92))
+    assert abs((first + last) / 2 - 116) < 0.5
+    first, last = marks(shown, SNAKE_COLOURS[5])  # from where it was lost to its second death
+    assert abs(first - 113) < 0.5
+    assert abs(last - 175) < 1
+
+
 def test_a_page_shows_what_the_policies_said(chrome, tmp_path):
     output = {"probs": [None, [0.9, 0.0, 0.1, 0.0], *[None] * 4], "values": [None, -1.25, *[None] * 4]}
     match = wild_match(5)
