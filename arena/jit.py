@@ -112,6 +112,7 @@ def cached(compile: Callable[[Callable], Any], function: Callable, *callees: Cal
         compiled = compile(function)
     finally:
         numba.config.CACHE_DIR = before
+    _forget_unreadable(compiled)
     _name_files_by_key(compiled)
     _watch_cache(compiled)
     if isinstance(compiled, CPUDispatcher):
@@ -128,6 +129,22 @@ def has_code(compiled: Any) -> bool:
     """Whether the cache holds code of a compiled function, for any types."""
     files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     return files is not None and os.path.exists(files._index_path)
+
+
+def _forget_unreadable(compiled: Any) -> None:
+    """Let an index that cannot be read be an empty one: its types may be of a module that is gone since an update."""
+    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if files is None:
+        return
+    load_index = files._load_index
+
+    def load() -> Any:
+        try:
+            return load_index()
+        except Exception:  # of any kind that unpickling brings about
+            return {}
+
+    files._load_index = load
 
 
 def _name_files_by_key(compiled: Any) -> None:

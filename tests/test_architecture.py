@@ -111,8 +111,9 @@ def test_no_file_is_named_in_vain(calls) -> None:
     for algo in WORDS:
         for order in (calls(algo), calls(algo, "--compile", "off", NUMBA_DISABLE_JIT="1")):
             ran |= {file for file, _ in order}
-    # Of other learners; and a loop whose compiled code alone is called.
-    assert files_named() - ran <= {"marl/learners/q_learning.py", "marl/fast/ppo_kernels.py"}
+    # Of other learners; and loops, whose compiled code alone is called where an earlier process has compiled them.
+    loops = {file for file in files_named() if re.fullmatch(r"marl/fast/(\w+_kernels|gather_rows)\.py", file)}
+    assert files_named() - ran <= {"marl/learners/q_learning.py", *loops}
 
 
 def test_every_file_that_the_page_names_exists() -> None:

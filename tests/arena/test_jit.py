@@ -264,3 +264,21 @@ def test_two_processes_that_compile_a_function_for_different_types_do_not_take_e
         assert done.returncode == 0, done.stderr
     assert done.stdout == "1.5 1.75 ['(int64,)', '(float64,)']\n"
     assert len(list(tmp_path.rglob("*.nbc"))) == 2
+
+
+def test_types_of_a_module_that_is_gone_do_not_matter(tmp_path, run_in) -> None:
+    """As after an update: the compiled function is as it was, a type of its arguments has moved."""
+    copy_compiler(tmp_path)
+    (tmp_path / "arena/loop.py").write_text("from arena.jit import njit\n\n\n@njit\ndef half(x):\n    return x.a / 2\n")
+    code = "from arena.loop import half; from arena.{} import Row\n"
+    code += "print(half(Row(3)), sum(half.stats.cache_hits.values()))"
+    found = []
+    for name in ("first", "second", "second"):
+        (tmp_path / "arena/first.py").unlink(missing_ok=True)
+        (tmp_path / f"arena/{name}.py").write_text(
+            "from typing import NamedTuple\n\n\nclass Row(NamedTuple):\n    a: int\n"
+        )
+        done = run_in(tmp_path, code.format(name))
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout.split())
+    assert found == [["1.5", "0"], ["1.5", "0"], ["1.5", "1"]], "value, and whether it was loaded from the cache"
