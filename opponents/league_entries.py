@@ -29,7 +29,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenEntry:
     """An entry that cannot play, and why."""
 
     label: str
@@ -41,13 +41,13 @@ def open_entries(
     opened: ExitStack,
     loader: Loader | None = None,
     submissions: SubmissionOptions = SANDBOXED,
-) -> tuple[list[Player], list[Broken]]:
+) -> tuple[list[Player], list[BrokenEntry]]:
     """The players, loaded, under their labels; and those found in folders that are broken."""
     players: list[Player] = []
-    broken: list[Broken] = []
+    broken: list[BrokenEntry] = []
     for entry in entries:
         found = open_entry(entry, opened, loader, submissions)
-        if isinstance(found, Broken):
+        if isinstance(found, BrokenEntry):
             broken.append(found)
         else:
             players.append(found)
@@ -56,10 +56,10 @@ def open_entries(
 
 def open_entry(
     entry: Entry, opened: ExitStack, loader: Loader | None = None, submissions: SubmissionOptions = SANDBOXED
-) -> Player | Broken:
+) -> Player | BrokenEntry:
     """The player of one entry, or why it cannot play. ValueError: a named one is broken, or there is no sandbox."""
     if entry.problem is not None:
-        return Broken(printable(entry.label or entry.name), entry.problem)
+        return BrokenEntry(printable(entry.label or entry.name), entry.problem)
     if not entry.was_found:
         player = open_player(entry.name, opened, loader, submissions)
         load_submission(player)
@@ -70,12 +70,12 @@ def open_entry(
         try:
             load_submission(player)
         except ArenaError as error:
-            return Broken(player.name, _cause(error))
+            return BrokenEntry(player.name, _cause(error))
         return player
     try:
         player = open_player(entry.name, opened, loader, submissions)
     except ValueError as error:  # of a damaged run, checkpoint or snapshot, in one line
-        return Broken(printable(entry.label), _cause(error))
+        return BrokenEntry(printable(entry.label), _cause(error))
     player.name = printable(entry.label)
     return player
 

@@ -11,14 +11,14 @@ from arena.rules import SNAKES, TEAM
 from opponents.players import Player
 
 
-class Policy(Player, Protocol):
+class OpenPolicy(Player, Protocol):
     """A player that can tell its probabilities and values."""
 
     def policy_outputs(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Probabilities [N, 4] of the actions in these seats, and the values [N] if there are any."""
 
 
-def is_policy(player: Player) -> TypeGuard[Policy]:
+def is_policy(player: Player) -> TypeGuard[OpenPolicy]:
     """Whether a player can tell its probabilities and values."""
     return hasattr(player, "policy_outputs")
 

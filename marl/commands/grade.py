@@ -118,13 +118,13 @@ def _grade(
     """Play the matches of one submission."""
     from marl.planning.planned_player import load_player
     from opponents.league_conduct import conduct_of
-    from opponents.league_entries import Broken, open_entry
+    from opponents.league_entries import BrokenEntry, open_entry
     from opponents.match import play
     from opponents.submission import Submission
 
     with ExitStack() as opened:
         player = open_entry(entry, opened, load_player, submission_options(args))
-        if isinstance(player, Broken):
+        if isinstance(player, BrokenEntry):
             return Grade(player.label, 0.0, player.cause)
         results: dict[str, Results] = {}
         for name, opponent in opponents.items():

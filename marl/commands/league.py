@@ -34,7 +34,7 @@ from marl.storage.run_names import player_names
 
 if TYPE_CHECKING:
     from opponents.league import Table
-    from opponents.league_entries import Broken, Entry
+    from opponents.league_entries import BrokenEntry, Entry
     from opponents.results import Results
 
 
@@ -161,7 +161,7 @@ def _entries(args: argparse.Namespace) -> list["Entry"]:
     return entries_of(names, args.folder, are_several_words=len(words) > 1)
 
 
-def _named_causes(broken: Sequence["Broken"]) -> str:
+def _named_causes(broken: Sequence["BrokenEntry"]) -> str:
     return "".join(f"; {each.label}: {each.cause}" for each in broken)
 
 
@@ -213,7 +213,7 @@ def print_table(table: "Table", seed: int) -> None:
         print(f"{at:3} {name}  {table.ratings[i]:6.0f} ±{table.margins[i]:4.0f} {cells}")
 
 
-def _print_more(table: "Table", broken: Sequence["Broken"]) -> None:
+def _print_more(table: "Table", broken: Sequence["BrokenEntry"]) -> None:
     """What the test has decided, how submissions behaved, and who could not play."""
     if table.better is not None:
         decided, pairs = int(table.better.sum()), len(table.names) * (len(table.names) - 1) // 2

@@ -42,7 +42,7 @@ PLAN_SECONDS = 10.0  # for all planned moves, which are fewer than MOVES if this
 MOVE_SECONDS = 1.0  # of a move, or a few times the time of its plan
 
 
-class Policy(NamedTuple):
+class ComparedPolicy(NamedTuple):
     """What moves are compared with."""
 
     layers: Sequence[DenseLayer]
@@ -111,7 +111,7 @@ class Result:
         }
 
 
-def check(path: Path, policy: Policy | None, uncaged: bool = False) -> Result:
+def check(path: Path, policy: ComparedPolicy | None, uncaged: bool = False) -> Result:
     """Check a submission.py against a policy; None: against that of its own weights. UserError if anything is wrong."""
     try:
         data = path.read_bytes()
@@ -158,7 +158,7 @@ def _assigned(tree: ast.Module) -> dict[str, Any]:
     return {target.id: value for target, value in pairs if isinstance(target, ast.Name)}
 
 
-def _own_policy(path: Path, values: dict[str, Any]) -> Policy:
+def _own_policy(path: Path, values: dict[str, Any]) -> ComparedPolicy:
     """The policy of the weights in the file, played by this program; the file is not run for it."""
     try:
         shapes, packed_weights = (ast.literal_eval(each) for each in values["LAYERS"].args)
@@ -179,7 +179,7 @@ def _own_policy(path: Path, values: dict[str, Any]) -> Policy:
             f"{path}: its weights are not those that were exported of {player} (WEIGHTS_SHA256); export it again, or "
             f"name the player that it shall play like: export PLAYER --check {path.parent}"
         )
-    return Policy(layers, encoder_named(name), f"the policy of its weights, as they were exported of {player}")
+    return ComparedPolicy(layers, encoder_named(name), f"the policy of its weights, as they were exported of {player}")
 
 
 def _plan_ms(values: dict[str, Any]) -> float | None:
@@ -193,7 +193,7 @@ def _planned_moves(plan_ms: float | None) -> int:
     return MOVES if plan_ms is None else max(1, min(MOVES, int(PLAN_SECONDS * 1000 / max(plan_ms, 1))))
 
 
-def _positions(policy: Policy) -> list[Asked]:
+def _positions(policy: ComparedPolicy) -> list[Asked]:
     """Positions of matches that the policy plays for all snakes, turn by turn; one snake of one team is asked.
 
     A match ends here when a snake dies: where it reappears, a submission may misread its direction for a turn.
@@ -218,7 +218,7 @@ def _positions(policy: Policy) -> list[Asked]:
     return found[:MOVES]
 
 
-def _board_logits(policy: Policy, obs: torch.Tensor) -> np.ndarray:
+def _board_logits(policy: ComparedPolicy, obs: torch.Tensor) -> np.ndarray:
     logits = torch.from_numpy(forward(policy.layers, obs.numpy())[:, : len(DIRECTION_NAMES)])
     return to_board_logits(mask_reversal(logits, obs, policy.encoder), obs, policy.encoder).numpy()
 
@@ -286,7 +286,7 @@ def _report(path: Path, answer: int | str) -> list[Any]:
         raise UserError(f"{path}: it disturbs its check: {printable(str(answer))}") from None
 
 
-def _compare(path: Path, positions: Sequence[Asked], moves: Sequence[int | str], policy: Policy) -> None:
+def _compare(path: Path, positions: Sequence[Asked], moves: Sequence[int | str], policy: ComparedPolicy) -> None:
     wrong = []
     for number, (each, move) in enumerate(zip(positions, moves, strict=True)):
         if isinstance(move, str):

@@ -124,14 +124,14 @@ def _load(name: str) -> "PolicyPlayer":
 def _check(args: argparse.Namespace) -> int:
     import json
 
-    from marl.export.check import Policy, check
+    from marl.export.check import ComparedPolicy, check
     from marl.export.dense_layers import dense_layers
 
     path = args.check if args.check.suffix == ".py" else args.check / "submission.py"
     policy = None
     if args.player is not None:
         player = _load(args.player)
-        policy = Policy(dense_layers(player), player.encoder, Path(player.name).name)
+        policy = ComparedPolicy(dense_layers(player), player.encoder, Path(player.name).name)
     found = check(path, policy, args.uncaged)
     if args.json:
         print(json.dumps(found.as_json(), indent=2))

@@ -6,7 +6,7 @@ from arena.rules import ACTIONS, SNAKES
 
 
 @njit
-def choose_likeliest(outputs, obs, direction_at, orientation_at, masked_logit, seats, moves):
+def choose_on_board(outputs, obs, direction_at, orientation_at, masked_logit, seats, moves):
     """Write the actions on the board of N seats into moves [B, 6]; of equal ones, the first action on the board.
 
     outputs [N, 4 or more]: logits of local actions. obs [N, W]: what an encoder has written, with the direction as four

@@ -13,7 +13,7 @@ from marl.rollout.rollout import Rollout
 PAST_SELVES = 4  # past selves that play at a time
 
 
-class Precision(Protocol):
+class HasAct(Protocol):
     """The number format in which networks are called; see learners/precision.py."""
 
     def act(
@@ -30,7 +30,7 @@ class FrozenSeats:
         actor: AnyActor,
         rollout: Rollout,
         seats: torch.Tensor,
-        precision: Precision,
+        precision: HasAct,
         encoder: Encoder | None = None,
         greedy: bool = False,
     ) -> None:

@@ -24,7 +24,7 @@ from marl.rollout.turn_chain import TurnChain, TurnPart
 from marl.rollout.turn_kernels import (
     NONE,
     Matches,
-    Results,
+    MatchSums,
     Seats,
     Teams,
     assign_opponents,
@@ -108,7 +108,7 @@ class Rollout:
         self._mix_cdf = torch.ones(len(self.opponents), dtype=torch.float64, device=device)
         tally = torch.zeros(matches, self.opponent_ids, 3, dtype=torch.int64, device=device)
         deaths, lengths = torch.zeros(2, matches, 2, dtype=torch.int64, device=device)
-        self._results = Results(torch.zeros(matches, 2, TEAM, device=device), tally, deaths, lengths)
+        self._results = MatchSums(torch.zeros(matches, 2, TEAM, device=device), tally, deaths, lengths)
         self._bind_loops(torch.tensor(reward_weights, device=device))
         self._turns = 0
         self._in_mix_until = dict.fromkeys(range(len(self.opponents)), 0)  # opponent id -> turn; -1: still in the mix

@@ -58,7 +58,7 @@ class TurnRows(NamedTuple):
     terminated: torch.Tensor  # [T, G] bool
 
 
-class Results(NamedTuple):
+class MatchSums(NamedTuple):
     """Sums over finished matches, per match slot."""
 
     returns: torch.Tensor  # [B, 2, 3]: rewards of the match so far, and of all finished matches, by snake

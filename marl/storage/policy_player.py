@@ -11,7 +11,7 @@ from arena.printable import printable
 from arena.rules import ACTIONS, SNAKES, TURN
 from marl.fast import blas
 from marl.fast.dense_pass import DenseInference, proven_layers
-from marl.fast.policy_kernels import choose_likeliest
+from marl.fast.policy_kernels import choose_on_board
 from marl.networks.actors import AnyActor
 from marl.networks.policy import MASKED_LOGIT, mask_reversal, to_board_logits
 
@@ -55,7 +55,7 @@ class PolicyPlayer:
         infer = DenseInference(layers).bind(obs, outputs)
         at = encoder.direction_at, -1 if encoder.orientation_at is None else encoder.orientation_at
         arrays = seats.numpy(), moves.numpy()
-        choose = partial(choose_likeliest, outputs.numpy(), obs.numpy(), *at, np.float32(MASKED_LOGIT), *arrays)
+        choose = partial(choose_on_board, outputs.numpy(), obs.numpy(), *at, np.float32(MASKED_LOGIT), *arrays)
         return turn.encode, *infer, choose
 
     def policy_outputs(self, arena: BatchArena, seats: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -8,7 +8,7 @@ import numpy as np
 from arena.backends.tensors import Events
 from arena.rules import LENGTH, MATCH_BYTES, SNAKES, TEAM
 from marl.config.reward_config import RewardConfig
-from marl.rollout.turn_kernels import Results, Teams, TurnRows, finish_turns
+from marl.rollout.turn_kernels import MatchSums, Teams, TurnRows, finish_turns
 
 # One turn: red ends it with 5 + 4 + 3 segments, blue with 3 + 3 + 4. Snakes 0 and 3 ate; snakes 1 and 5 died.
 LENGTHS = (5, 4, 3, 3, 3, 4)
@@ -47,7 +47,7 @@ class FinishedTurn:
         )
         tally = np.zeros((matches, opponents, 3), np.int64)
         deaths, lengths = np.zeros((2, matches, 2), np.int64)
-        self.results = Results(np.zeros((matches, 2, TEAM), np.float32), tally, deaths, lengths)
+        self.results = MatchSums(np.zeros((matches, 2, TEAM), np.float32), tally, deaths, lengths)
 
     def finish(self) -> None:
         turn = (self.state, self.events, self.board_actions, self.opponent_id)

@@ -21,7 +21,7 @@ from marl.learners.ppo_loss import Coefs
 from marl.learners.replay_buffer import BatchRows
 from marl.rollout import policy_rows, turn_kernels
 from marl.rollout.policy_rows import PolicyRows
-from marl.rollout.turn_kernels import Matches, Results, Seats, Teams, TurnRows
+from marl.rollout.turn_kernels import Matches, MatchSums, Seats, Teams, TurnRows
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY, N_STEP, GAMMA = 0x1234_5678_9ABC_DEF, 3, 0.5
@@ -52,7 +52,7 @@ def draw(masks_reversal: bool, drawn: str) -> Case:
 
 def finish(weights: str, prefix: str = "") -> Case:
     rows = TurnRows("counts", prefix + "ACTIONS", prefix + "REWARDS", prefix + "TERMINATED")
-    results = Results(*(prefix + name for name in ("MATCH_RETURNS", "TALLY", "DEATHS", "LENGTHS")))
+    results = MatchSums(*(prefix + name for name in ("MATCH_RETURNS", "TALLY", "DEATHS", "LENGTHS")))
     return Case(turn_kernels.finish_turns, "team_match", (*TURN, weights, rows, results))
 
 
