@@ -33,7 +33,7 @@ OTHER_FLAGS = (
 )
 WITH_COMMANDS = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "training", "viewers", "opponents", "strength")),
+    *(f"docs/{name}.md" for name in ("index", "training", "learners", "scaling", "viewers", "opponents", "strength")),
 )
 TEXT = "\n".join((ROOT / page).read_text() for page in (*WITH_COMMANDS, "docs/performance.md"))
 NO_COMMANDS = ("source .venv/bin/activate", "./test.sh")  # for the shell; of its own tests
