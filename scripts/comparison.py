@@ -1,4 +1,4 @@
-"""Trains all learners with several seeds, compares them by `report`, and writes docs/log/comparison.md with its picture.
+"""Trains all learners with several seeds, compares them by `report`, writes docs/log/comparison.md and its picture.
 
     python scripts/comparison.py [--seeds 1-10] [--episodes 2500] [--learners ppo_lstm,ddpg,ppo] [--side-by-side 12]
     python scripts/comparison.py --device cuda --minutes-each 0.2     on one GPU, for equal time; a section of its own
