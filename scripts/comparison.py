@@ -1,4 +1,4 @@
-"""Trains all learners with several seeds, compares them by `report`, and writes docs/comparison.md with its picture.
+"""Trains all learners with several seeds, compares them by `report`, writes docs/log/comparison.md and its picture.
 
     python scripts/comparison.py [--seeds 1-10] [--episodes 2500] [--learners ppo_lstm,ddpg,ppo] [--side-by-side 12]
     python scripts/comparison.py --device cuda --minutes-each 0.2     on one GPU, for equal time; a section of its own
@@ -35,7 +35,7 @@ from marl.registry import LEARNERS
 from marl.storage.run_folder import GROUP
 from marl.training.resume_plan import ResumePlan
 
-PAGE = DOCS / "comparison.md"
+PAGE = DOCS / "log" / "comparison.md"
 SECTIONS = {"cpu": "learners", "cuda": "learners_gpu"}  # device -> section of the page
 PICTURE, JSON, RUNS = "comparison.png", "marl_eval.json", "runs.tar.gz"
 NEEDED = ("config.yaml", "run.json", "metrics.jsonl", "checkpoints/last")  # files of a run that `report` reads

@@ -1,7 +1,7 @@
 """Env steps per second trained: PPO of this program against PPO of Stable-Baselines3 on the same arena.
 
     python -m pip install stable-baselines3
-    python scripts/comparison_sb3.py [--threads 1] [--write]      # --write: into docs/comparison.md
+    python scripts/comparison_sb3.py [--threads 1] [--write]      # --write: into docs/log/comparison.md
 
 Both learn from as many matches, turns and minibatches, with the same observation, network, opponent and threads, and
 make one pass over each rollout. One env step is one turn of one match, with three snakes that learn. The two are
@@ -113,7 +113,7 @@ def measure_sb3(threads: int) -> Rate:
 def main() -> None:
     parser = ScriptParser(__doc__)
     parser.add_argument("--threads", type=count, default=1, help="of torch and Numba, for both")
-    parser.add_argument("--write", action="store_true", help="write the result into docs/comparison.md")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/log/comparison.md")
     args = parser.parse_args()
     _train(1, args.threads)  # compiles
     measures = {"ours": measure_ours, "sb3": measure_sb3}
@@ -127,7 +127,7 @@ def main() -> None:
     text = describe(rates, args.threads)
     print(text)
     if args.write:
-        write_section(DOCS / "comparison.md", "sb3", f"{text}\n")
+        write_section(DOCS / "log" / "comparison.md", "sb3", f"{text}\n")
 
 
 def describe(rates: dict[str, list[Rate]], threads: int) -> str:

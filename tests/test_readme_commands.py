@@ -33,7 +33,7 @@ OTHER_FLAGS = (
 )
 WITH_COMMANDS = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "training", "viewers", "opponents", "strength")),
+    *(f"docs/{name}.md" for name in ("index", "training", "learners", "scaling", "viewers", "opponents", "strength")),
 )
 TEXT = "\n".join((ROOT / page).read_text() for page in (*WITH_COMMANDS, "docs/performance.md"))
 NO_COMMANDS = ("source .venv/bin/activate", "./test.sh")  # for the shell; of its own tests
@@ -105,7 +105,7 @@ def small_training(words: list[str]) -> list[str]:
 
 
 def _without_ranks(words: list[str]) -> list[str]:
-    ranks = ("--num_gpus", "--master_port", "--nproc_per_node")
+    ranks = ("--num_gpus", "--master_port", "--nproc_per_node", "--max_restarts")
     return [word for i, word in enumerate(words) if word not in ranks and (i == 0 or words[i - 1] not in ranks)]
 
 
@@ -160,7 +160,7 @@ def test_every_flag_in_a_text_exists(page) -> None:
     schema = Schema(TrainConfig, ALIASES)
     known = {flag.name[2:].replace("-", "_") for name in cli.COMMANDS for flag in flags_of(name)}
     known |= {*schema.options, *schema.aliases, *OTHER_FLAGS} | {option.name for option in schema.options.values()}
-    found = re.findall(r"(?<![\w-])--(?:no-)?([a-z][\w.-]*\w)", (ROOT / page).read_text())
+    found = re.findall(r"(?<![\w!-])--(?:no-)?([a-z][\w.-]*\w)", (ROOT / page).read_text())
     assert {flag.replace("-", "_") for flag in found} <= known
 
 

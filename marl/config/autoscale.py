@@ -2,7 +2,8 @@
 
 With `ddp.scaling strong` the sizes in SPLIT are chosen for the whole run and divided by the number of ranks: matches,
 batch and updates per episode are those of one rank, so that more ranks train the same team sooner. Per rank (weak), 8
-ranks made an eighth of the updates in 20,000 episodes, and won 75 % instead of 86 % against level2 (docs/scaling.md).
+ranks made an eighth of the updates in 20,000 episodes and won 75 % instead of 86 % against level2
+(docs/log/scaling.md).
 """
 
 from collections.abc import Mapping

@@ -158,7 +158,7 @@ def test_the_json_has_marl_evals_layout(runs) -> None:
 
 def test_marl_eval_reads_the_json(runs) -> None:
     """marl-eval's own checks pass, and the interquartile mean of rliable is that of the report."""
-    reason = "marl-eval is not installed (docs/training.md)"
+    reason = "marl-eval is not installed (docs/log/training.md)"
     processing = pytest.importorskip("marl_eval.utils.data_processing_utils", reason=reason)
     diagnosis = pytest.importorskip("marl_eval.utils.diagnose_data_errors", reason=reason)
     rliable = pytest.importorskip("rliable.metrics", reason=reason)
