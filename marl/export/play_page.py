@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 # Those that policy.js can compute.
 ENCODERS = {"features", "canonical", "planes", "egocentric", "tactical", "tactical_board"}
 SEAT = 0  # of the human at the start
-SHARED = ("board", "rules", "language")  # scripts of arena/render
+SHARED = ("board", "rules")  # scripts of arena/render
 SCRIPTS = ("searches", "policy", "planner", "planner_worker", "levels", "portrait", "replay_file", "play_page")
 
 
@@ -32,4 +32,4 @@ def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str) -> str:
     data = {"look": page.look(), "name": name, "seed": "0", "seat": SEAT, "policy": policy, "chinese": chinese}
     paths = [*(page.FOLDER / f"{name}.js" for name in SHARED), *(FOLDER / f"{name}.js" for name in SCRIPTS)]
     scripts = {path.stem: path.read_text("utf-8") for path in paths}
-    return page.filled(FOLDER / "play_page.html", {"data": page.embedded(data), **scripts})
+    return page.filled(FOLDER / "play_page.html", {"data": page.embedded(data), "language": page.language(), **scripts})
