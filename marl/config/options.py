@@ -162,14 +162,18 @@ class Schema:
 
     def _closest(self, key: str, section: str, with_sections: bool) -> str:
         """The name that was probably meant: of the same section, if the key names one; empty if none is near."""
-        names = [path for path, option in self.options.items() if option.section == section]
-        if not section:
+        name = key.rpartition(".")[2]
+        if section:  # which is right already, so that only the last name counts
+            names = {option.name: path for path, option in self.options.items() if option.section == section}
+        else:
             plain = (option.name for option in self.options.values())
-            names = [*self.options, *self.aliases, *plain, *(self.sections if with_sections else ())]
-        *prefix, name = key.rpartition(".")
-        short = "".join([*prefix, *(word[0] for word in name.split("_") if word)])  # learning_rate: lr
-        close = [short] if "_" in name and short in names else difflib.get_close_matches(key, names, n=1)
-        return close[0] if close else ""
+            names = {each: each for each in (*self.options, *self.aliases, *plain)}
+            names |= {each: each for each in self.sections} if with_sections else {}
+        initials = "".join(word[0] for word in name.split("_") if word)  # learning_rate: lr
+        if "_" in name and initials in names:
+            return names[initials]
+        close = difflib.get_close_matches(name if section else key, names, n=1, cutoff=0.5 if section else 0.6)
+        return names[close[0]] if close else ""
 
     def value_today(self, option: Option, value: Any) -> Any:
         """The value, or its new spelling if it is an old one."""

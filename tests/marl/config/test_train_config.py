@@ -112,6 +112,7 @@ def test_files_count_less_than_flags_and_earlier_files_less_than_later_ones(tmp_
         ("ddpg: 3\n", ("section ddpg", "3")),
         ("taus: 3\n", ("unknown key taus", "did you mean")),
         ("ppo: {learning_rate: 3}\n", ("unknown key ppo.learning_rate, did you mean ppo.lr?; known in ppo: ",)),
+        ("ddpg: {learning_rate: 3}\n", ("unknown key ddpg.learning_rate; known in ddpg: ",)),
         ("ddpg:\n  matches: 3\n", ("unknown key ddpg.matches",)),
         ("tau: 0.1\nddpg: {tau: 0.2}\n", ("tau", "both set ddpg.tau")),
         ("tau: 0.1\ntau: 0.2\n", ("line 2", "tau is set twice")),
