@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from helpers import HELPERS, faulty_ranks
 from helpers.forking import Forked
+from helpers.terminal import in_terminal
 from helpers.training import alone, here, started
 
 from marl.compute import machine
@@ -74,6 +76,17 @@ def report(monkeypatch, tmp_path):
         return result.returncode, json.loads(result.stdout)
 
     return run
+
+
+def test_a_terminal_shows_what_is_checked(tmp_path):
+    """On a busy machine a check takes up to a minute; a pipe gets the report alone."""
+    code = "import sys; from marl.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    words = ("doctor", "--runs_dir", str(tmp_path))
+    seen, _ = in_terminal(code, *words, stderr_too=True)
+    told = re.findall(r"^checking (.*) \.\.\.\r$", seen, re.MULTILINE)
+    assert told[0] == "packages"
+    assert told[-2:] == ["ranks", "the disk of the run folder"]
+    assert "checking" not in "".join(in_terminal(code, *words)[1])
 
 
 def test_a_wrong_game_fails(report, monkeypatch):
