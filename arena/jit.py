@@ -208,6 +208,9 @@ def njit_parallel(function: Callable, *callees: Callable) -> Any:
     return cached(_PARALLEL, function, *callees)
 
 
+_printed: set[str] = set()  # what this process has announced: a second kind of arguments is compiled without a line
+
+
 class _Announcement:
     """What a block says when something in it is compiled: one line, and the done fraction of a long compile."""
 
@@ -222,7 +225,8 @@ class _Announcement:
         self._begun = time.monotonic()
         if self._notify is not None:
             self._notify(f"compiling {self._what} (once)")
-        elif not self._silent:
+        elif not self._silent and self._what not in _printed:
+            _printed.add(self._what)
             self._is_open = sys.stderr.isatty()
             print(self._line(), end="" if self._is_open else "\n", file=sys.stderr, flush=True)
         self._silent = True

@@ -20,7 +20,7 @@ from marl.config.named_configs import about_configs  # noqa: E402
 from marl.config.options import MISSING, Option, Schema  # noqa: E402
 from marl.config.train_config import ALIASES, PREFER, TrainConfig  # noqa: E402
 from marl.config.values import about_choices, as_written, choices_of, describe  # noqa: E402
-from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font  # noqa: E402
+from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, text_width  # noqa: E402
 from marl.pictures.learning_curve import COLOURS  # noqa: E402
 from opponents.scheduler import ABOUT_STRATEGIES, LADDER, Mix, ScheduleConfig, Scheduler  # noqa: E402
 
@@ -105,7 +105,7 @@ def draw_schedules() -> Image.Image:
     height = TOP + rows * (PANEL[1] + GAP[1]) - GAP[1] + FOOT
     image = Image.new("RGB", (width * SCALE, height * SCALE), PAPER)
     canvas = Canvas(image)
-    title, text, small = load_font(22), load_font(16), load_font(13)
+    title, text, small = 22, 16, 13  # sizes
     canvas.text((LEFT, 26), "Opponents over a run", title, INK, "lm")
     about = f"share of the matches by episode, {EPISODES:,} episodes; adaptive and league with an imaginary team"
     canvas.text((LEFT, 52), about, small, FAINT, "lm")
@@ -121,7 +121,7 @@ def draw_schedules() -> Image.Image:
     for name, colour in _colours().items():
         canvas.box((x, height - 30, x + 14, height - 16), colour, 3)
         canvas.text((x + 20, height - 23), name, small, INK, "lm")
-        x += 20 + small.getlength(name) / SCALE + 24
+        x += 20 + text_width(name, small) + 24
     return image
 
 

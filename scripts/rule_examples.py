@@ -15,7 +15,7 @@ from PIL import Image
 from arena import BatchArena
 from arena.render.frame import frame
 from arena.rules import COLUMNS, ROWS, SNAKES
-from marl.pictures.canvas import FAINT, PAPER, SCALE, Canvas, load_font
+from marl.pictures.canvas import FAINT, PAPER, SCALE, Canvas
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "rules.md"
 DIRECTIONS = ("up", "down", "left", "right")
@@ -119,5 +119,5 @@ def draw_example(example: Example) -> Image.Image:
         board = picture.height - ROWS * CELL  # below the header with the scores
         image.paste(picture.crop((left * CELL, board + top * CELL, right * CELL, board + bottom * CELL)), (at, 0))
     middle = ((width + BETWEEN / 2) / SCALE, height / 2 / SCALE)  # in units of SCALE pixels
-    Canvas(image).text(middle, ">", load_font(14), FAINT, "mm")
+    Canvas(image).text(middle, ">", 14, FAINT, "mm")
     return image

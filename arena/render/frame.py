@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from arena.encoders.orientation import STEPS
 from arena.errors import ArenaError
 from arena.render import scene
+from arena.render.fonts import font_for
 from arena.render.shapes import dots, draw, lines
 from arena.render.theme import (
     BEAN_COLOUR,
@@ -256,7 +257,7 @@ def _ring(effect: scene.Effect) -> np.ndarray:
     return dots([effect.place], radius, colour, hole=radius - 0.1 * (1 - effect.age))
 
 
-# --- words, in Pillow's own font --------------------------------------------------------------------------------------
+# --- words ------------------------------------------------------------------------------------------------------------
 
 
 def put_words(
@@ -282,16 +283,9 @@ def put_words(
 
 def shortened(words: str, pixels: int, width: float) -> str:
     """Words that fit into `width` pixels. Of long ones the end is kept: the end of a path tells more."""
-    while _font(pixels).getlength(words) > width and len(words) > 4:
+    while font_for(words, pixels).getlength(words) > width and len(words) > 4:
         words = "..." + words.removeprefix("...")[max(1, len(words) // 20) :]
     return words
-
-
-@functools.lru_cache(64)
-def _font(pixels: int) -> ImageFont.FreeTypeFont:
-    found = ImageFont.load_default(pixels)
-    assert isinstance(found, ImageFont.FreeTypeFont)  # Pillow's bitmap font comes only without a size
-    return found
 
 
 @functools.lru_cache(512)
@@ -299,10 +293,10 @@ def _words(
     words: str, pixels: int, anchor: str, times: int, shift: tuple[int, int]
 ) -> tuple[tuple[int, int], np.ndarray]:
     """Words as an opacity, 0 to 1, and where its left upper corner is from the anchor."""
-    box = _font(pixels).getbbox(words, anchor=anchor)
+    box = font_for(words, pixels).getbbox(words, anchor=anchor)
     left, top = (math.floor((low + by) / times) for low, by in zip(box[:2], shift, strict=True))
     right, bottom = (math.ceil((high + by) / times) for high, by in zip(box[2:], shift, strict=True))
     mask = Image.new("L", (max(1, right - left) * times, max(1, bottom - top) * times))
     at = (shift[0] - left * times, shift[1] - top * times)
-    ImageDraw.Draw(mask).text(at, words, 255, _font(pixels), anchor)
+    ImageDraw.Draw(mask).text(at, words, 255, font_for(words, pixels), anchor)
     return (left, top), np.asarray(mask.reduce(times), np.float32) / 255

@@ -57,6 +57,11 @@ def embedded(data: Any) -> str:
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
+def language() -> str:
+    """The script that lets a page speak Chinese and English."""
+    return (FOLDER / "language.js").read_text("utf-8")
+
+
 def look() -> dict[str, Any]:
     """Size of the board, and the colours and sizes that the page draws with: those of theme.py."""
     radii = {"head": theme.HEAD_RADIUS, "neck": theme.NECK_RADIUS, "tail": theme.TAIL_RADIUS, "bean": theme.BEAN_RADIUS}

@@ -329,7 +329,7 @@ class Window:
             self._panel.draw_result(target, playback)
         if self._help:
             self._panel.draw_help(target, bool(playback.timeline.humans))
-        if message:
+        elif message:  # it would hide the last line of the help
             self._panel.draw_message(target, message)
 
     def _place(self) -> str:

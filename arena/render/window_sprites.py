@@ -2,11 +2,13 @@
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pygame
 
 from arena.encoders.orientation import STEPS
+from arena.render.fonts import font_file
 from arena.render.frame import frame
 from arena.render.theme import (
     BEAN_COLOUR,
@@ -30,26 +32,26 @@ AGES = 16  # steps of an effect
 WHITE = (255, 255, 255)
 # Fonts of Windows, macOS and Linux desktops, by pygame's short names.
 FONTS = ("segoeui", "helveticaneue", "sfns", "inter", "roboto", "notosans", "dejavusans", "liberationsans", "arial")
+PYGAME_FONT = str(Path(pygame.__file__).with_name(pygame.font.get_default_font()))
 
 Colour = Sequence[float] | np.ndarray
 
 
 @functools.lru_cache(256)
 def text(words: str, pixels: int, colour: tuple[int, int, int]) -> pygame.Surface:
-    """A line of text in a font of the system."""
-    return _font(pixels).render(words, True, colour)
+    """A line of text in a font of the system, or in another one if that lacks some of its letters."""
+    return _font(font_file(words, _usual_font()), pixels).render(words, True, colour)
 
 
 @functools.lru_cache(16)
-def _font(pixels: int) -> pygame.font.Font:
-    path = _font_file()
-    return pygame.font.Font(path, round(pixels * (1.25 if path is None else 1.0)))
+def _font(path: str, pixels: int) -> pygame.font.Font:
+    return pygame.font.Font(path, round(pixels * (1.25 if path == PYGAME_FONT else 1.0)))
 
 
 @functools.cache
-def _font_file() -> str | None:
-    """The first of FONTS on this machine; None for the font of pygame, which spaces small letters badly."""
-    return next(filter(None, (pygame.font.match_font(name, bold=False) for name in FONTS)), None)
+def _usual_font() -> str:
+    """The first of FONTS on this machine; otherwise the font of pygame, which spaces small letters badly."""
+    return next(filter(None, (pygame.font.match_font(name, bold=False) for name in FONTS)), PYGAME_FONT)
 
 
 def forget_texts() -> None:

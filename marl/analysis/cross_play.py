@@ -116,8 +116,9 @@ def cross_play(
         for i, j in pairs:
             points = np.array([next(played) for _ in teams[i]])
             estimate = estimate_pair_mean(points)
-            if points.size == 1:  # one seed each: the interval is that of the matches
-                estimate = Estimate(estimate.value, *wilson(estimate.value * each[i, j], each[i, j]))
+            if np.ptp(points) == 0:  # one seed each, or equal ones, which tell no spread: the interval of the matches
+                played_matches = each[i, j] * points.size
+                estimate = Estimate(estimate.value, *wilson(estimate.value * played_matches, played_matches))
             cells[i][j] = table_cell(estimate, percent) | {"matches": each[i, j] * points.size}
             mirrored = Estimate(1 - estimate.value, 1 - estimate.high, 1 - estimate.low)
             cells[j][i] = table_cell(mirrored, percent) | {"matches": each[i, j] * points.size}

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from PIL import Image
-from PIL.ImageFont import FreeTypeFont
 
 from marl.analysis.tables import letter
-from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font, save_png
+from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, save_png
 from marl.pictures.learning_curve import BAND, COLOURS
 
 PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 430, 250, 2
@@ -40,21 +39,20 @@ def save_curves(file: Path, panels: Mapping[str, Sequence[Curve]], by: str) -> N
     height = TITLE + PANEL_HEIGHT * rows + LEGEND_ROW * len(runs) + 2 * MARGIN
     image = Image.new("RGB", (width * SCALE, height * SCALE), PAPER)
     canvas = Canvas(image)
-    title, text, small = (load_font(size) for size in (TITLE_SIZE, TEXT_SIZE, SMALL_SIZE))
-    canvas.text((MARGIN, MARGIN + 10), "Matches won", title, INK, "lm")
+    canvas.text((MARGIN, MARGIN + 10), "Matches won", TITLE_SIZE, INK, "lm")
     has_bands = any(curve.band for curves in panels.values() for curve in curves)
     bands = "; interquartile mean, 95 % interval over the seeds" if has_bands else "; one panel per opponent"
-    canvas.text((MARGIN, MARGIN + 36), f"in percent, by {X_NAMES[by]}{bands}", small, FAINT, "lm")
+    canvas.text((MARGIN, MARGIN + 36), f"in percent, by {X_NAMES[by]}{bands}", SMALL_SIZE, FAINT, "lm")
     end = max((x for curves in panels.values() for curve in curves for x, _ in curve.points), default=0.0)
     axis = _ticks(end or 1.0)
     for i, (opponent, curves) in enumerate(panels.items()):
         corner = (MARGIN + PANEL_WIDTH * (i % columns), TITLE + MARGIN + PANEL_HEIGHT * (i // columns))
-        _panel(canvas, corner, opponent, curves, axis, text, small)
+        _panel(canvas, corner, opponent, curves, axis)
     for i, curve in enumerate(runs):
         y = TITLE + MARGIN + PANEL_HEIGHT * rows + LEGEND_ROW * (i + 0.5)
         colour = COLOURS[i % len(COLOURS)]
         canvas.line((MARGIN, y, MARGIN + 28, y), colour, 3)
-        canvas.text((MARGIN + 38, y), f"{letter(i)}  {curve.name}", text, INK, "lm")
+        canvas.text((MARGIN + 38, y), f"{letter(i)}  {curve.name}", TEXT_SIZE, INK, "lm")
     save_png(file, image)
 
 
@@ -64,8 +62,6 @@ def _panel(
     opponent: str,
     curves: Sequence[Curve],
     axis: Sequence[float],
-    text: FreeTypeFont,
-    small: FreeTypeFont,
 ) -> None:
     left, top = corner[0] + LEFT, corner[1] + TOP
     width, height = PANEL_WIDTH - LEFT - RIGHT, PANEL_HEIGHT - TOP - BOTTOM
@@ -73,14 +69,14 @@ def _panel(
     def place(x: float, fraction: float) -> tuple[float, float]:
         return left + width * x / axis[-1], top + height * (1 - fraction)
 
-    canvas.text((left, corner[1] + 20), f"against {opponent}", text, INK, "lm")
+    canvas.text((left, corner[1] + 20), f"against {opponent}", TEXT_SIZE, INK, "lm")
     for percent in range(0, 101, 25):
         x, y = place(0, percent / 100)
         canvas.line((x, y, left + width, y), LINE, 1)
-        canvas.text((x - 8, y), f"{percent}", small, FAINT, "rm")
+        canvas.text((x - 8, y), f"{percent}", SMALL_SIZE, FAINT, "rm")
     for tick in axis:
         x, y = place(tick, 0)
-        canvas.text((x, y + 8), f"{tick:,.10g}", small, FAINT, "mt")
+        canvas.text((x, y + 8), f"{tick:,.10g}", SMALL_SIZE, FAINT, "mt")
     ends = []
     for i, curve in enumerate(curves):
         band = [place(x, high) for x, _, high in curve.band] + [place(x, low) for x, low, _ in reversed(curve.band)]
@@ -98,7 +94,7 @@ def _panel(
     below = -math.inf
     for y, x, label, colour in sorted(ends):
         below = max(y, below + LABEL_GAP)  # labels never overlap
-        canvas.text((x + 8, below), label, small, colour, "lm")
+        canvas.text((x + 8, below), label, SMALL_SIZE, colour, "lm")
 
 
 def _ticks(end: float) -> list[float]:

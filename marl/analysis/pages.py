@@ -1,12 +1,13 @@
 """HTML pages without network and server: a report, a league with its matches, and an exploitation."""
 
+import json
 import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arena.render.page import embedded, filled, page
+from arena.render.page import embedded, filled, language, page
 from marl.cli.wording import duration
 from opponents.intervals import wilson
 
@@ -82,7 +83,9 @@ def exploit_page(title: str, conclusion: str, curve: Sequence["CurvePoint"], rep
 
 def _filled(template: str, data: dict[str, Any]) -> str:
     elements = (HERE / "page_elements.js").read_text(encoding="utf-8")
-    return filled(HERE / template, {"data": embedded(data), "elements": elements})
+    chinese = json.loads((HERE / f"{Path(template).stem}_chinese.json").read_text(encoding="utf-8"))
+    parts = {"data": embedded(data), "elements": elements, "language": language(), "chinese": embedded(chinese)}
+    return filled(HERE / template, parts)
 
 
 def _player(table: "Table", i: int) -> dict[str, Any]:

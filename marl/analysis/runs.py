@@ -133,8 +133,11 @@ class RunSummary:
 
     @property
     def best(self) -> EvaluationPoint | None:
-        """The evaluation with the most points, the first of equals: as training chooses `best`."""
-        return max(self.evaluations, key=lambda each: each.points, default=None)
+        """The evaluation with the most points, the first of equals: as training chooses `best`.
+
+        The one before the first update does not count: no checkpoint has its team.
+        """
+        return max((each for each in self.evaluations if each.episode), key=lambda each: each.points, default=None)
 
     @cached_property
     def state(self) -> str:

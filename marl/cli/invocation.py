@@ -8,6 +8,8 @@ from pathlib import Path
 
 # The ranks of a launch are started by other words than the launcher; they inherit its words by this variable.
 VARIABLE = "SNAKES_PROGRAM"
+SCRIPT = "snakes"  # the program's name where it is installed
+LONG = len(".venv/bin/python -m marl")
 
 
 def program() -> str:
@@ -18,6 +20,16 @@ def program() -> str:
 def command(*words: str | Path) -> str:
     """A command of this program as it is typed here."""
     return f"{program()} {shlex.join(map(str, words))}"
+
+
+def example(*words: str) -> str:
+    """A command in a list of examples: short, where this program is started by a long path."""
+    return f"{SCRIPT if is_long() else program()} {shlex.join(words)}"
+
+
+def is_long() -> bool:
+    """Whether the program's words are too long to be repeated in every line."""
+    return len(program()) > LONG
 
 
 def interpreter() -> str:

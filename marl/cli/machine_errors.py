@@ -14,7 +14,7 @@ ADVICE = {
     errno.EPERM: "use a folder of yours, or ask its owner",
     errno.EMFILE: "raise the limit with `ulimit -n 1024`",
     errno.ENFILE: "close other programs",
-    errno.ENOMEM: "free some memory, or train with fewer --matches",
+    errno.ENOMEM: "free some memory, or make the run smaller (--matches, --buffer_size, --body)",
     errno.EAGAIN: "raise the limit of processes with `ulimit -u`, or end other programs",
     errno.EIO: "check the drive",
     errno.ESTALE: "check the network drive",

@@ -27,7 +27,7 @@ import marl
 from marl import plugins
 from marl.cli import machine_errors
 from marl.cli.arguments import add_import_flag
-from marl.cli.invocation import command, interpreter, program
+from marl.cli.invocation import SCRIPT, command, example, interpreter, is_long, program
 from marl.cli.wording import in_one_line
 from marl.errors import UserError
 
@@ -269,8 +269,9 @@ def _overview() -> str:
     others = [name for name in COMMANDS if name not in chain(*GROUPS.values())]
     for title, names in {**GROUPS, "Others": others}.items():
         lines += [f"{title}:", *(f"  {name:{width}}  {COMMANDS[name][1]}" for name in names)] if names else []
-    examples = [(command(*line.split()), text) for line, text in FIRST_STEPS.items()]
-    column = max(len(example) for example, _ in examples)
+    examples = [(example(*line.split()), text) for line, text in FIRST_STEPS.items()]
+    column = max(len(words) for words, _ in examples)
+    short = [f"({SCRIPT}: short for {program()}, and there with `source .venv/bin/activate`)"] if is_long() else []
     return "\n".join(
         [
             f"usage: {program()} COMMAND [flags]",
@@ -280,9 +281,10 @@ def _overview() -> str:
             *lines,
             "",
             "First steps (`last` is the run that was started last; run1 or a path names another one):",
-            *(f"  {example:{column}}  {text}" for example, text in examples),
+            *(f"  {words:{column}}  {text}" for words, text in examples),
+            *short,
             "",
-            f"{program()} COMMAND --help shows the flags of a command, --version the versions.",
+            f"{example('COMMAND', '--help')} shows the flags of a command, --version the versions.",
             "Flags may be spelled --like-this or --like_this.",
         ]
     )

@@ -15,16 +15,18 @@ from marl.commands.train_argv import TrainArgv
 from marl.config.evaluation_plan import describe_plan, plan_evaluations
 from marl.config.options import Schema
 from marl.config.reader import to_yaml
-from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig
+from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig, read_config
 from marl.config.values import as_written
 from marl.errors import UserError
 from marl.ranks import environment
+from marl.storage.run_folder import CONFIG
 from marl.training.report import device_notes, mix_text, schedule_notes
 from marl.training.resume_plan import ResumePlan
 
 if TYPE_CHECKING:
     from marl.ranks.nodes import Nodes
     from marl.ranks.process_group import Solo
+    from marl.storage.checkpoint import Checkpoint
     from marl.training.training_state import TrainingState
 
 MEASURED = ("threads", "onednn")  # at the start of a training on a CPU
@@ -90,6 +92,7 @@ def _check(plan: ResumePlan, group: "Solo") -> tuple[str, "TrainingState"]:
     check_opponents(plan)
     _check_wandb(config)
     checkpoint = plan.load_checkpoint(group)
+    check_limit(plan, checkpoint)
     state = build_state(config, group, checkpoint)
     message = plan.check_unfinished(checkpoint, state) if checkpoint else ""
     folder = Path(config.runs_dir)
@@ -100,6 +103,19 @@ def _check(plan: ResumePlan, group: "Solo") -> tuple[str, "TrainingState"]:
         return "", state
     how = "bit-exactly" if state.is_exact else "with new matches and a new buffer"
     return message or f"{checkpoint.path} (episode {checkpoint.episode:,}), {how}", state
+
+
+def check_limit(plan: ResumePlan, checkpoint: "Checkpoint | None") -> None:
+    """UserError if --max_episodes was lowered to what an unfinished run has passed already: it would end at once."""
+    if checkpoint is None or plan.run is None or plan.config.load_model:
+        return
+    limit = plan.config.schedule.max_episodes
+    before = read_config((), plan.run / CONFIG).schedule.max_episodes if (plan.run / CONFIG).is_file() else limit
+    if limit < before and limit <= checkpoint.episode:
+        raise UserError(
+            f"--max_episodes {limit}: {checkpoint.path} has {checkpoint.episode} episodes already; "
+            f"resume with --max_episodes above {checkpoint.episode}"
+        )
 
 
 def check_opponents(plan: ResumePlan, is_main: bool = True) -> None:

@@ -88,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--record keeps the matches against one player; --away names {len(args.away)}")
     if args.explain is not None and args.away is not None and len(args.away) > 1:
         raise UserError(f"--explain tells of the matches against one player; --away names {len(args.away)}")
+    from marl.commands.league_plan import estimate_text
     from marl.planning.planned_player import load_player
     from opponents.league_decision import ERROR_RATES
     from opponents.league_entries import load_submission
@@ -101,13 +102,17 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as opened:
         names, submissions = (args.home, *args.away), submission_options(args)
         home, *opponents = (open_player(name, opened, load_player, submissions) for name in names)
-        if args.record_policy and not (is_policy(home) or is_policy(opponents[0])):
-            raise UserError(f"--record_policy: neither {args.home} nor {args.away[0]} is a policy with probabilities")
+        tells = is_policy(home) or is_policy(opponents[0])
+        if args.record_policy and not tells:
+            neither = f"neither {args.home} nor {args.away[0]} is a policy with probabilities"
+            print(f"snakes: --record_policy: {neither}; recorded without", file=sys.stderr)
         for player in (home, *opponents):
             load_submission(player)
         seed = choose_seed(args.seed, names)
         record, keep = args.record is not None, args.explain is not None
         device = choose_device(args.device, (home, *opponents))
+        if estimate := estimate_text(home, opponents, args.matches, device, args.stop_when_decided):
+            print(estimate, file=sys.stderr, flush=True)
         played: list[Results] = []
         verdicts: list[str | None] = []
         with ProgressBar("") as bar:
@@ -124,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
                     results = play(home, away, args.matches, device, seed, record, progress=show, keep_actions=keep)
                 played.append(results)
         results = played[0]
-        files = _write_replays(results, args.record, (home, opponents[0]) if args.record_policy else None)
+        files = _write_replays(results, args.record, (home, opponents[0]) if args.record_policy and tells else None)
     explained = explain(results, seed, args.explain if isinstance(args.explain, Path) else None) if keep else None
     if args.json:
         decided = [{"decided": verdict, "error_rates": ERROR_RATES} for verdict in verdicts] or [{}] * len(played)

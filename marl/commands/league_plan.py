@@ -1,4 +1,4 @@
-"""How many matches the pairs of a league play, and how long that will take."""
+"""How many matches the pairs of a league play, and how long that or an evaluation will take."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,3 +45,13 @@ def plan_matches(
     total = league_seconds(seconds, most)
     bound = "at most " if stop_when_decided else ""
     return Plan(most, total, f"estimate: {pairs:,} pairs, {bound}{most:,} matches each, {bound}about {duration(total)}")
+
+
+def estimate_text(home: Player, opponents: Sequence[Player], matches: int, device: str, stop_when_decided: bool) -> str:
+    """How long an evaluation will take; empty if no player is slow, like one that plans, or the matches are few."""
+    if matches < WORTH_MEASURING or not any(map(is_slow, (home, *opponents))):
+        return ""
+    own = seconds_per_match(home, device)
+    total = sum(league_seconds([own, seconds_per_match(away, device)], matches) for away in opponents)
+    bound = "at most " if stop_when_decided else ""
+    return f"estimate: {bound}{matches * len(opponents):,} matches, {bound}about {duration(total)}"

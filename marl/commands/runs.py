@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -192,9 +193,12 @@ def _best(args: argparse.Namespace, names: list[str]) -> int:
         score = {id(run): max(point.rates.get(args.against, 0.0) for point in run.evaluations) for run in compared}
         what = f"win rate against {args.against}"
     else:
-        compared = [run for run in runs if run.opponents == runs[0].opponents]
+        # The largest set of runs that can be compared, of equals the one with the newest run.
+        sets = Counter(run.opponents for run in runs)
+        opponents = max(sets, key=sets.__getitem__)
+        compared = [run for run in runs if run.opponents == opponents]
         score = {id(run): run.best.points for run in compared}
-        what = f"points against {', '.join(runs[0].opponents)}"
+        what = f"points against {', '.join(opponents)}"
     if not compared:
         known = sorted({name for run in runs for name in run.opponents})
         raise UserError(f"--against {args.against}: no run was evaluated against it; known: {', '.join(known)}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
-from marl.commands.dry_run import check_opponents
+from marl.commands.dry_run import check_limit, check_opponents
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.storage.run_owner import RunOwner
@@ -113,6 +113,7 @@ def _train_as_owner(
     from marl.training.trainer import Trainer
 
     checkpoint = plan.load_checkpoint(group)
+    check_limit(plan, checkpoint)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
     with (
         compiling_ahead(plan.config, cpu.threads, cpu.halves) if cpu is not None and group.world == 1 else nullcontext()

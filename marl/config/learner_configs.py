@@ -5,6 +5,8 @@ from typing import Literal
 
 from marl.config.ranges import at_least, between, check_ranges
 
+BUFFER_MAX = 10_000_000_000  # transitions; their smallest rows would take 800 GB
+
 
 @dataclass(frozen=True)
 class ReplayConfig:
@@ -45,7 +47,7 @@ class ReplayConfig:
             section,
             self,
             batch_size=at_least(1),
-            buffer_size=at_least(1),
+            buffer_size=between(1, BUFFER_MAX),
             turns=at_least(1),
             updates=at_least(1),
             warmup_turns=at_least(1),

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from marl.config.ranges import at_least, check_ranges
+from marl.config.ranges import between, check_ranges
 from marl.config.values import Choices
 from marl.errors import UserError
 from marl.registry import NETWORKS
 
 MODEL_SIZES = {"tiny": (64, 64), "small": (128, 128), "medium": (256, 128), "large": (512, 256), "huge": (1024, 512)}
+WIDTH_MAX = 65_536  # two such layers have 16 GiB of weights; beyond it a width is a mistake
 
 # For the help text.
 ABOUT_SIZES = tuple((name, ",".join(map(str, sizes))) for name, sizes in MODEL_SIZES.items())
@@ -55,10 +56,11 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         for name in ("body", "channels"):
             widths = getattr(self, name)
-            if widths is not None and (not widths or min(widths) < 1):
-                raise UserError(f"network.{name} is {','.join(map(str, widths))}; allowed: widths from 1, like 128,128")
+            if widths is not None and not (widths and 1 <= min(widths) <= max(widths) <= WIDTH_MAX):
+                given = ",".join(map(str, widths))
+                raise UserError(f"network.{name} is {given}; allowed: widths from 1 to {WIDTH_MAX}, like 128,128")
         if self.body is not None and self.model_size is not None and self.body != MODEL_SIZES[self.model_size]:
             raise UserError("network.body and network.model_size both say how wide the network is; give one of them")
         if self.kind == "cnn" and self.encoder not in (None, "planes"):
             raise UserError("network.kind is cnn, which reads a board; allowed with it: network.encoder planes")
-        check_ranges("network", self, lstm_size=at_least(1))
+        check_ranges("network", self, lstm_size=between(1, WIDTH_MAX))

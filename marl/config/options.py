@@ -152,14 +152,28 @@ class Schema:
         known += [path + ".*" for path in self.sections if path and path.rpartition(".")[0] == section]
         if section and section == setting.key:
             return f"{setting} is a section; known in {section}: {', '.join(known)}"
-        names = [*self.options, *self.aliases, *(option.name for option in self.options.values())]
-        close = difflib.get_close_matches(setting.key, names if dashes else [*names, *self.sections], n=1)
-        guess = f", did you mean {dashes}{close[0]}?" if close else ""
+        close = self._closest(setting.key, section, with_sections=not dashes)
+        guess = f", did you mean {dashes}{close}?" if close else ""
         what = "unknown flag" if dashes else f"{setting.source}: unknown key"
         if dashes and guess:
             return f"{what} {shorten(setting.word)}{guess}"
         place = f" in {section}" if section else ""
         return f"{what} {shorten(setting.word)}{guess}; known{place}: {', '.join(known)}"
+
+    def _closest(self, key: str, section: str, with_sections: bool) -> str:
+        """The name that was probably meant: of the same section, if the key names one; empty if none is near."""
+        name = key.rpartition(".")[2]
+        if section:  # which is right already, so that only the last name counts
+            names = {option.name: path for path, option in self.options.items() if option.section == section}
+        else:
+            plain = (option.name for option in self.options.values())
+            names = {each: each for each in (*self.options, *self.aliases, *plain)}
+            names |= {each: each for each in self.sections} if with_sections else {}
+        initials = "".join(word[0] for word in name.split("_") if word)  # learning_rate: lr
+        if "_" in name and initials in names:
+            return names[initials]
+        close = difflib.get_close_matches(name if section else key, names, n=1, cutoff=0.5 if section else 0.6)
+        return names[close[0]] if close else ""
 
     def value_today(self, option: Option, value: Any) -> Any:
         """The value, or its new spelling if it is an old one."""

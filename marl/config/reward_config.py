@@ -3,8 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from marl.config.ranges import between, check_ranges
 from marl.config.values import Choices
 from marl.rewards import PRESETS, RewardWeights
+
+WEIGHTS = ("own", "mates", "foes", "eat", "die", "lead", "win")
+WEIGHT_MAX = 100_000  # the largest of the presets is 10; half floats end at 65,504
 
 # For the help text.
 ABOUT_PRESETS = (
@@ -37,6 +41,9 @@ class RewardConfig:
     """Bonus at the end of a match for winning; the same as a penalty for losing (win: 10; shaped: 3; others: 0)."""
     zero_sum: bool = False
     """Subtract the mean reward of the three foes, so that the rewards of both teams add up to 0."""
+
+    def __post_init__(self) -> None:
+        check_ranges("reward", self, **dict.fromkeys(WEIGHTS, between(-WEIGHT_MAX, WEIGHT_MAX)))
 
     def weights(self) -> list[float]:
         """In the order of RewardWeights."""

@@ -1,6 +1,9 @@
 """The result of one check of the doctor: one line, with the remedy where the check fails."""
 
+import sys
 from typing import NamedTuple
+
+from marl.cli.progress_bar import is_terminal
 
 REINSTALL = "run ./train_ddp.sh --help, which repairs .venv"
 
@@ -19,6 +22,12 @@ class Check(NamedTuple):
         line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         detail, semicolon, own_fix = line.rpartition("; ")
         return cls(name, False, detail, own_fix) if semicolon else cls(name, False, line, fix)
+
+
+def tell(what: str) -> None:
+    """Say on a terminal what is checked now: on a busy machine a check may take a minute."""
+    if is_terminal(sys.stderr):
+        print(f"checking {what} ...", file=sys.stderr, flush=True)
 
 
 def amount(size: float) -> str:

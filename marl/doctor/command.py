@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from marl.compute import machine
-from marl.doctor.check import REINSTALL, Check, amount
+from marl.doctor.check import REINSTALL, Check, amount, tell
 from marl.errors import UserError
 from marl.storage.run_folder import GROUP, listing
 from marl.storage.run_names import find_named
@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.path is not None:
         args.path = str(find_named(args.path, args.runs_dir))
         _check_exists(args.path)
+    tell("packages")
     report: dict[str, Any] = {"versions": machine.versions(machine.PACKAGES + machine.TRAINING_PACKAGES)}
     checks = [_packages(report["versions"])]
     if args.path is not None:
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         if checks[0].ok:
             from marl.doctor import checkpoint_check
 
+            tell(args.path)
             report["checkpoints"], found = checkpoint_check.examine(args.path)
             checks += found
     else:
@@ -78,9 +80,19 @@ def _machine(report: dict[str, Any], args: argparse.Namespace) -> list[Check]:
     from marl.doctor import rank_check
 
     report["gpus"] = machine.gpus()
-    checks = [_cache(), _sandbox(), _products(), _self_check("cpu"), *_gpu_checks()]
+    checks = [_cache()]
+    tell("the sandbox of submissions")
+    checks.append(_sandbox())
+    tell("torch's products")
+    checks.append(_products())
+    tell(f"the game: {MATCHES} matches on the CPU")
+    checks.append(_self_check("cpu"))
+    tell("GPUs")
+    checks += _gpu_checks()
+    tell("ranks")
     report["ranks"], found = rank_check.examine(args.backend)
     report["backend"] = report["ranks"].pop("backend")
+    tell("the disk of the run folder")
     report["runs_dir"], disk = _disk(args.runs_dir)
     return [*checks, *found, disk]
 

@@ -13,6 +13,7 @@
   const look = data.look, policy = makePolicy(data.policy), plannerWorker = makePlannerWorker({ ...data.policy, weights: policy.weights }, () => wake());
   const portrait = makePortrait(look), upright = makeBoard(look), sideways = makeBoard(portrait.look);
   const $ = (selector) => document.querySelector(selector);
+  const { say, keep } = makeLanguage(data.chinese, document.body, $("#language"));
   const canvas = $("#board"), context = canvas.getContext("2d");
   const score = (state, team) =>
     state.snakes.slice(3 * team, 3 * team + 3).reduce((sum, body) => sum + body.length - look.startLength, 0);
@@ -27,6 +28,7 @@
   const last = () => timeline.states.length - 1;
   const ended = () => match.over && time >= last();
   const rivals = () => (seat !== null && seat >= rules.TEAM ? 0 : 1); // the team that has the level
+  const mine = (team) => seat !== null && team === (seat < rules.TEAM ? 0 : 1);
   const mode = () => (seat === null ? "watching" : "playing");
   const level = () => levels[mode()];
 
@@ -79,6 +81,7 @@
     match = played.match;
     if (seat !== null && played.died[seat]) queue = [];
     record({
+      actions: moves,
       moves: played.taken.map((move, snake) => (played.died[snake] ? -1 : move)),
       grew: match.snakes.map((body, snake) => body.length > before.snakes[snake].length),
       ate: numbers.filter((snake) => played.ate[snake]),
@@ -133,6 +136,24 @@
     wake();
   }
 
+  // The match so far as a replay file.
+  function replay() {
+    const side = (team) => {
+      const name = team === rivals() && level() !== FULL ? `${data.name} (${LEVELS[level()].name})` : data.name;
+      return mine(team) ? `human and ${data.name}` : name;
+    };
+    const date = new Date().toLocaleDateString("sv"); // of this place, as 2026-11-15
+    return replayFile({ seed, number, red: side(0), blue: side(1), date, ...timeline });
+  }
+
+  function save() {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([replay()], { type: "application/jsonl" }));
+    link.download = `${data.name}-seed${seed}-match${number}`.replace(/[^\p{L}\p{N}.-]+/gu, "_") + ".jsonl";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
   // --- drawing
 
   function wake() { if (!frame) { lastTick = 0; frame = requestAnimationFrame(tick); } }
@@ -164,9 +185,9 @@
     board().draw(context, cell, shownTimeline(), time, { follow: seat });
     if (showPolicy) drawArrows(turn);
     TEAMS.forEach((team, i) => {
-      const name = $(`.team.${team} h2`), mine = seat !== null && (seat < 3 ? 0 : 1) === i;
-      const softened = i === rivals() && level() !== FULL ? `${data.name} · ${LEVELS[level()].name}` : data.name;
-      name.textContent = name.title = mine ? `You and ${data.name}` : softened;
+      const name = $(`.team.${team} h2`);
+      const softened = i === rivals() && level() !== FULL ? `${data.name} · ${say(LEVELS[level()].name)}` : data.name;
+      name.textContent = name.title = mine(i) ? say("You and {name}", data) : softened;
       $(`.result .${team}`).textContent = score(state, i);
     });
     const lengths = state.snakes.map((body) => body.length), total = lengths.reduce((a, b) => a + b);
@@ -176,36 +197,38 @@
       gain.classList.toggle("up", lengths[snake] >= look.startLength);
       chip.setAttribute("aria-pressed", String(seat === snake));
       const output = policyOutputs[turn][snake];
-      chip.title = (seat === snake ? `You are snake ${snake}` : `Play snake ${snake}`) + `, ${lengths[snake]} cells long`
-        + (output && output.value !== null ? `; the policy expects ${output.value.toFixed(2)}` : "");
+      const what = say(seat === snake ? "You are snake {snake}" : "Play snake {snake}", { snake });
+      chip.title = say("{what}, {length} cells long", { what, length: lengths[snake] })
+        + (output && output.value !== null ? say("; the policy expects {value}", { value: output.value.toFixed(2) }) : "");
     });
     $("#share i").style.width = `${(100 * (lengths[0] + lengths[1] + lengths[2])) / Math.max(1, total)}%`;
     $(".turn b").textContent = `${state.turn} / ${look.turns}`;
     $("#play path").setAttribute("d", playing ? PAUSE : PLAY);
-    $("#speed").textContent = `${speed} turn${speed === 1 ? "" : "s"}/s`;
+    $("#speed").textContent = say(speed === 1 ? "1 turn/s" : "{speed} turns/s", { speed });
     $("#watch").setAttribute("aria-pressed", String(seat === null));
     $("#policy").setAttribute("aria-pressed", String(showPolicy));
     $("#level").value = String(Math.min(level(), FULL));
     $("#ahead").setAttribute("aria-pressed", String(level() === AHEAD));
-    $("#note").textContent = plannerWorker.note();
+    $("#note").textContent = say(plannerWorker.note());
     paintBanner(state);
   }
 
   function paintBanner(state) {
-    const banner = $("#banner"), lead = score(state, 0) - score(state, 1);
+    const banner = $("#banner"), scores = [score(state, 0), score(state, 1)], lead = scores[0] - scores[1];
     let [text, hint, team] = ["", "", ""];
     if (ended()) {
       team = lead ? TEAMS[lead > 0 ? 0 : 1] : "";
-      const yours = seat !== null && team === TEAMS[seat < 3 ? 0 : 1];
-      text = !lead ? "A draw" : seat === null ? `${team} wins` : yours ? "You win" : "You lose";
-      text += ` ${score(state, 0)} : ${score(state, 1)}`;
-      hint = "space or touch: the next match" + (seat !== null && team && !yours && level() ? "\neasier opponents: below" : "");
+      const first = seat === null ? (lead < 0 ? 1 : 0) : mine(0) ? 0 : 1; // the human's own score, else the winner's
+      const yours = team === TEAMS[first], result = { own: scores[first], other: scores[1 - first] };
+      const how = !lead ? "A draw" : seat === null ? `${team} wins` : yours ? "You win" : "You lose";
+      text = say(`${how} {own} : {other}`, result);
+      hint = say("space or touch: the next match") + (seat !== null && team && !yours && level() ? `\n${say("easier opponents: below")}` : "");
     } else if (waiting) {
-      text = `You are snake ${seat}`;
-      hint = matchMedia("(pointer: coarse)").matches ? "swipe to steer" : "steer with the arrow keys or W A S D";
-      hint += `\nopponents: ${LEVELS[level()].name}`;
+      text = say("You are snake {snake}", { snake: seat });
+      hint = say(matchMedia("(pointer: coarse)").matches ? "swipe to steer" : "steer with the arrow keys or W A S D");
+      hint += `\n${say("opponents: {level}", { level: say(LEVELS[level()].name) })}`;
     } else if (!playing) {
-      text = "Paused";
+      text = say("Paused");
     }
     banner.hidden = !text;
     banner.className = team;
@@ -292,7 +315,8 @@
       const chip = document.createElement("button");
       chip.className = "chip";
       const [name, gain, you] = ["name", "gain", "you"].map((part) => Object.assign(document.createElement("span"), { className: part }));
-      [name.textContent, you.textContent] = [snake, "you"];
+      name.textContent = snake;
+      keep(() => { you.textContent = say("you"); });
       name.style.background = upright.rgb(look.snakes[snake]);
       chip.append(name, document.createElement("canvas"), gain, you);
       chip.addEventListener("click", () => takeSeat(seat === snake ? null : snake));
@@ -309,13 +333,14 @@
     watch: () => takeSeat(null),
     ahead: () => setLevel(level() === AHEAD ? FULL : AHEAD),
     policy: () => { showPolicy = !showPolicy; wake(); },
+    save,
     ask: () => {
       if ($("#help").open) return $("#help").close();
       if (playing) play(false);
       $("#help").showModal();
     },
   };
-  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", v: "watch", t: "policy", p: "ahead", "?": "ask" };
+  const HOTKEYS = { " ": "play", Enter: "play", r: "again", n: "next", "+": "faster", "=": "faster", "-": "slower", v: "watch", t: "policy", f: "save", p: "ahead", "?": "ask" };
 
   function pressed(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
@@ -339,7 +364,8 @@
   function fingerUp() { if (touch && !touch.steered && !waiting) play(); touch = null; }
 
   makeChips();
-  $("#level").append(...LEVELS.slice(0, AHEAD).map(({ name }, i) => new Option(name, i)));
+  $("#level").append(...LEVELS.slice(0, AHEAD).map((_, i) => new Option("", i)));
+  keep(() => { [...$("#level").options].forEach((option, i) => { option.text = say(LEVELS[i].name); }); });
   $("#level").addEventListener("change", (event) => { setLevel(Number(event.target.value)); event.target.blur(); });
   $("#budget").addEventListener("change", (event) => { milliseconds = Number(event.target.value); lookAhead(); event.target.blur(); });
   Object.entries(ACTIONS).forEach(([id, act]) => $(`#${id}`).addEventListener("click", (event) => { act(); event.currentTarget.blur(); }));
@@ -364,10 +390,10 @@
     policyOutputs: (k) => policyOutputs[k],
     shown: () => ({ seed, number, time, last: last(), seat, playing, waiting, speed, queue: [...queue], over: match.over, level: level(), turned }),
     match: () => match,
-    begin, advance, steer, play, takeSeat, setLevel,
+    begin, advance, steer, play, takeSeat, setLevel, replay,
   };
   begin();
-  fit();
+  keep(fit); // texts have other widths, and all that is painted has texts
   paint();
   fit(); // once more: the texts have their heights now
 })();

@@ -4,6 +4,7 @@ The page contains the rules (arena/render/rules.js), searches (searches.js), the
 planner (planner.js, in a Web Worker of planner_worker.js), and the weights.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ FOLDER = Path(__file__).parent
 ENCODERS = {"features", "canonical", "planes", "egocentric", "tactical", "tactical_board"}
 SEAT = 0  # of the human at the start
 SHARED = ("board", "rules")  # scripts of arena/render
-SCRIPTS = ("searches", "policy", "planner", "planner_worker", "levels", "portrait", "play_page")
+SCRIPTS = ("searches", "policy", "planner", "planner_worker", "levels", "portrait", "replay_file", "play_page")
 
 
 def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str) -> str:
@@ -27,7 +28,8 @@ def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str) -> str:
         "widths": widths(layers),
         "weights": packed(layers, encoder.scale),
     }
-    data = {"look": page.look(), "name": name, "seed": "0", "seat": SEAT, "policy": policy}
+    chinese = json.loads((FOLDER / "play_page_chinese.json").read_text("utf-8"))
+    data = {"look": page.look(), "name": name, "seed": "0", "seat": SEAT, "policy": policy, "chinese": chinese}
     paths = [*(page.FOLDER / f"{name}.js" for name in SHARED), *(FOLDER / f"{name}.js" for name in SCRIPTS)]
     scripts = {path.stem: path.read_text("utf-8") for path in paths}
-    return page.filled(FOLDER / "play_page.html", {"data": page.embedded(data), **scripts})
+    return page.filled(FOLDER / "play_page.html", {"data": page.embedded(data), "language": page.language(), **scripts})

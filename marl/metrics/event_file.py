@@ -8,7 +8,7 @@ With marl/metrics/run_texts.py the only importer of tensorboard.
 import io
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,21 @@ class EventFile:
     A step before `first` was begun before the run was stopped: of that step only what is missing is written.
     """
 
-    def __init__(self, folder: Path, first: int) -> None:
+    def __init__(self, folder: Path, first: int, again: Mapping[tuple[int, str], float] = {}) -> None:
+        """`again`: earlier scalars, by step and tag, that TensorBoard would drop and that are to stay."""
         Event, SessionLog, self._Summary, self._Metadata, self._RecordWriter = load_tensorboard()
         self._Event = Event
         self._first = first
         self._described: set[str] = set()  # TensorBoard needs a description once per file
         folder.mkdir(parents=True, exist_ok=True)
         # TensorBoard reads the files in the order of their names. Numbers, not times: another node's clock may be slow.
-        self._earlier = sorted(file for file in folder.iterdir() if "tfevents" in file.name)
+        self._earlier = event_files(folder)
         self._file = folder / f"events.out.tfevents.{len(self._earlier):010d}.{socket.gethostname()}"
-        self._add(Event(file_version="brain.Event:2", step=first))
-        self._add(Event(session_log=SessionLog(status=SessionLog.START), step=first))
+        self._add(
+            Event(file_version="brain.Event:2", step=first),
+            Event(session_log=SessionLog(status=SessionLog.START), step=first),
+            *(self._event(step, [self._scalar(tag, value)]) for (step, tag), value in again.items()),
+        )
 
     def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write all values of a step, by tag, if an earlier file does not have them; times may differ."""
@@ -66,21 +70,21 @@ class EventFile:
 
     def add(self, step: int, values: Iterable[Any]) -> None:
         """Write values of a summary."""
-        self._add(self._Event(summary=self._Summary(value=values), step=int(step)))
+        self._add(self._event(step, values))
+
+    def _event(self, step: int, values: Iterable[Any]) -> Any:
+        return self._Event(summary=self._Summary(value=values), step=int(step))
 
     def _has(self, step: int, is_it: Callable[[Iterable[Any]], bool]) -> bool:
         """Whether an earlier file has an event at a step that TensorBoard shows. is_it: told by the event's values."""
         if step >= self._first:
             return False
-        from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
-
         has = False
-        for file in filter(Path.is_file, self._earlier):  # opening a FIFO would wait for ever
-            for event in LegacyEventFileLoader(str(file)).Load():  # up to a record that is damaged or cut off
-                if event.HasField("session_log"):  # TensorBoard drops earlier events from this step on
-                    has = has and step < event.step
-                elif event.step == step:
-                    has = has or is_it(event.summary.value)
+        for event in read_events(self._earlier):
+            if event.HasField("session_log"):  # TensorBoard drops earlier events from this step on
+                has = has and step < event.step
+            elif event.step == step:
+                has = has or is_it(event.summary.value)
         return has
 
     def _scalar(self, tag: str, value: float) -> Any:
@@ -91,11 +95,37 @@ class EventFile:
         metadata = self._Metadata(plugin_data=plugin, summary_description=describe_tag(tag))
         return self._Summary.Value(tag=tag, simple_value=value, metadata=metadata)
 
-    def _add(self, event: Any) -> None:
-        event.wall_time = time.time()
-        record = io.BytesIO()
-        self._RecordWriter(record).write(event.SerializeToString())
-        append(self._file, record.getvalue())
+    def _add(self, *events: Any) -> None:
+        records = io.BytesIO()
+        writer = self._RecordWriter(records)
+        for event in events:
+            event.wall_time = time.time()
+            writer.write(event.SerializeToString())
+        append(self._file, records.getvalue())
+
+
+def event_files(folder: Path) -> list[Path]:
+    """The event files in a folder, in the order in which TensorBoard reads them."""
+    return sorted(file for file in folder.iterdir() if "tfevents" in file.name) if folder.is_dir() else []
+
+
+def read_events(files: Iterable[Path]) -> Iterator[Any]:
+    """The events of these files, of each up to a record that is damaged or cut off."""
+    for file in filter(Path.is_file, files):  # opening a FIFO would wait for ever
+        from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader  # not by a new run
+
+        yield from LegacyEventFileLoader(str(file)).Load()
+
+
+def shown_scalars(folder: Path, prefix: str, before: int) -> dict[tuple[int, str], float]:
+    """The scalars that TensorBoard shows of a folder, by step and tag: of tags with a prefix, before a step."""
+    shown: dict[tuple[int, str], float] = {}
+    for event in read_events(event_files(folder)):
+        if event.HasField("session_log"):
+            shown = {at: value for at, value in shown.items() if at[0] < event.step}
+        elif event.step < before:
+            shown |= {(event.step, v.tag): v.simple_value for v in event.summary.value if v.tag.startswith(prefix)}
+    return shown
 
 
 def is_of_machine(tag: str) -> bool:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -16,14 +17,16 @@ from typing import Any
 
 from arena.files import write_atomically
 from marl.errors import UserError
-from marl.metrics.event_file import EventFile, append, is_of_machine
-from marl.metrics.run_texts import layout, main_curves
+from marl.metrics.event_file import EventFile, append, is_of_machine, shown_scalars
+from marl.metrics.run_texts import BY_ENV_STEPS, layout, main_curves
 from marl.metrics.wandb_run import WandbRun
 from marl.storage.regular_file import read_regular
 
 LINES = "metrics.jsonl"
 OLD_EVENTS = "tensorboard"  # folder of the event files in runs of earlier versions
-ENV_STEPS = "by_env_steps"  # folder of the event files whose steps are env steps
+OLD_ENV_STEPS = (
+    "by_env_steps"  # folder of curves by env steps in runs of earlier versions: TensorBoard listed it as a run
+)
 PLAIN = re.compile(rb'\{"step": (\d+), "time": [^\n]*\}\n')  # a line as log() writes it
 TAIL = 1 << 16  # bytes at the end of the file that hold the last line, also with many opponents
 CHECKED = 100  # lines at the end that are read as JSON when a run is resumed, 10 us each: a long run has many
@@ -47,13 +50,14 @@ class Metrics:
 
         config: options by path, for TensorBoard's HPARAMS and for W&B. resume_env_steps: those of resume_at.
         """
-        self._folder, self._env_steps_first = Path(folder), 0 if resume_at is None else resume_env_steps + 1
+        self._folder = Path(folder)
         self._wandb = None
         if wandb_project:
             self._wandb = WandbRun(self._folder, wandb_project, resume_at is not None, config or {})
-        self._by_env_steps: EventFile | None = None
         first = 0 if resume_at is None else resume_at + 1
-        self._reporting_errors(lambda: self._open(first, config or {}))
+        self._reporting_errors(
+            lambda: self._open(first, 0 if resume_at is None else resume_env_steps + 1, config or {})
+        )
 
     def describe(self, texts: Mapping[str, str], opponents: Iterable[str]) -> None:
         """Write texts about the start, and TensorBoard's charts with several curves. opponents: of evaluations."""
@@ -96,19 +100,26 @@ class Metrics:
             self._wandb.finish()
             self._wandb = None
 
-    def _open(self, first: int, config: Mapping[str, Any]) -> None:
+    def _open(self, first: int, first_env_step: int, config: Mapping[str, Any]) -> None:
         old = self._folder / OLD_EVENTS
+        folder, by_env_steps = old if old.exists() else self._folder, self._folder / OLD_ENV_STEPS
         self._first = first
-        self._events = EventFile(old if old.exists() else self._folder, first)
+        # TensorBoard drops all events from step `first` on, an episode: also curves whose steps are env steps.
+        kept = shown_scalars(folder, BY_ENV_STEPS, first_env_step)
+        again = {at: value for at, value in kept.items() if at[0] >= first}
+        again |= shown_scalars(by_env_steps, BY_ENV_STEPS, first_env_step)
+        self._kept_by_env_steps = {at for at in (*kept, *again) if at[0] == first_env_step - 1}
+        self._events = EventFile(folder, first, dict(sorted(again.items())))
+        shutil.rmtree(by_env_steps, ignore_errors=True)
         if config:
             self._events.add_hparams(config)
-        kept = _keep_lines(self._folder / LINES, first)
-        self._last_kept = [of_run(line) for line in map(_parse, kept[-CHECKED:]) if line.get("step") == first - 1]
+        lines = _keep_lines(self._folder / LINES, first)
+        self._last_kept = [of_run(line) for line in map(_parse, lines[-CHECKED:]) if line.get("step") == first - 1]
 
     def _log_by_env_steps(self, env_steps: int, values: Mapping[str, float]) -> None:
-        if self._by_env_steps is None:
-            self._by_env_steps = EventFile(self._folder / ENV_STEPS, self._env_steps_first)
-        self._by_env_steps.add_scalars(env_steps, values)
+        new = {tag: value for tag, value in values.items() if (env_steps, tag) not in self._kept_by_env_steps}
+        if new:
+            self._events.add_scalars(env_steps, new)
 
     def _reporting_errors(self, write: Callable[[], None]) -> None:
         try:

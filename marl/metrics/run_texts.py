@@ -156,13 +156,12 @@ def layout(opponents: Iterable[str]) -> Any:
         )
         for title, charts in CHARTS.items()
     ]
-    series = [
-        layout_pb2.MarginChartContent.Series(
+    # A chart for each opponent: TensorBoard shows a chart of several runs once if it is the same in all of them.
+    for name in opponents:
+        series = layout_pb2.MarginChartContent.Series(
             value=f"eval/win_rate_{name}", lower=f"eval_low/{name}", upper=f"eval_high/{name}"
         )
-        for name in opponents
-    ]
-    margins = layout_pb2.Chart(title="evaluation, 95 %", margin=layout_pb2.MarginChartContent(series=series))
-    categories[0].chart.append(margins)
+        margin = layout_pb2.MarginChartContent(series=[series])
+        categories[0].chart.append(layout_pb2.Chart(title=f"evaluation against {name}, 95 %", margin=margin))
     tensor = TensorProto(dtype=DT_STRING, string_val=[layout_pb2.Layout(category=categories).SerializeToString()])
     return Summary.Value(tag=metadata.CONFIG_SUMMARY_TAG, tensor=tensor, metadata=metadata.create_summary_metadata())

@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
-from PIL.ImageFont import FreeTypeFont
+from PIL import Image, ImageDraw
 
 from arena.files import atomic_path, cannot_write
+from arena.render.fonts import font_for
 
 Point = tuple[float, float]
 Colour = tuple[int, int, int]
@@ -16,11 +16,9 @@ SCALE = 2  # pixels per unit of length: pictures are sharp on screens with small
 PAPER, INK, FAINT, LINE = (252, 252, 250), (32, 36, 44), (116, 122, 132), (222, 224, 226)
 
 
-def load_font(size: int) -> FreeTypeFont:
-    """Pillow's own font, `size` units high."""
-    font = ImageFont.load_default(size * SCALE)
-    assert isinstance(font, FreeTypeFont)  # Pillow's bitmap font comes only without a size
-    return font
+def text_width(text: str, size: int) -> float:
+    """The length of a text whose letters are `size` units high, in units."""
+    return font_for(text, size * SCALE).getlength(text) / SCALE
 
 
 def save_png(path: Path, image: Image.Image) -> None:
@@ -39,13 +37,14 @@ class Canvas:
         self._image = image
         self._draw = ImageDraw.Draw(image)
 
-    def text(self, at: Point, text: str, font: FreeTypeFont, colour: Colour, anchor: str) -> None:
-        """Text at a place; the anchor is Pillow's, such as "lm" for left and middle."""
-        self._draw.text((at[0] * SCALE, at[1] * SCALE), text, colour, font, anchor)
+    def text(self, at: Point, text: str, size: int, colour: Colour, anchor: str) -> None:
+        """Text at a place, its letters `size` units high; the anchor is Pillow's, such as "lm" for left and middle."""
+        self._draw.text((at[0] * SCALE, at[1] * SCALE), text, colour, font_for(text, size * SCALE), anchor)
 
-    def upright_text(self, at: Point, text: str, font: FreeTypeFont, colour: Colour) -> None:
+    def upright_text(self, at: Point, text: str, size: int, colour: Colour) -> None:
         """Text rotated by 90 degrees, which reads upwards; `at` is its lower middle."""
         # The height of the font, not of these letters: all names share one baseline.
+        font = font_for(text, size * SCALE)
         ascent, descent = font.getmetrics()
         mask = Image.new("L", (math.ceil(font.getlength(text)), ascent + descent))
         ImageDraw.Draw(mask).text((0, ascent), text, 255, font, "ls")

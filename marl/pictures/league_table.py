@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from PIL import Image, ImageFont
+from PIL import Image
 
 from arena.render.theme import blend
-from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, load_font
+from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, text_width
 
 if TYPE_CHECKING:
     from opponents.league import Table
@@ -26,8 +26,7 @@ def draw(table: "Table") -> Image.Image:
     """Draw a league, best player on top."""
     order = table.order()
     names = [_shortened(table.names[i]) for i in order]
-    font, small, title = (load_font(size) for size in (TEXT_SIZE, SMALL_SIZE, TITLE_SIZE))
-    longest = math.ceil(max(font.getlength(name) for name in names) / SCALE)
+    longest = math.ceil(max(text_width(name, TEXT_SIZE) for name in names))
     left = MARGIN + longest + 14
     # Column names that do not fit above their cells are rotated.
     upright = longest > CELL_WIDTH - 6
@@ -37,25 +36,25 @@ def draw(table: "Table") -> Image.Image:
     image = Image.new("RGB", (size[0] * SCALE, size[1] * SCALE), PAPER)
     canvas = Canvas(image)
 
-    canvas.text((MARGIN, MARGIN + 10), "League", title, INK, "lm")
+    canvas.text((MARGIN, MARGIN + 10), "League", TITLE_SIZE, INK, "lm")
     about = f"points that row took from column, in percent · {table.matches_per_pair} matches per pair"
-    canvas.text((MARGIN, MARGIN + 38), about, small, FAINT, "lm")
+    canvas.text((MARGIN, MARGIN + 38), about, SMALL_SIZE, FAINT, "lm")
     points = table.points
     for at, i in enumerate(order):
         y = top + CELL_HEIGHT * at
-        canvas.text((left - 14, y + (CELL_HEIGHT - GAP) / 2), names[at], font, INK, "rm")
+        canvas.text((left - 14, y + (CELL_HEIGHT - GAP) / 2), names[at], TEXT_SIZE, INK, "rm")
         x = left + CELL_WIDTH * (at + 0.5)
         if upright:
-            canvas.upright_text((x, top - 12), names[at], font, INK)
+            canvas.upright_text((x, top - 12), names[at], TEXT_SIZE, INK)
         else:
-            canvas.text((x, top - 12), names[at], font, INK, "ms")
+            canvas.text((x, top - 12), names[at], TEXT_SIZE, INK, "ms")
         for across, j in enumerate(order):
-            _cell(canvas, left + CELL_WIDTH * across, y, points[i, j], font)
-    _ratings(canvas, table, order, chart, top, font, small)
+            _cell(canvas, left + CELL_WIDTH * across, y, points[i, j])
+    _ratings(canvas, table, order, chart, top)
     return image
 
 
-def _cell(canvas: Canvas, x: float, y: float, points: float, font: ImageFont.FreeTypeFont) -> None:
+def _cell(canvas: Canvas, x: float, y: float, points: float) -> None:
     corners = (x, y, x + CELL_WIDTH - GAP, y + CELL_HEIGHT - GAP)
     if math.isnan(points):
         canvas.box(corners, NO_MATCHES, 4)
@@ -64,21 +63,13 @@ def _cell(canvas: Canvas, x: float, y: float, points: float, font: ImageFont.Fre
     colour = blend(EVEN, WON if points >= 0.5 else LOST, strength)
     canvas.box(corners, colour, 4)
     ink = (255, 255, 255) if strength > 0.65 else INK
-    canvas.text((x + (CELL_WIDTH - GAP) / 2, y + (CELL_HEIGHT - GAP) / 2), f"{100 * points:.1f}", font, ink, "mm")
+    canvas.text((x + (CELL_WIDTH - GAP) / 2, y + (CELL_HEIGHT - GAP) / 2), f"{100 * points:.1f}", TEXT_SIZE, ink, "mm")
 
 
-def _ratings(
-    canvas: Canvas,
-    table: "Table",
-    order: Sequence[int],
-    x: float,
-    top: float,
-    font: ImageFont.FreeTypeFont,
-    small: ImageFont.FreeTypeFont,
-) -> None:
+def _ratings(canvas: Canvas, table: "Table", order: Sequence[int], x: float, top: float) -> None:
     """Each rating and its margin: as numbers, and as a dot with its interval."""
     bottom = top + CELL_HEIGHT * len(order)
-    canvas.text((x + 52, top - 12), "rating", font, INK, "rs")
+    canvas.text((x + 52, top - 12), "rating", TEXT_SIZE, INK, "rs")
     low = min(table.ratings - table.margins)
     high = max(table.ratings + table.margins)
     step = _round_step((high - low) / 3)
@@ -89,12 +80,12 @@ def _ratings(
 
     for mark in range(first, last + 1, step):
         canvas.line((place(mark), top, place(mark), bottom), LINE, 1)
-        canvas.text((place(mark), bottom + 12), str(mark), small, FAINT, "mt")
+        canvas.text((place(mark), bottom + 12), str(mark), SMALL_SIZE, FAINT, "mt")
     for at, i in enumerate(order):
         y = top + CELL_HEIGHT * at + (CELL_HEIGHT - GAP) / 2
         rating, margin = float(table.ratings[i]), float(table.margins[i])
-        canvas.text((x + 52, y), f"{rating:.0f}", font, INK, "rm")
-        canvas.text((x + 60, y + 1), f"± {margin:.0f}", small, FAINT, "lm")
+        canvas.text((x + 52, y), f"{rating:.0f}", TEXT_SIZE, INK, "rm")
+        canvas.text((x + 60, y + 1), f"± {margin:.0f}", SMALL_SIZE, FAINT, "lm")
         canvas.line((place(rating - margin), y, place(rating + margin), y), blend(PAPER, WON, 0.45), 6)
         canvas.dot((place(rating), y), 3.5, WON)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from marl.cli.wording import duration
-from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, Point, load_font
+from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, Point
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 440, 64, 140, 76, 68
 TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 16, 14, 22
@@ -41,7 +41,6 @@ def draw(run: str, lines: Iterable[dict[str, Any]]) -> Image.Image | None:
         return None
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), PAPER)
     canvas = Canvas(image)
-    text, small, title = (load_font(size) for size in (TEXT_SIZE, SMALL_SIZE, TITLE_SIZE))
     last = max(point.step for points in curves.values() for point in points) or 1
 
     def place(step: float, share: float) -> Point:
@@ -54,21 +53,21 @@ def draw(run: str, lines: Iterable[dict[str, Any]]) -> Image.Image | None:
             colour,
             BAND,
         )
-    canvas.text((LEFT, 28), "Matches won", title, INK, "lm")
-    canvas.text((LEFT, 54), f"against each opponent, with 95 % intervals; {run}", small, FAINT, "lm")
+    canvas.text((LEFT, 28), "Matches won", TITLE_SIZE, INK, "lm")
+    canvas.text((LEFT, 54), f"against each opponent, with 95 % intervals; {run}", SMALL_SIZE, FAINT, "lm")
     for percent in range(0, 101, 25):
         x, y = place(0, percent / 100)
         canvas.line((x, y, WIDTH - RIGHT, y), LINE, 1)
-        canvas.text((x - 10, y), f"{percent} %", small, FAINT, "rm")
+        canvas.text((x - 10, y), f"{percent} %", SMALL_SIZE, FAINT, "rm")
     times = [(line["step"], line["time/seconds"]) for line in lines if line.get("time/seconds") is not None]
     for step in ticks(last):
         x, y = place(step, 0)
-        canvas.text((x, y + 12), f"{step:,}", small, FAINT, "mt")
+        canvas.text((x, y + 12), f"{step:,}", SMALL_SIZE, FAINT, "mt")
         if times:
-            canvas.text((x, y + 32), duration(time_at(times, step)), small, FAINT, "mt")
-    canvas.text((WIDTH - RIGHT + UNIT_GAP, HEIGHT - BOTTOM + 12), "episodes", small, FAINT, "lt")
+            canvas.text((x, y + 32), duration(time_at(times, step)), SMALL_SIZE, FAINT, "mt")
+    canvas.text((WIDTH - RIGHT + UNIT_GAP, HEIGHT - BOTTOM + 12), "episodes", SMALL_SIZE, FAINT, "lt")
     if times:
-        canvas.text((WIDTH - RIGHT + UNIT_GAP, HEIGHT - BOTTOM + 32), "of training", small, FAINT, "lt")
+        canvas.text((WIDTH - RIGHT + UNIT_GAP, HEIGHT - BOTTOM + 32), "of training", SMALL_SIZE, FAINT, "lt")
     ends = []
     for (name, points), colour in coloured:
         places = [place(point.step, point.share) for point in points]
@@ -79,7 +78,7 @@ def draw(run: str, lines: Iterable[dict[str, Any]]) -> Image.Image | None:
         ends.append((places[-1][1], f"{name} {points[-1].share:.0%}", colour))
     for y, (wanted, name, colour) in zip(spread([y for y, _, _ in sorted(ends)]), sorted(ends), strict=True):
         canvas.line((WIDTH - RIGHT + 1, wanted, WIDTH - RIGHT + 8, y), colour, 1)
-        canvas.text((WIDTH - RIGHT + 10, y), name, text, colour, "lm")
+        canvas.text((WIDTH - RIGHT + 10, y), name, TEXT_SIZE, colour, "lm")
     return image
 
 

@@ -232,6 +232,21 @@ def test_compiling_is_announced_and_loading_is_not(tmp_path, run_in) -> None:
         assert done.stderr.count("\n") == lines
 
 
+def test_a_line_is_printed_once_for_several_kinds_of_arguments(tmp_path, run_in) -> None:
+    copy_compiler(tmp_path)
+    (tmp_path / "arena/loop.py").write_text(
+        "from arena.jit import njit\n\n\n@njit\ndef double(number):\n    return number + number\n"
+    )
+    code = (
+        "from arena.jit import announced; from arena.loop import double\n"
+        "for number in (1, 1.0):\n    with announced('doubles'):\n        double(number)\n"
+        "print(len(double.signatures))"
+    )
+    done = run_in(tmp_path, code)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+    assert done.stderr.count("compiling doubles (once") == 1
+
+
 def test_the_share_of_a_long_compile_is_told(tmp_path, run_in) -> None:
     """Every function that becomes part of the called one, by its name or as a name in a module."""
     copy_compiler(tmp_path)

@@ -28,6 +28,7 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
     "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--lang=en-US", "--accept-lang=en-US",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-dev-shm-usage", "--mute-audio", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
     "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider",
@@ -109,6 +110,11 @@ class Page:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=phone
         )
         self.send("Emulation.setTouchEmulationEnabled", enabled=phone)
+
+    def speak(self, languages: str) -> None:
+        """What the user's browser prefers from the next page on, like "zh-CN,en"."""
+        agent = self.value("navigator.userAgent")
+        self.send("Emulation.setUserAgentOverride", userAgent=agent, acceptLanguage=languages)
 
     def press(self, key: str) -> None:
         """Press and release a key: a letter, or a name of KEYS."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pygame
@@ -257,6 +258,27 @@ def test_help_covers_the_board_and_goes_away(shown):
         shown.screen.until(lambda: unlike(shown.board(), before) > 0.05)
         shown.press(off)
         shown.screen.until(lambda: unlike(shown.board(), before) < 0.001)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_no_message_hides_the_help(monkeypatch, is_open):
+    """Such as "press a direction to begin", which is there as long as the human waits."""
+    drawn = []
+    panel = SimpleNamespace(
+        draw_head=lambda *_: None,
+        draw_foot=lambda *_: None,
+        draw_help=lambda *_: drawn.append("help"),
+        draw_message=lambda _, words: drawn.append(words),
+    )
+    window = object.__new__(Window)
+    vars(window).update(
+        _panel=panel, _board=SimpleNamespace(draw=lambda *_: None), _layout=Layout(400, 300), _camera=None,
+        _playback=SimpleNamespace(ended=False, timeline=SimpleNamespace(humans=(0,))), _hovered=None, _followed=None,
+        _show_outputs=False, _help=is_open, _about=lambda: "",
+    )  # fmt: skip
+    monkeypatch.setattr(pygame.display, "get_surface", lambda: pygame.Surface((400, 300)))
+    window._paint("press a direction to begin")
+    assert drawn == (["help"] if is_open else ["press a direction to begin"])
 
 
 def test_help_pauses_the_match_and_it_goes_on_afterwards(shown):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 from helpers import browser
@@ -117,6 +118,23 @@ def test_the_table_scrolls_on_a_phone(page):
     page.resize(1280, 900)
 
 
+def test_the_page_speaks_chinese(page, results):
+    """The league's part of it; it is said again after every switch."""
+    titles = "[...document.querySelectorAll('#league [title]')].map(each => each.title)"
+    seen = f"document.querySelector('#league').innerText + {titles}"
+    page.click("#league td button")
+    english = page.value(seen)
+    page.click("#language")
+    chinese = page.value(seen)
+    assert page.value("document.documentElement.lang") == "zh-CN"
+    for name in (*results[0].names, "English", "Elo", "run1_20260101_120000"):
+        chinese = chinese.replace(name, "")
+    chinese = re.sub(r"…\w+", "", chinese)  # the end of a long name
+    assert re.findall(r"[A-Za-z]{2,}", chinese) == []
+    page.click("#language")
+    assert page.value(seen) == english
+
+
 def test_ratings_over_the_episodes_of_a_run(page):
     places = "[...document.querySelectorAll('#history circle')].map(e => ['cx', 'cy'].map(a => +e.getAttribute(a)))"
     dots = page.value(places)
@@ -128,7 +146,7 @@ def test_ratings_over_the_episodes_of_a_run(page):
 
 def test_names_are_text(page):
     assert EVIL in page.value("document.querySelector('#league').textContent")
-    assert page.value("[window.hacked, document.scripts.length]") == [None, 5]
+    assert page.value("[window.hacked, document.scripts.length]") == [None, 6]
 
 
 def test_the_command_writes_it(tmp_path, capsys):

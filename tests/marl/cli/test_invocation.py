@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from marl.cli import invocation
-from marl.cli.invocation import VARIABLE, command, interpreter, program
+from marl.cli.invocation import VARIABLE, command, example, interpreter, program
+from marl.cli.main import _overview
 
 
 @pytest.fixture
@@ -59,6 +60,17 @@ def test_the_script(start, tmp_path) -> None:
     assert program() == "snakes"
     start(sys.executable, script)
     assert program() == ".venv/bin/snakes"
+
+
+def test_examples_do_not_repeat_a_long_path(start, monkeypatch) -> None:
+    start(".venv/bin/python", "marl/__main__.py")
+    assert example("runs", "last") == ".venv/bin/python -m marl runs last"
+    assert "short for" not in _overview()
+    monkeypatch.chdir("/usr")
+    assert len(program()) > 24
+    assert example("runs", "last") == "snakes runs last"
+    assert f"(snakes: short for {program()}, " in _overview()
+    assert _overview().count(program()) == 2, "in the usage, and where it is shortened"
 
 
 def test_ranks_say_what_their_launcher_says(start, monkeypatch) -> None:

@@ -12,6 +12,7 @@ from helpers.training import here
 from arena.errors import ArenaError
 from arena.replay import read
 from opponents.intervals import wilson
+from opponents.league_estimate import is_slow
 from opponents.sandbox.process import why_not_sandboxed
 
 KEYS = {
@@ -95,10 +96,23 @@ def test_list_names_the_players():
     ]  # fmt: skip
 
 
-def test_without_a_policy_there_is_nothing_to_record_of_it(tmp_path):
+def test_without_a_policy_the_match_is_recorded_without(tmp_path):
     result = here(*PAIR, "--record", tmp_path / "match", "--record_policy")
-    assert_one_line(result, "--record_policy", "neither level2 nor level1:0.1 is a policy")
-    assert list(tmp_path.iterdir()) == []
+    assert result.returncode == 0
+    note = "--record_policy: neither level2 nor level1:0.1 is a policy with probabilities; recorded without"
+    assert result.stderr == f"snakes: {note}\n"
+    found = read(tmp_path / "match")
+    assert not any("probs" in turn for turn in found.turns)
+
+
+def test_the_time_of_slow_players_is_estimated(monkeypatch):
+    monkeypatch.setattr("marl.commands.league_plan.seconds_per_match", lambda player, device: 3.0 * is_slow(player))
+    words = ("eval", "--home", "plan=1x1:champion_small", "--away", "level0,level1", "--device", "cpu")
+    result = here(*words, "--matches", "20")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == "estimate: 40 matches, about 2 min 0 s\n"
+    assert "estimate" not in here(*words, "--matches", "4").stderr, "measuring would take as long"
+    assert "estimate" not in here(*PAIR).stderr, "no player is slow"
 
 
 def test_an_unknown_player():

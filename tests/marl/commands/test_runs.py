@@ -76,6 +76,16 @@ def test_the_list_as_json(runs):
     assert found["weak"]["bytes"] > 0
 
 
+def test_the_evaluation_before_the_first_update_is_not_the_best(runs):
+    """No checkpoint has that team."""
+    metrics = runs / "weak" / "metrics.jsonl"
+    untrained = {"step": 0, "time": 1, "eval/win_rate_level0": 1, "eval/win_rate_level2": 1, "eval/points": 1}
+    metrics.write_text(json.dumps(untrained) + "\n" + metrics.read_text())
+    found = {each["name"]: each["best"] for each in json.loads(here("runs", "--json").stdout)}
+    assert found["weak"]["episode"] == 200
+    assert "level2 20.0% (15-26)" in here("runs").stdout
+
+
 def test_a_run_without_metrics_has_the_episodes_of_its_newest_checkpoint(runs):
     """A run that was killed before its first metric line goes on from its checkpoint."""
     for episode in (90, 410):
@@ -108,6 +118,17 @@ def test_best_and_last_print_a_path(runs):
     assert here("runs", "best", "--against", "level2").stdout == best.stdout
     assert_one_line(here("runs", "best", "--against", "level9"), "level9", "known: level0, level2")
     assert here("runs", "last").stdout == "runs/snakes_3v3/busy\n"
+
+
+def test_the_best_is_one_of_the_runs_that_can_be_compared(runs):
+    """Not the newest run, which met other opponents."""
+    smoke = make_run(runs.parent, "smoke", 9000, [1.0])
+    config = yaml.safe_load((smoke / "config.yaml").read_text())
+    config["evaluation"]["eval_opponents"] = ["level0"]
+    (smoke / "config.yaml").write_text(yaml.safe_dump(config))
+    best = here("runs", "best")
+    assert best.stdout == "runs/snakes_3v3/run1_20260101_120000\n"
+    assert "the best of 2 runs; 1 run with other opponents not compared" in best.stderr
 
 
 @pytest.mark.parametrize("by", ["episodes", "steps", "minutes"])

@@ -87,6 +87,7 @@ def test_a_flag_changes_nothing_else():
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
+        ("--learning_rate 1", ["unknown flag --learning_rate, did you mean --lr?"]),
         ("--sede 1", ["unknown flag --sede, did you mean --seed?"]),
         ("--xyzzy", ["unknown flag --xyzzy;", "known: algo, seed", "ddpg.*, ppo.*, schedule.*"]),
         ("--ddpg.tua 1", ["--ddpg.tua", "did you mean --ddpg.tau?"]),

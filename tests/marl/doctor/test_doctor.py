@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import torch
 from helpers import HELPERS, faulty_ranks
 from helpers.forking import Forked
+from helpers.terminal import in_terminal
 from helpers.training import alone, here, started
 
 from marl.compute import machine
@@ -92,6 +94,17 @@ def test_a_torch_that_cannot_compile_is_told_and_is_no_fault(problem, monkeypatc
     assert check.ok
     assert ("cannot compile: no C compiler" in check.detail) == bool(problem)
     assert "\n" not in check.detail
+
+
+def test_a_terminal_shows_what_is_checked(tmp_path):
+    """On a busy machine a check takes up to a minute; a pipe gets the report alone."""
+    code = "import sys; from marl.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    words = ("doctor", "--runs_dir", str(tmp_path))
+    seen, _ = in_terminal(code, *words, stderr_too=True)
+    told = re.findall(r"^checking (.*) \.\.\.\r$", seen, re.MULTILINE)
+    assert told[0] == "packages"
+    assert told[-2:] == ["ranks", "the disk of the run folder"]
+    assert "checking" not in "".join(in_terminal(code, *words)[1])
 
 
 def test_a_wrong_game_fails(report, monkeypatch):

@@ -352,7 +352,7 @@ def test_the_end_is_told_and_space_goes_on(page) -> None:
     chips = "[...document.querySelectorAll('.chip .gain')].map(chip => Number(chip.textContent))"
     assert page.value(chips) == [length - 3 for length in lengths], "they add up to the score"
     winner = "A draw" if red == blue else f"{'red' if red > blue else 'blue'} wins"
-    assert text(page, "#banner").startswith(f"{winner} {red} : {blue}")
+    assert text(page, "#banner").startswith(f"{winner} {max(red, blue)} : {min(red, blue)}"), "the winner's first"
     page.press(" ")
     assert (shown(page)["number"], shown(page)["over"]) == ("1", False)
 

@@ -57,13 +57,25 @@ def test_the_main_curves_are_also_written_by_env_steps(tmp_path):
     sink = Metrics(tmp_path)
     for step in (10, 20, 30):
         sink.log(step, {"reward/total": step, "eval/win_rate_level0": 0.5, "losses/actor": 1.0}, 200 * step)
-    by_env_steps = curve(tmp_path / "by_env_steps", "by_env_steps/reward/total")
-    assert by_env_steps == [(2000, 10), (4000, 20), (6000, 30)]
-    assert set(events(tmp_path / "by_env_steps").Tags()["scalars"]) == {
-        "by_env_steps/reward/total", "by_env_steps/eval/win_rate_level0",
-    }  # fmt: skip
-    Metrics(tmp_path, resume_at=20, resume_env_steps=4000).log(30, {"reward/total": 300}, 6000)
-    assert curve(tmp_path / "by_env_steps", "by_env_steps/reward/total") == [(2000, 10), (4000, 20), (6000, 300)]
+    tag = "by_env_steps/reward/total"
+    assert curve(tmp_path, tag) == [(2000, 10), (4000, 20), (6000, 30)]
+    by_env_steps = {each for each in events(tmp_path).Tags()["scalars"] if each.startswith("by_env_steps/")}
+    assert by_env_steps == {tag, "by_env_steps/eval/win_rate_level0"}
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [], "TensorBoard would list it as a run"
+    for value in (300, 400):  # the second start reads what the first one has kept
+        Metrics(tmp_path, resume_at=20, resume_env_steps=4000).log(30, {"reward/total": value}, 6000)
+        assert curve(tmp_path, tag) == [(2000, 10), (4000, 20), (6000, value)]
+        assert curve(tmp_path, "reward/total") == [(10, 10), (20, 20), (30, value)]
+
+
+def test_curves_by_env_steps_of_an_earlier_version_move_to_the_events_of_the_run(tmp_path):
+    Metrics(tmp_path).log(10, {"reward/total": 1.0})
+    old = event_file.EventFile(tmp_path / "by_env_steps", 0)
+    for step, value in ((5, 0.0), (2000, 10.0), (4000, 20.0)):
+        old.add_scalars(step, {"by_env_steps/reward/total": value})
+    Metrics(tmp_path, resume_at=10, resume_env_steps=2000)
+    assert curve(tmp_path, "by_env_steps/reward/total") == [(5, 0), (2000, 10)]
+    assert not (tmp_path / "by_env_steps").exists()
 
 
 def test_a_resumed_run_of_an_earlier_version_keeps_its_folder_of_events(tmp_path):
@@ -360,8 +372,7 @@ def test_an_evaluation_that_a_kill_cut_off_is_completed(tmp_path, written, monke
         resumed.animation("eval/best_match", GIF, 20)
         assert curve(tmp_path, "reward/total") == [(20, 2.0)]
         assert curve(tmp_path, "eval/win_rate_level0") == [(20, np.float32(0.3))]
-        by_env_steps = tmp_path / "by_env_steps"
-        assert curve(by_env_steps, "by_env_steps/eval/win_rate_level0") == [(4000, np.float32(0.3))]
+        assert curve(tmp_path, "by_env_steps/eval/win_rate_level0") == [(4000, np.float32(0.3))]
         assert [line.get("eval/win_rate_level0") for line in lines(tmp_path)] == [None, 0.3]
         assert [image.step for image in events(tmp_path).Images("eval/best_match")] == [20]
 

@@ -9,7 +9,7 @@ from tensorboard.plugins.hparams.metadata import SESSION_START_INFO_TAG, parse_s
 from marl.learners.ddpg import Ddpg
 from marl.learners.ppo import Ppo
 from marl.learners.q_learning import QLearning
-from marl.metrics.run_texts import describe_tag, flat_config
+from marl.metrics.run_texts import describe_tag, flat_config, layout
 
 EVERY_CYCLE = ["--log_interval", "1", "--eval_interval", "auto"]
 
@@ -87,14 +87,32 @@ def test_the_configuration_is_in_hparams_and_text(trained) -> None:
 
 
 def test_charts_with_several_curves(trained) -> None:
-    _, run, events = trained
+    _, _, events = trained
     (event,) = events.Tensors("custom_scalars__config__")
     layout = Layout.FromString(event.tensor_proto.string_val[0])
     charts = {chart.title: chart for category in layout.category for chart in category.chart}
     assert list(charts["evaluation"].multiline.tag) == ["eval/win_rate_.*"]
-    (series,) = charts["evaluation, 95 %"].margin.series
+    (series,) = charts["evaluation against level0, 95 %"].margin.series
     assert {series.value, series.lower, series.upper} <= set(events.Tags()["scalars"])
-    assert (run / "by_env_steps").is_dir()
+    assert len(charts) == sum(len(category.chart) for category in layout.category), "no title twice"
+
+
+def test_tensorboard_lists_a_run_once(trained) -> None:
+    _, run, events = trained
+    assert {file.parent for file in run.parent.rglob("*tfevents*")} == {run}
+    assert [event.step for event in events.Scalars("by_env_steps/eval/points")][-1] > 200
+
+
+def test_charts_of_runs_with_other_opponents_are_shown_once() -> None:
+    """TensorBoard merges the layouts of all runs: charts that are not equal are shown beside each other."""
+    first, second = (
+        Layout.FromString(layout(names).tensor.string_val[0]) for names in (("level0", "level2"), ("level2", "level4"))
+    )
+    titles = [
+        chart.title for chart in {str(each): each for of in (first, second) for each in of.category[0].chart}.values()
+    ]
+    assert sorted(titles) == sorted({*titles})
+    assert len(titles) == 2 + 3
 
 
 def test_options_by_path() -> None:

@@ -7,6 +7,7 @@ from helpers.command import assert_one_line
 from helpers.exporting import player, saved_run
 from helpers.training import here
 
+from arena.rules import ACTIONS
 from marl.errors import UserError
 from marl.planning import planned_player
 from marl.planning.planned_player import DEFAULT, PlannedPlayer, load_player
@@ -58,6 +59,13 @@ def test_as_many_rollouts_as_fit_into_the_time(monkeypatch, capsys) -> None:
     planned = PlannedPlayer(player("canonical", value=True), Budget(milliseconds=20.0), "it")
     play(planned, "level0", 2, seed=3)
     assert capsys.readouterr().err.startswith("it: 5 rollouts of 4 turns fit\n")
+
+
+def test_a_policy_without_a_value_head_can_be_planned_with() -> None:
+    """As DDPG trains them: only the growth within the rollouts counts."""
+    policy = player("canonical", value=False)
+    assert policy.actor.spec.outputs == ACTIONS
+    assert play(PlannedPlayer(policy, Budget(1, 2)), "level0", 2, seed=3).matches == 2
 
 
 def test_eval_plays_a_planner_from_a_run(tmp_path) -> None:

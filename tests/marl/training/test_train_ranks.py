@@ -76,7 +76,7 @@ def test_two_ranks_make_one_run(launched) -> None:
     # In a fresh checkout this may be the first to compile, which is announced.
     assert [line for line in done.stderr.splitlines() if not line.startswith("snakes: compiling ")] == []
     assert re.fullmatch(r"run1_\d{8}_\d{6}", run.name)
-    assert {"config.yaml", "run.json", "metrics.jsonl", "by_env_steps", "checkpoints", "best_match.jsonl"} <= {
+    assert {"config.yaml", "run.json", "metrics.jsonl", "checkpoints", "best_match.jsonl"} <= {
         path.name for path in run.iterdir()
     }
     assert len(list(run.glob("*tfevents*"))) == 1

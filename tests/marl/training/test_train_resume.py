@@ -82,6 +82,17 @@ def test_a_finished_run_is_left_as_it_is(run) -> None:
     assert files_of(run) == before
 
 
+@pytest.mark.parametrize("more", [(), ("--dry_run",)])
+def test_a_limit_that_an_unfinished_run_has_passed_is_a_mistake(run, more) -> None:
+    """It would end at once, after 16 of 12 episodes."""
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(config.replace("max_episodes: 16", "max_episodes: 640"))
+    before = files_of(run)
+    done = here("train", "--resume", run, "--max_episodes", "12", *more)
+    assert_one_line(done, "--max_episodes 12", "episode_16 has 16 episodes already", "--max_episodes above 16")
+    assert files_of(run) == before
+
+
 def test_flags_that_do_not_fit_the_checkpoint_leave_the_run_as_it_is(run) -> None:
     before = files_of(run)
     for words in (["--body", "8,8"], ["--twin"], ["--critic", "team"], ["--encoder", "planes"]):
