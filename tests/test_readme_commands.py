@@ -99,7 +99,7 @@ def small_training(words: list[str]) -> list[str]:
     """The words of a training that fits a test."""
     if "--resume" in words:
         return [*words, "--device", "cpu"]
-    own = [word for word in words if word not in ("--distributed", "--dry_run", "--print_config")][1:]
+    own = [word for word in words if word not in ("--distributed", "--dry_run", "--print_config", "--league")][1:]
     flags = [*SMALL, *SMALL_OF[read_config(_without_ranks(own)).learner_section]]
     return [*words, *flags]
 
@@ -160,7 +160,7 @@ def test_every_flag_in_a_text_exists(page) -> None:
     schema = Schema(TrainConfig, ALIASES)
     known = {flag.name[2:].replace("-", "_") for name in cli.COMMANDS for flag in flags_of(name)}
     known |= {*schema.options, *schema.aliases, *OTHER_FLAGS} | {option.name for option in schema.options.values()}
-    found = re.findall(r"(?<![\w-])--(?:no-)?([a-z][\w.-]*\w)", (ROOT / page).read_text())
+    found = re.findall(r"(?<![\w!-])--(?:no-)?([a-z][\w.-]*\w)", (ROOT / page).read_text())
     assert {flag.replace("-", "_") for flag in found} <= known
 
 
