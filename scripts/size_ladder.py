@@ -1,4 +1,4 @@
-"""Trains PPO with networks of five sizes for equal time; their strength and speed go into docs/strength.md.
+"""Trains PPO with networks of five sizes for equal time; their strength and speed go into docs/log/strength.md.
 
     python scripts/size_ladder.py [--minutes 1] [--sizes 0.03M,0.1M] [flags of train]
 
@@ -39,7 +39,7 @@ from opponents.league import league, rate
 from opponents.match import Results
 from opponents.players import CHAMPIONS
 
-PAGE = DOCS / "strength.md"
+PAGE = DOCS / "log" / "strength.md"
 SECTION, LEAGUE, TIMES = "size_ladder", "league.json", "times.json"
 RECIPE = "champion_60s"
 TEAMS = ("champion", "champion_small")  # that play in the league beside the sizes

@@ -33,9 +33,9 @@ def test_the_schedules_can_be_drawn() -> None:
 def test_opponents_and_strategies_are_all_described() -> None:
     page = TEXTS["opponents.md"]
     for name in LADDER:
-        assert f"\n| `{name}` |" in page
+        assert f"\n- `{name}`: " in page
     for name, about in ABOUT_STRATEGIES:
-        assert f"\n| `{name}` | {about} |" in page
+        assert f"\n- `{name}`: {about}\n" in page
 
 
 @pytest.mark.parametrize("name", [*ROOT_TEXTS, *TEXTS])

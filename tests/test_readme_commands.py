@@ -34,6 +34,7 @@ OTHER_FLAGS = (
 WITH_COMMANDS = (
     "README.md",
     *(f"docs/{name}.md" for name in ("index", "training", "learners", "scaling", "viewers", "opponents", "strength")),
+    *(f"docs/{name}.md" for name in ("rules", "planning", "submission", "course")),
 )
 TEXT = "\n".join((ROOT / page).read_text() for page in (*WITH_COMMANDS, "docs/performance.md"))
 NO_COMMANDS = ("source .venv/bin/activate", "./test.sh")  # for the shell; of its own tests
@@ -42,7 +43,10 @@ PLACEHOLDERS = {"RUN": "last", "NAME": "level0", "COMMAND": "doctor"}
 SMALL = ["--device", "cpu", "--precision", "fp32", "--matches", "16", "--body", "8,8"]
 SMALL_OF = {"ddpg": ["--buffer_size", "4800"], "ppo": ["--update_interval", "256", "--batch_size", "48"]}
 # Beginnings of commands that are parsed only; a replay with an output is made, unless it takes long.
-PARSED = ("play", "bench", "doctor", "exploit", "grade", "league --matches", "league --players level1")
+PARSED = (
+    *("play", "bench", "doctor", "exploit", "grade", "league --matches", "league --players level1"),
+    *("league --players level2,probes", "league --folder", "eval --home plan:"),
+)
 LONG = ("--gif", "--mp4")
 
 
@@ -99,7 +103,7 @@ def small_training(words: list[str]) -> list[str]:
     """The words of a training that fits a test."""
     if "--resume" in words:
         return [*words, "--device", "cpu"]
-    own = [word for word in words if word not in ("--distributed", "--dry_run", "--print_config")][1:]
+    own = [word for word in words if word not in ("--distributed", "--dry_run", "--print_config", "--league")][1:]
     flags = [*SMALL, *SMALL_OF[read_config(_without_ranks(own)).learner_section]]
     return [*words, *flags]
 
