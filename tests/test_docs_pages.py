@@ -15,11 +15,18 @@ from opponents.scheduler import ABOUT_STRATEGIES, LADDER
 
 DOCS = ROOT / "docs"
 TEXTS = {file.name: file.read_text(encoding="utf-8") for file in sorted(DOCS.glob("*.md"))}
+# Words that a person who reads the whole book reads: without the list of flags, docs/log and docs/zh.
+MOST_WORDS = 14_500
 ROOT_TEXTS = {file.name: file.read_text(encoding="utf-8") for file in sorted(ROOT.glob("*.md"))}
 
 
 def test_the_page_of_flags_is_what_the_dataclasses_say() -> None:
     assert TEXTS["flags.md"] == load_script("make_docs").flags_page(), "run python scripts/make_docs.py"
+
+
+def test_the_book_can_be_read() -> None:
+    words = {name: len(re.sub(r"<!--.*?-->", "", text).split()) for name, text in TEXTS.items() if name != "flags.md"}
+    assert sum(words.values()) <= MOST_WORDS, words
 
 
 def test_the_schedules_can_be_drawn() -> None:
@@ -70,7 +77,7 @@ def test_the_site_builds_and_asks_no_other_server(tmp_path) -> None:
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = {file.name: file.read_text(encoding="utf-8") for file in Path(tmp_path / "site").glob("*.html")}
+    pages = {file.name: file.read_text(encoding="utf-8") for file in Path(tmp_path / "site").rglob("*.html")}
     assert {name.replace(".md", ".html") for name in TEXTS} <= pages.keys()
     for name, page in pages.items():
         fetched = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(?:https?:)?//[^\s\">]+", page)
