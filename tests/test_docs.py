@@ -15,7 +15,7 @@ from marl.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 README, EXTEND, ARENA, LEARNERS = "README.md", "docs/extend.md", "docs/arena.md", "docs/learners.md"
-PYTHON = "docs/python.md"
+PYTHON, WEEK = "docs/python.md", "docs/week.md"
 SMALL = {'"cuda"': '"cpu"', "100_000": "100", "matches=200": "matches=4"}  # so that a block runs on any machine
 
 
@@ -121,5 +121,6 @@ def test_no_block_is_left_out() -> None:
     assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS, PYTHON)} == {
         **{README: 1, ARENA: 3, EXTEND: 3, LEARNERS: 6, PYTHON: 8},
     }
+    assert blocks(WEEK) == [block(EXTEND, "PRESETS[")]
     others = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(f"docs/{page.name}")]
-    assert sorted(others) == ["arena.md", "extend.md", "learners.md", "python.md"]
+    assert sorted(others) == ["arena.md", "extend.md", "learners.md", "python.md", "week.md"]
