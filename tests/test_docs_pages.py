@@ -65,7 +65,10 @@ def test_the_messages_of_troubleshooting_are_those_of_the_program() -> None:
     ]
     # Without the quotes at which a long text is split over lines.
     source = "\n".join(re.sub(r'"\n\s+f?"', "", file.read_text(encoding="utf-8")) for file in files)
-    messages = re.findall(r"^\| `([^`]+)` \| .*[a-z].* \|$", TEXTS["troubleshooting.md"], re.MULTILINE)
+    # A message, or several, begin an entry of a list; what is behind the colon is advice.
+    entries = re.findall(r"^- ((?:`[^`]+`(?:,\s+)?)+):\s", TEXTS["troubleshooting.md"], re.MULTILINE)
+    messages = [message for entry in entries for message in re.findall(r"`([^`]+)`", entry)]
+    assert len(messages) >= 20
     parts = [part.strip(" ;:,") for message in messages for part in message.split("…")]
     assert [part for part in parts if part not in source] == []
 
