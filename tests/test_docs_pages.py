@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from helpers.command import ROOT
@@ -80,8 +79,11 @@ def test_the_site_builds_and_asks_no_other_server(tmp_path) -> None:
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = {file.name: file.read_text(encoding="utf-8") for file in Path(tmp_path / "site").rglob("*.html")}
+    site = tmp_path / "site"
+    pages = {file.relative_to(site).as_posix(): file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
     assert {name.replace(".md", ".html") for name in TEXTS} <= pages.keys()
+    log = [f"log/{file.stem}.html" for file in (DOCS / "log").glob("*.md")]
+    assert [name for name in log if f'href="{name}"' not in pages["index.html"]] == [], "not in the navigation"
     for name, page in pages.items():
         fetched = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(?:https?:)?//[^\s\">]+", page)
         assert fetched == [], name
