@@ -74,7 +74,6 @@ def test_the_arena(run) -> None:
         ("torch.distributions", None),
         ("PPO(", "stable_baselines3"),
         ("check_env_specs(", "torchrl"),
-        ("import jax", "jax"),
     ],
 )
 def test_the_environment_of_one_team(run, part, library) -> None:
@@ -119,7 +118,7 @@ def test_the_losses_are_lines_of_their_files(text) -> None:
 def test_no_block_is_left_out() -> None:
     """The first one of python.md is run by tests/marl/test_api.py, those of extend.md by tests/marl/test_plugins.py."""
     assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS, PYTHON)} == {
-        **{README: 1, ARENA: 3, EXTEND: 3, LEARNERS: 6, PYTHON: 8},
+        **{README: 1, ARENA: 3, EXTEND: 3, LEARNERS: 6, PYTHON: 7},
     }
     assert blocks(WEEK) == [block(EXTEND, "PRESETS[")]
     others = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(f"docs/{page.name}")]
