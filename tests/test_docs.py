@@ -85,6 +85,12 @@ def test_the_environment_of_one_team(run, part, library) -> None:
         assert module.terminated.all()
 
 
+def test_the_four_functions(run, in_folder) -> None:
+    module = run(block(PYTHON, "import load, play"))
+    assert module.run.complete
+    assert module.results.matches == 20
+
+
 def test_the_training_with_a_callback(run, in_folder, capsys) -> None:
     module = run(block(PYTHON, "callback=watch"))
     out = capsys.readouterr().out
@@ -116,7 +122,7 @@ def test_the_losses_are_lines_of_their_files(text) -> None:
 
 
 def test_no_block_is_left_out() -> None:
-    """The first one of python.md is run by tests/marl/test_api.py, those of extend.md by tests/marl/test_plugins.py."""
+    """Those of extend.md are run by tests/marl/test_plugins.py."""
     assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS, PYTHON)} == {
         **{README: 1, ARENA: 3, EXTEND: 3, LEARNERS: 6, PYTHON: 7},
     }
