@@ -1,8 +1,10 @@
-"""Makes what is generated in docs/: the page of all training flags, the pictures of the schedules and of the rules.
+"""Makes what is generated in docs/: the page of all training flags, the quoted figures (scripts/figures.py), the
+pictures of the schedules and of the rules.
 
     python scripts/make_docs.py
 
-tests/test_docs_pages.py fails when docs/flags.md is not what the dataclasses say; this command mends it.
+tests/test_docs_pages.py fails when docs/flags.md is not what the dataclasses say, tests/test_figures.py when a text
+quotes a figure that is not that of docs/figures; this command mends both.
 """
 
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from figures import write_figures  # noqa: E402
 from PIL import Image  # noqa: E402
 from script_parser import ScriptParser  # noqa: E402
 
@@ -169,15 +172,20 @@ def _colours() -> dict[str, tuple[int, int, int]]:
 
 def main() -> None:
     FLAGS_PAGE.write_text(flags_page(), encoding="utf-8")
+    write_figures()
     draw_schedules().quantize(64).save(SCHEDULES, optimize=True)
     from rule_examples import draw_example, read_examples  # torch takes seconds to load
 
     RULES.mkdir(exist_ok=True)
     for example in read_examples():
         draw_example(example).quantize(128).save(RULES / f"{example.name}.png", optimize=True)
-    print(f"wrote {FLAGS_PAGE.relative_to(ROOT)} and the pictures in docs/pictures: schedules.png, rules/")
+    print("wrote docs/flags.md, docs/log/figures.md, the figures in all texts, the pictures of schedules and rules")
 
 
 if __name__ == "__main__":
-    ScriptParser(__doc__).parse_args()
-    main()
+    parser = ScriptParser(__doc__)
+    parser.parse_args()
+    try:
+        main()
+    except ValueError as error:  # a mistake in docs/figures
+        parser.exit(2, f"{parser.prog}: {error}\n")

@@ -1,5 +1,5 @@
-"""docs/architecture.md: the way of one transition names functions that exist, is short enough to be read, and is what a
-training executes; and every file that the page names exists."""
+"""docs/architecture.md: the way of one transition names functions that exist, is short enough to be read, and is what
+trainings execute, plain and by default; and every file that the page names exists."""
 
 import ast
 import os
@@ -13,18 +13,26 @@ from helpers import HELPERS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
-SECTION = PAGE.split("## One transition")[1].split("\n## ")[0]
-MOST_FILES, MOST_LINES = 11, 400
+TABLE = PAGE.split("## One transition")[1].split("\n## ")[0]
+SEAM = PAGE.split("## Text and speed")[1].split("\n## ")[0]
+MOST_LINES = 400
+COLUMNS = {"ddpg": 1, "ppo": 2}  # of the table; what is not said for PPO is as for DDPG
 # A small training of each learner, plain: every loop is seen. And the same by the compiled passes.
 WORDS = {"ppo": ["--algo", "ppo", "--update_interval", "16"], "ddpg": ["--algo", "ddpg"]}
 # Packages whose files the section names if one of a cycle runs.
 WATCHED = ("marl/rollout/", "marl/learners/", "marl/networks/", "marl/fast/", "marl/compute/")
 
 
-def path_of_a_transition() -> list[tuple[str, list[str]]]:
-    """(file, functions) of each step, in PPO."""
-    rows = re.findall(r"^\| [^|]+ \| `([^`]+)` \| (.+) \|$", SECTION, re.MULTILINE)
-    return [(file, re.findall(r"`([^`]+)`", functions)) for file, functions in rows]
+def functions_in(text: str) -> list[tuple[str, str]]:
+    """(file, function) of a text that names them as `FILE`: `FUNCTION`, `FUNCTION`; in its order."""
+    named = re.findall(r"`([\w/]+\.py)`: ((?:`[\w.]+`(?:, )?)+)", text)
+    return [(file, name) for file, names in named for name in re.findall(r"`([^`]+)`", names)]
+
+
+def path_of_a_transition(algo: str) -> list[tuple[str, str]]:
+    """(file, function) of each step in the learner's column."""
+    rows = re.findall(r"^\|(.*)\|$", TABLE, re.MULTILINE)
+    return [found for row in rows for found in functions_in(row.split("|")[COLUMNS[algo]])]
 
 
 def function_at(file: str, name: str) -> ast.FunctionDef:
@@ -37,7 +45,13 @@ def function_at(file: str, name: str) -> ast.FunctionDef:
 
 
 def files_named() -> set[str]:
-    return set(re.findall(r"`((?:arena|opponents|marl)/[\w/]+\.py)`", SECTION))
+    return set(re.findall(r"`((?:arena|opponents|marl)/[\w/]+\.py)`", TABLE + SEAM))
+
+
+def place_of(file: str, name: str) -> tuple[str, int]:
+    """(file, first line) of a function, as a call of it is noted."""
+    found = function_at(file, name)
+    return file, min([found.lineno, *(decorator.lineno for decorator in found.decorator_list)])
 
 
 @pytest.fixture(scope="module")
@@ -65,25 +79,29 @@ def calls():
 
 
 def test_the_path_of_a_transition_is_short() -> None:
-    steps = path_of_a_transition()
-    assert len({file for file, _ in steps}) == len(steps) <= MOST_FILES
-    functions = [function_at(file, name) for file, names in steps for name in names]
+    steps = {step for algo in WORDS for step in path_of_a_transition(algo)}
+    functions = [function_at(*step) for step in steps]
     assert sum(found.end_lineno - found.lineno + 1 for found in functions) <= MOST_LINES
 
 
-def test_a_round_of_ppo_takes_this_way_in_this_order(calls) -> None:
-    order = calls("ppo", "--compile", "off", NUMBA_DISABLE_JIT="1")
-    firsts = []
-    for file, names in path_of_a_transition():
-        places = []
-        for name in names:
-            found = function_at(file, name)
-            line = min([found.lineno, *(decorator.lineno for decorator in found.decorator_list)])
-            assert (file, line) in order, f"{name} of {file} is not called"
-            places.append(order.index((file, line)))
-        assert places == sorted(places), f"functions of {file} are called in another order"
-        firsts.append(places[0])
-    assert firsts == sorted(firsts), "files come in another order"
+@pytest.mark.parametrize("algo", WORDS)
+def test_a_plain_cycle_takes_this_way_in_this_order(calls, algo) -> None:
+    order = calls(algo, "--compile", "off", NUMBA_DISABLE_JIT="1")
+    path = [(name, place_of(file, name)) for file, name in path_of_a_transition(algo)]
+    assert len(path) >= 5
+    assert [name for name, place in path if place not in order] == [], "not called"
+    assert [name for name, _ in path] == [name for name, _ in sorted(path, key=lambda step: order.index(step[1]))]
+
+
+@pytest.mark.parametrize("algo", WORDS)
+def test_a_default_cycle_on_a_cpu_takes_the_way_of_the_seam(calls, algo) -> None:
+    order, other = calls(algo), {"ddpg": "ppo", "ppo": "ddpg"}[algo]
+    instead = [step for step in functions_in(SEAM) if f"{other}_passes" not in step[0]]
+    assert [name for _, name in instead] == ["TurnChain.play", f"{algo.capitalize()}Passes.gradients"]
+    assert [name for file, name in instead if place_of(file, name) not in order] == [], "not called"
+    replaced = ("play_turn", "Actor.forward", "gradients", "losses", "ppo_loss", "draw_action", "finish_turn")
+    path = [step for column in WORDS for step in path_of_a_transition(column)]
+    assert [name for file, name in path if name.endswith(replaced) and place_of(file, name) in order] == []
 
 
 @pytest.mark.parametrize("algo", WORDS)
@@ -111,9 +129,9 @@ def test_no_file_is_named_in_vain(calls) -> None:
     for algo in WORDS:
         for order in (calls(algo), calls(algo, "--compile", "off", NUMBA_DISABLE_JIT="1")):
             ran |= {file for file, _ in order}
-    # Of other learners; and loops, whose compiled code alone is called where an earlier process has compiled them.
+    # Of other learners; of a GPU; and loops, whose compiled code alone is called where it was compiled before.
     loops = {file for file in files_named() if re.fullmatch(r"marl/fast/(\w+_kernels|gather_rows)\.py", file)}
-    assert files_named() - ran <= {"marl/learners/q_learning.py", *loops}
+    assert files_named() - ran <= {"marl/learners/q_learning.py", "marl/fast/compiled_text.py", *loops}
 
 
 def test_every_file_that_the_page_names_exists() -> None:

@@ -15,7 +15,7 @@ from marl.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 README, EXTEND, ARENA, LEARNERS = "README.md", "docs/extend.md", "docs/arena.md", "docs/learners.md"
-PYTHON = "docs/python.md"
+PYTHON, WEEK = "docs/python.md", "docs/week.md"
 SMALL = {'"cuda"': '"cpu"', "100_000": "100", "matches=200": "matches=4"}  # so that a block runs on any machine
 
 
@@ -74,7 +74,6 @@ def test_the_arena(run) -> None:
         ("torch.distributions", None),
         ("PPO(", "stable_baselines3"),
         ("check_env_specs(", "torchrl"),
-        ("import jax", "jax"),
     ],
 )
 def test_the_environment_of_one_team(run, part, library) -> None:
@@ -84,6 +83,12 @@ def test_the_environment_of_one_team(run, part, library) -> None:
     module = run(text.replace(").learn", ", n_steps=4, batch_size=24, device='cpu').learn"))
     if part == "env.np_random":
         assert module.terminated.all()
+
+
+def test_the_four_functions(run, in_folder) -> None:
+    module = run(block(PYTHON, "import load, play"))
+    assert module.run.complete
+    assert module.results.matches == 20
 
 
 def test_the_training_with_a_callback(run, in_folder, capsys) -> None:
@@ -117,9 +122,10 @@ def test_the_losses_are_lines_of_their_files(text) -> None:
 
 
 def test_no_block_is_left_out() -> None:
-    """The first one of python.md is run by tests/marl/test_api.py, those of extend.md by tests/marl/test_plugins.py."""
+    """Those of extend.md are run by tests/marl/test_plugins.py."""
     assert {page: len(blocks(page)) for page in (README, ARENA, EXTEND, LEARNERS, PYTHON)} == {
-        **{README: 1, ARENA: 3, EXTEND: 3, LEARNERS: 2, PYTHON: 8},
+        **{README: 1, ARENA: 3, EXTEND: 3, LEARNERS: 2, PYTHON: 7},
     }
+    assert blocks(WEEK) == [block(EXTEND, "PRESETS[")]
     others = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(f"docs/{page.name}")]
-    assert sorted(others) == ["arena.md", "extend.md", "learners.md", "python.md"]
+    assert sorted(others) == ["arena.md", "extend.md", "learners.md", "python.md", "week.md"]

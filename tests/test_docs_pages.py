@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from helpers.command import ROOT
@@ -15,11 +14,18 @@ from opponents.scheduler import ABOUT_STRATEGIES, LADDER
 
 DOCS = ROOT / "docs"
 TEXTS = {file.name: file.read_text(encoding="utf-8") for file in sorted(DOCS.glob("*.md"))}
+# Words that a person who reads the whole book reads: without the list of flags, docs/log and docs/zh.
+MOST_WORDS = 14_500
 ROOT_TEXTS = {file.name: file.read_text(encoding="utf-8") for file in sorted(ROOT.glob("*.md"))}
 
 
 def test_the_page_of_flags_is_what_the_dataclasses_say() -> None:
     assert TEXTS["flags.md"] == load_script("make_docs").flags_page(), "run python scripts/make_docs.py"
+
+
+def test_the_book_can_be_read() -> None:
+    words = {name: len(re.sub(r"<!--.*?-->", "", text).split()) for name, text in TEXTS.items() if name != "flags.md"}
+    assert sum(words.values()) <= MOST_WORDS, words
 
 
 def test_the_schedules_can_be_drawn() -> None:
@@ -58,7 +64,10 @@ def test_the_messages_of_troubleshooting_are_those_of_the_program() -> None:
     ]
     # Without the quotes at which a long text is split over lines.
     source = "\n".join(re.sub(r'"\n\s+f?"', "", file.read_text(encoding="utf-8")) for file in files)
-    messages = re.findall(r"^\| `([^`]+)` \| .*[a-z].* \|$", TEXTS["troubleshooting.md"], re.MULTILINE)
+    # A message, or several, begin an entry of a list; what is behind the colon is advice.
+    entries = re.findall(r"^- ((?:`[^`]+`(?:,\s+)?)+):\s", TEXTS["troubleshooting.md"], re.MULTILINE)
+    messages = [message for entry in entries for message in re.findall(r"`([^`]+)`", entry)]
+    assert len(messages) >= 20
     parts = [part.strip(" ;:,") for message in messages for part in message.split("…")]
     assert [part for part in parts if part not in source] == []
 
@@ -66,12 +75,15 @@ def test_the_messages_of_troubleshooting_are_those_of_the_program() -> None:
 def test_the_site_builds_and_asks_no_other_server(tmp_path) -> None:
     if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None:
         pytest.skip("mkdocs-material is not installed (it needs Python 3.11.5; requirements-dev.lock has it)")
-    call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"]
+    call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = {file.name: file.read_text(encoding="utf-8") for file in Path(tmp_path / "site").glob("*.html")}
+    site = tmp_path / "site"
+    pages = {file.relative_to(site).as_posix(): file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
     assert {name.replace(".md", ".html") for name in TEXTS} <= pages.keys()
+    log = [f"log/{file.stem}.html" for file in (DOCS / "log").glob("*.md")]
+    assert [name for name in log if f'href="{name}"' not in pages["index.html"]] == [], "not in the navigation"
     for name, page in pages.items():
         fetched = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(?:https?:)?//[^\s\">]+", page)
         assert fetched == [], name

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from helpers.command import ROOT
 from helpers.known_flags import flags_of
-from helpers.training import TINY, here, the_run
+from helpers.training import TINY, alone, here, the_run
 
 from marl.cli import main as cli
 from marl.config.options import Schema
@@ -36,7 +36,7 @@ WITH_COMMANDS = (
     *(f"docs/{name}.md" for name in ("index", "training", "learners", "scaling", "viewers", "opponents", "strength")),
     *(f"docs/{name}.md" for name in ("rules", "planning", "submission", "course")),
 )
-TEXT = "\n".join((ROOT / page).read_text() for page in (*WITH_COMMANDS, "docs/performance.md"))
+TEXT = "\n".join((ROOT / page).read_text() for page in (*WITH_COMMANDS, "docs/week.md", "docs/performance.md"))
 NO_COMMANDS = ("source .venv/bin/activate", "./test.sh")  # for the shell; of its own tests
 # A placeholder in the text -> what the test puts there.
 PLACEHOLDERS = {"RUN": "last", "NAME": "level0", "COMMAND": "doctor"}
@@ -78,7 +78,10 @@ def folder(tmp_path_factory) -> Path:
     about = json.loads((run / "run.json").read_text())
     (another / "run.json").write_text(json.dumps(about | {"started_unix": about["started_unix"] + 1}))
     (folder / "configs").symlink_to(ROOT / "configs")  # commands of a checkout
-    (folder / "docs").mkdir()
+    for name in ("docs", "teams"):
+        (folder / name).mkdir()
+    week = (ROOT / "docs" / "week.md").read_text()
+    (folder / "my_reward.py").write_text(re.search(r"^```python\n(.*?)^```$", week, re.M | re.S)[1])
     return folder
 
 
@@ -120,6 +123,8 @@ def test_every_command_is_understood(line, folder, monkeypatch) -> None:
     name, rest = words[0], " ".join(words)
     if "--help" in words:
         done = here(*words)
+    elif "--import" in words:  # own code stays in its process
+        done = alone(*(folder / word if word.endswith(".py") else word for word in words), "--dry_run")
     elif name == "train":
         words = small_training(words)
         done = here(*words, *([] if "--print_config" in words else ["--dry_run"]))

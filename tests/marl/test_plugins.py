@@ -79,7 +79,7 @@ def test_the_files_of_the_documentation(own, tmp_path) -> None:
     when one is gone."""
     page = (ROOT / "docs" / "extend.md").read_text()
     files = re.findall(r"`(my_\w+\.py)`:\n\n```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert [name for name, _ in files] == ["my_opponent.py", "my_encoder.py", "my_reward.py"]
+    assert [name for name, _ in files] == ["my_reward.py", "my_opponent.py", "my_encoder.py"]
     words = []
     for name, text in files:
         assert len(text.splitlines()) < 25
@@ -102,7 +102,7 @@ def test_the_files_of_the_documentation(own, tmp_path) -> None:
     team = alone("eval", "--home", run, "--away", "level0", "--matches", "2", "--device", "cpu")
     assert team.returncode == 0, f"it plays without its reward: {team.stderr}"
     asked = alone("train", "--resume", run, "--max_episodes", "24")
-    assert_one_line(asked, f"{run} was trained with {own / 'my_opponent.py'}, which is gone; give it with --import")
+    assert_one_line(asked, f"{run} was trained with {own / 'my_reward.py'}, which is gone; give it with --import")
     (own / "my_encoder.py").write_text(dict(files)["my_encoder.py"] + "# changed\n")
     asked = alone("eval", "--home", run, "--away", "level0", "--matches", "2")
     assert_one_line(asked, "--import FILE")
