@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 
 from arena.control_groups import text
+from marl.ranks import rank_log
 from marl.ranks.process_group import Ranks, Solo
 
 MIB = 2**20
@@ -39,7 +40,14 @@ class RankWindow(NamedTuple):
     def joined(self, later: "RankWindow") -> "RankWindow":
         """Both windows: times and steps are added, of the memory the most counts."""
         memory = max(self.memory, later.memory), max(self.gpu_memory, later.gpu_memory)
-        return RankWindow(*(a + b for a, b in zip(self[:4], later[:4], strict=True)), *memory)
+        env_steps, play_seconds = self.env_steps + later.env_steps, self.play_seconds + later.play_seconds
+        return RankWindow(env_steps, play_seconds, self.waited + later.waited, self.seconds + later.seconds, *memory)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.speed:,.0f} env steps/s while playing, {self.waited:.2f} of {self.seconds:.2f} s in sums over the "
+            f"ranks, {self.memory:,.0f} MiB" + f", {self.gpu_memory:,.0f} MiB on the GPU" * (self.gpu_memory > 0)
+        )
 
 
 # Name of a gauge -> its value, its name in the summary, and its format there.
@@ -86,13 +94,14 @@ class RankGauges:
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Waiting in the block does not count: it is no training."""
-        before = self._group.waited
+        what, before, begun = self._group.doing, self._group.waited, time.perf_counter()
         try:
             yield
         finally:
             self._waited += self._group.waited - before
+            rank_log.write(f"{what}: {time.perf_counter() - begun:.2f} s")
 
-    def exchange(self, seconds: float) -> dict[str, float]:
+    def exchange(self, episode: int, seconds: float) -> dict[str, float]:
         """Metrics of all ranks since the last exchange, by tag; none for a single one. A collective.
 
         seconds: of training since then. On a GPU the caller waits for the device right after this.
@@ -109,6 +118,7 @@ class RankGauges:
         mine = RankWindow(
             self._env_steps, self._play_seconds, waited - self._waited, seconds, _resident_mib(), gpu_memory
         )
+        rank_log.write(f"episode {episode}: {mine}")
         table = torch.zeros(group.world, len(mine), dtype=torch.float64)
         table[group.rank] = torch.tensor(mine, dtype=torch.float64)
         self.windows = [RankWindow(*row) for row in group.sum_(table).tolist()]

@@ -164,8 +164,7 @@ class Ranks:
                 gradient_as_bucket_view=True,
             )
             if self.device.type == "cpu":
-                average = self.average_gradients if self.averages_gradients else self._average_over_backend
-                wrapped.register_comm_hook(None, lambda _, bucket: _done(average(bucket.buffer())))
+                wrapped.register_comm_hook(None, lambda _, bucket: _done(self._average_bucket(bucket.buffer())))
             return wrapped
 
     @contextlib.contextmanager
@@ -189,11 +188,6 @@ class Ranks:
         """How gradients travel between the ranks, for the console."""
         return "shared memory" if self._memory is not None else str(self.backend)
 
-    @property
-    def averages_gradients(self) -> bool:
-        """Whether wrapped modules ask `average_gradients`; otherwise torch averages them over the backend."""
-        return self._memory is not None
-
     def average_gradients(self, gradients: torch.Tensor) -> torch.Tensor:
         """The mean over ranks of a contiguous tensor of gradients, in place."""
         begin = time.perf_counter()
@@ -204,8 +198,10 @@ class Ranks:
         self.waited += time.perf_counter() - begin
         return mean
 
-    def _average_over_backend(self, gradients: torch.Tensor) -> torch.Tensor:
-        """The same as torch does it, in the same bits, but timed."""
+    def _average_bucket(self, gradients: torch.Tensor) -> torch.Tensor:
+        """For DistributedDataParallel on CPUs. Over gloo it is what torch would do, in the same bits, but timed."""
+        if self._memory is not None:
+            return self.average_gradients(gradients)
         begin = time.perf_counter()
         dist.all_reduce(gradients.mul_(1 / self.world))
         self.waited += time.perf_counter() - begin

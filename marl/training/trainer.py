@@ -218,7 +218,7 @@ class Trainer:
         state = self.state
         progress, before, group, learner = state.progress, state.logged, state.group, state.learner
         group.doing = "logging"
-        of_ranks = self.rank_gauges.exchange(progress.seconds - before.seconds)
+        of_ranks = self.rank_gauges.exchange(progress.episodes, progress.seconds - before.seconds)
         sums = group.sum_(pack(state.rollout.pop_results(), learner.measure(), learner.pop_stats()))
         opponents = (*state.rollout.opponents, *state.past_selves.names, *state.named.labels)
         window = unpack(sums, opponents, learner.MEASURED, learner.LOGGED, group.world)

@@ -40,7 +40,7 @@ def test_mean_least_most_and_the_slowest(clock) -> None:
     with gauges.pause():
         group.waited += 100.0  # an evaluation
     group.waited += 1.5
-    values = gauges.exchange(10.0)
+    values = gauges.exchange(1, 10.0)
     speeds = [400 / 2, 200 / 2, 400 / 8]
     assert values == pytest.approx(
         {
@@ -71,19 +71,19 @@ def test_windows_follow_each_other_and_add_up(clock) -> None:
     for steps in (1, 100, 300):
         with gauges.playing(steps):
             pass
-        gauges.exchange(10.0)
+        gauges.exchange(1, 10.0)
     assert gauges.windows[1][:4] == (300, 1, 5, 10)
     assert gauges.totals[1] == (400, 2, 10, 30, 60, 0)
 
 
 def test_a_window_without_turns_has_no_speed(clock) -> None:
     gauges = RankGauges(ThreeRanks(torch.device("cpu")))
-    assert not [tag for tag in gauges.exchange(10.0) if "env_steps" in tag or "slowest" in tag]
+    assert not [tag for tag in gauges.exchange(1, 10.0) if "env_steps" in tag or "slowest" in tag]
 
 
 def test_one_process_has_none() -> None:
     gauges = RankGauges(Solo(torch.device("cpu")))
     with gauges.playing(100):
         pass
-    assert gauges.exchange(1.0) == {}
+    assert gauges.exchange(1, 1.0) == {}
     assert gauges.summary() == []
