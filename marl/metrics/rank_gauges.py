@@ -77,6 +77,9 @@ class RankGauges:
     @contextmanager
     def playing(self, env_steps: int) -> Iterator[None]:
         """A block in which this rank plays these match-turns; it holds no collective."""
+        if self._group.world == 1:
+            yield
+            return
         if self._is_cuda:
             begin, end = self._events
             begin.record()
