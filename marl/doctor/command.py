@@ -105,7 +105,8 @@ def _run_ranks(args: argparse.Namespace) -> int:
         print(json.dumps(report, indent=2))
         return 0 if ok else 1
     _print_facts(about)
-    print(f"{'command':12} {command('doctor', '--ranks', args.ranks, *args.set_aside)}")
+    seconds = [] if args.seconds is None else ["--seconds", f"{args.seconds:g}"]
+    print(f"{'command':12} {command('doctor', '--ranks', str(args.ranks), *seconds, *args.set_aside)}")
     print(f"{'date':12} {time.strftime('%Y-%m-%d')}\n\n{rank_table.table(reports)}\n")
     _print_checks(checks)
     print(f"\n{rank_table.SEND}")

@@ -71,7 +71,7 @@ class RankGauges:
         self._waited = group.waited  # at the last exchange, pauses added
         # On a GPU the turns of one cycle between two log lines are timed, by the device itself.
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if self._is_cuda else []
-        self.windows: list[RankWindow] = []  # of all ranks, since the last log line but one
+        self.windows: list[RankWindow] = []  # of all ranks, at the last exchange
         self.totals = [RankWindow()] * group.world  # of all ranks, over the run of this process
 
     @contextmanager

@@ -21,7 +21,7 @@ def test_two_ranks_by_the_command_line() -> None:
     assert result.returncode == 0, result.stderr
     facts, table, checks, send = result.stdout.rstrip().split("\n\n")
     assert re.search(r"^CPU +.* cores, ", facts, re.MULTILINE)
-    assert re.search(r"^command +.*doctor --ranks 2 .*--algo ddpg$", facts, re.MULTILINE)
+    assert re.search(r"^command +.*doctor --ranks 2 --seconds 0\.02 .*--algo ddpg$", facts, re.MULTILINE)
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ddpg")]
     assert [[cell.strip() for cell in row[:4]] for row in rows] == [
         ["ddpg", "1", "-", "16"], ["ddpg", "2", "shared memory", "16"],
