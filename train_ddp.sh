@@ -9,6 +9,7 @@
 #   NPROC=2                  ranks on this machine
 #   NNODES NODE_RANK MASTER_ADDR MASTER_PORT    several machines, the same command on each
 #   CONFIG=configs/x.yaml    a configuration, or its name; flags override it
+#   CONTAINER="apptainer run --nv snakes.sif"    what stands for the program in .venv: see docs/cluster.md
 set -euo pipefail
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 if [ ! -f "$root/pyproject.toml" ] && [ -n "${SLURM_SUBMIT_DIR:-}" ]; then
@@ -19,6 +20,11 @@ if [ ! -f "$root/pyproject.toml" ]; then
     echo "snakes: $root is not the folder of train_ddp.sh; sbatch it from there" >&2
     exit 2
 fi
-"$root/scripts/venv.sh"
+program=("$root/.venv/bin/python" -m marl)
+if [ -n "${CONTAINER:-}" ]; then
+    read -ra program <<<"$CONTAINER"
+else
+    "$root/scripts/venv.sh"
+fi
 if [ -n "${SLURM_JOB_ID:-}" ]; then source "$root/scripts/slurm.sh"; fi
-exec "$root/.venv/bin/python" -m marl train --distributed ${CONFIG:+--config "$CONFIG"} "$@"
+exec "${program[@]}" train --distributed ${CONFIG:+--config "$CONFIG"} "$@"

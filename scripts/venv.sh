@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# scripts/venv.sh [dev]: make .venv what the lock files say, with the test packages if "dev" is given.
+# scripts/venv.sh [dev] [gpu]: make .venv what the lock files say, with the test packages if "dev" is given; with those of
+# a GPU where there is one, and also elsewhere (an image, a login node) if "gpu" is given.
 #
 # What is installed in .venv is recorded in .venv/setup.<part>: the hash of everything it depends on, written last.
 # When nothing has changed this costs a few milliseconds: no Python is started.
@@ -31,7 +32,7 @@ find_stale() {
     for part in "${parts[@]}"; do
         if [ ! -x .venv/bin/python ] || [ "$(cat ".venv/setup.$part" 2>/dev/null)" != "$key" ]; then
             # nvidia-smi can take seconds, so it is asked only when the GPU packages are not there yet.
-            if [ "$part" != gpu ] || nvidia-smi -L >/dev/null 2>&1; then stale+=("$part"); fi
+            if [ "$part" != gpu ] || [[ $asked == *" gpu "* ]] || nvidia-smi -L >/dev/null 2>&1; then stale+=("$part"); fi
         fi
     done
 }
@@ -110,7 +111,11 @@ install() {
         fail "could not install ${stale[*]} packages: $(grep -m1 '^ERROR' "$log" || echo 'pip failed'); see $root/$log"
 }
 
-parts=(run gpu "$@")
+asked=" $* "
+parts=(run gpu)
+for part in "$@"; do
+    [ "$part" = gpu ] || parts+=("$part")
+done
 find_stale
 [ ${#stale[@]} -eq 0 ] && exit 0
 

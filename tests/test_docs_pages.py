@@ -14,7 +14,7 @@ from opponents.scheduler import ABOUT_STRATEGIES, LADDER
 
 DOCS = ROOT / "docs"
 TEXTS = {file.name: file.read_text(encoding="utf-8") for file in sorted(DOCS.glob("*.md"))}
-# Words of what every user may read: without the list of flags, the pages for contributors and for courses, and docs/log.
+# Words of what every user may read: without the list of flags, pages for contributors and for courses, and docs/log.
 MOST_WORDS, OTHERS = 14_000, ("flags.md", "architecture.md", "course.md", "week.md")
 ROOT_TEXTS = {file.name: file.read_text(encoding="utf-8") for file in sorted(ROOT.glob("*.md"))}
 

@@ -58,8 +58,9 @@ ORDER = (
     ("marl.fast",),  # of learners, which know nothing of it
     ("marl.planning", "marl.metrics", "marl.envs"),
     ("marl.training",),
-    ("marl.analysis", "marl.export", "marl.doctor"),
-    ("marl.bench", "marl.commands"),
+    ("marl.analysis", "marl.export"),
+    ("marl.bench",),
+    ("marl.doctor", "marl.commands"),
     ("marl", "marl.cli.main"),
 )
 LINES_MAX = 400

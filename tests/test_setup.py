@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ("train_ddp.sh", "test.sh", "scripts/venv.sh", "scripts/old_pythons.sh", ".ci/run")
+SCRIPTS = ("train_ddp.sh", "test.sh", "scripts/venv.sh", "scripts/old_pythons.sh", "containers/set_up.sh", ".ci/run")
 
 # Answers what the scripts ask of python and pip, and writes down every install and every start of a module.
 FAKE_PYTHON = """#!/usr/bin/env bash
@@ -299,6 +299,15 @@ def test_gpu_packages_are_added_where_there_is_a_gpu(sandbox):
     assert sandbox.calls() == []
 
 
+def test_gpu_packages_can_be_asked_for_where_there_is_no_gpu(sandbox):
+    assert sandbox.start("scripts/venv.sh", "gpu")[0] == 0
+    assert "-r requirements.lock -r requirements-gpu.lock" in sandbox.calls()[1]
+    sandbox.start("scripts/venv.sh")
+    (sandbox.fake / "gpu").touch()  # the image runs on a node with one
+    sandbox.start("scripts/venv.sh")
+    assert sandbox.calls() == []
+
+
 def test_an_environment_of_another_user_is_told_in_one_line(sandbox):
     sandbox.start("scripts/venv.sh")
     with open(sandbox.repository / "requirements.lock", "a") as file:
@@ -421,6 +430,15 @@ def test_a_task_learns_from_slurm_which_node_it_is(slurm):
     assert (code, out) == (2, "")
     assert err.startswith("snakes: 8 tasks on 2 nodes, but ")
     assert err.count("\n") == 1
+
+
+def test_a_container_takes_the_place_of_the_environment(slurm):
+    shutil.rmtree(slurm.repository / ".venv")
+    step = NODE_1 | {"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2"}
+    container = {"CONTAINER": "env echo  run --nv snakes.sif"}
+    code, out, err = slurm.start("train_ddp.sh", "--run_name", "a b", **step, **container)
+    assert (code, out, err) == (0, "run --nv snakes.sif train --distributed --run_name a b\n", "")
+    assert not (slurm.repository / ".venv").exists()
 
 
 @pytest.mark.parametrize("waits_in", ["flock", "sleep"])

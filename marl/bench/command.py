@@ -3,7 +3,9 @@
 import argparse
 import importlib
 import json
+import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from marl.bench.timing import WINDOWS, Row
@@ -26,6 +28,7 @@ COMPARING = {"--save": True, "--compare": True, "--least": True, "--rounds": Tru
 BESIDE_TRAINING = {
     "train": COMMON | COMPARING | {"--against": True},
     "scaling": COMMON | {"--ranks": True},
+    "speedrun": {"-h": False, "--help": False, "--json": False, "--target": True, "--seeds": True},
 }
 TRAINS = True  # the words set aside are those of a training
 ROUNDS, LEAST = 4, 0.97  # of --compare
@@ -53,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "scaling: training on 1, 2, 4, ... ranks of this machine, each number started as train --distributed does it:\n"
         "  speed, speedup over one rank, and efficiency (speedup / ranks), without evaluations and checkpoints. Takes\n"
         "  the flags of train as well: bench scaling --algo ppo.\n"
+        "speedrun: seconds from Enter until an evaluation of a training shows the win rate of --target; the flags of\n"
+        "  train follow: bench speedrun --target territory:0.9 --config champion_60s --eval_interval 2000.\n"
         "--save keeps the speeds of several rounds in a file; --compare measures the same bench again and prints\n"
         "  ratios with 95 % intervals (docs/performance.md). Rounds of this and another checkout alternate.\n"
         f"Each row is warmed up, then measured in {WINDOWS} windows that share --seconds; the best window counts."
@@ -62,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="arena",
         type=_subject,
-        help="arena (default), opponents, planning, submission, positions, train or scaling",
+        help="arena (default), opponents, planning, submission, positions, train, scaling or speedrun",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure only this one (default: both, if there)")
@@ -89,6 +94,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,N",
         help="scaling: numbers of ranks (default: 1,2,4,8, with GPUs up to their number); 1 is always measured",
     )
+    parser.add_argument(
+        "--target", type=_target, metavar="NAME:RATE", help="speedrun: opponent and win rate, like territory:0.9"
+    )
+    parser.add_argument("--seeds", type=_numbers, metavar="N,N", help="speedrun: one training for each (default: 1)")
     parser.add_argument(
         "--save", type=new_file, metavar="FILE", help="arena, opponents, planning, submission, train: keep the speeds"
     )
@@ -137,9 +146,13 @@ def run(args: argparse.Namespace) -> int:
         return _run_train(args)
     if args.subject == "scaling":
         return _run_scaling(args)
+    if args.subject == "speedrun":
+        return _run_speedrun(args)
     for flag, value, subject in (
         ("--against", args.against, "train"),
         ("--ranks", args.ranks, "scaling"),
+        ("--target", args.target, "speedrun"),
+        ("--seeds", args.seeds, "speedrun"),
         ("--players", args.players, POSITIONS),
         ("--file", args.file, POSITIONS),
     ):
@@ -209,6 +222,20 @@ def _run_scaling(args: argparse.Namespace) -> int:
     return 0
 
 
+def _run_speedrun(args: argparse.Namespace) -> int:
+    from marl.bench.speedrun import SpeedrunBench, Target, TrainingFailed, table
+
+    if args.target is None:
+        raise UserError("bench speedrun needs --target NAME:RATE, like --target territory:0.9")
+    notify = partial(print, "snakes:", file=sys.stderr, flush=True)
+    try:
+        report = SpeedrunBench(Target(*args.target), args.seeds or [1], args.set_aside, notify).report()
+    except TrainingFailed as error:
+        return error.code
+    _print_report(args, report, partial(table, about_machine=_machine_in_words()))
+    return 1 if report["median_seconds"] is None else 0
+
+
 def _print_report(args: argparse.Namespace, report: dict[str, Any], table: Callable[[dict[str, Any]], str]) -> None:
     if args.json:
         print(json.dumps({"machine": _machine(), **report}, indent=2))
@@ -233,6 +260,12 @@ def _run_positions(args: argparse.Namespace) -> int:
 
 def _machine() -> dict[str, Any]:
     return {"cpu": machine.processor(), "gpus": machine.gpus(), "versions": machine.versions()}
+
+
+def _machine_in_words() -> str:
+    gpus = [gpu["name"] for gpu in machine.gpus()]
+    cpu = machine.processor()
+    return f"{len(gpus)} x {gpus[0]}" if gpus else f"{cpu['cores']} cores of {cpu['model']}"
 
 
 def _print_machine(about: dict[str, Any]) -> None:
@@ -271,6 +304,17 @@ def _subject(text: str) -> str:
     if text not in KNOWN_SUBJECTS:
         raise argparse.ArgumentTypeError(f"unknown subject {text!r}; known: {', '.join(KNOWN_SUBJECTS)}")
     return text
+
+
+def _target(text: str) -> tuple[str, float]:
+    name, _, rate = text.rpartition(":")
+    try:
+        share = float(rate)
+    except ValueError:
+        share = 0.0
+    if not name or not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no opponent with a win rate, like territory:0.9")
+    return name, share
 
 
 def _names(text: str) -> list[str]:

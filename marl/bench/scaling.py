@@ -44,6 +44,7 @@ class ScalingBench:
         self._argv, self._seconds = list(argv), seconds
         self._config = read_config(argv)
         self._device, self._ranks = _place_ranks(self._config, ranks)
+        self.algo = self._config.algo
         self.notes = list(_notes(self._config, self._device, self._ranks))
 
     def report(self) -> dict[str, Any]:
@@ -53,12 +54,13 @@ class ScalingBench:
         for row in rows:
             row["speedup"] = row["env_steps_per_second"] / alone
             row["efficiency"] = row["speedup"] / row["ranks"]
+        differing = [f"{row['ranks']} ranks: {row['out_of_sync']}" for row in rows if row["out_of_sync"]]
         return {
-            "algo": self._config.algo,
+            "algo": self.algo,
             "device": self._device.type,
             "scaling": self._config.ddp.scaling,
             "rows": rows,
-            "notes": self.notes,
+            "notes": [*self.notes, *differing],
         }
 
     def _launch(self, ranks: int) -> dict[str, Any]:

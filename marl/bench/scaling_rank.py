@@ -68,6 +68,7 @@ def measure(group: "Solo | Ranks", config: "TrainConfig", seconds: float) -> dic
     from marl.config import autoscale
     from marl.ranks import environment
     from marl.ranks.process_group import on_main
+    from marl.ranks.sync_check import OutOfSync
     from marl.training.cpu_setup import set_up_cpu
     from marl.training.outputs import RunOutputs
     from marl.training.trainer import Trainer
@@ -83,12 +84,19 @@ def measure(group: "Solo | Ranks", config: "TrainConfig", seconds: float) -> dic
     one = min(_timed(lambda: _run_cycles(trainer, 1)) for _ in range(2))
     count = group.broadcast(min(MOST_CYCLES, max(FEWEST_CYCLES, int(seconds / WINDOWS / one))))  # on all ranks the same
     cycle_seconds = min(_timed(lambda: _run_cycles(trainer, count)) for _ in range(WINDOWS)) / count
+    try:
+        group.check_sync(state.learner.named_weights(), "the measured updates")
+        out_of_sync = None
+    except OutOfSync as error:  # on all ranks
+        out_of_sync = str(error).partition(";")[0]  # the advice after it is for training
     return {
         "ranks": group.world,
         "backend": group.transport or None,
         "matches_per_rank": config.matches,
         "batch_per_rank": 3 * state.learner.batch_turns,
         "env_steps_per_second": state.learner.turns * config.matches * group.world / cycle_seconds,
+        "updates": state.progress.updates,
+        "out_of_sync": out_of_sync,
     }
 
 

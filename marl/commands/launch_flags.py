@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LAUNCH_FLAGS = {
     "distributed": False, "num_gpus": True, "nnodes": True, "node_rank": True,
     "master_addr": True, "master_port": True, "max_restarts": True,
+    "rank_logs": True,
 }  # fmt: skip
 # What a training imports when it needs it.
 LOADED_LATE = ("marl.training.trainer", "marl.training.outputs", "marl.training.report")
@@ -69,7 +70,8 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
         return None
     os.environ[VARIABLE] = program()
     if restarts or not _can_fork(plan, nodes):
-        return launch(list(plan.argv), ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
+        logs = ["--rank_logs", flags["rank_logs"]] if "rank_logs" in flags else []
+        return launch([*plan.argv, *logs], ranks, nodes, max_restarts=restarts, timeout=plan.config.ddp.timeout)
     from marl.ranks.fork_launch import launch_forked
 
     set_environment(ranks, None)

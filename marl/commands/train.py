@@ -13,7 +13,7 @@ from marl.commands.train_league import first_step, train_league
 from marl.commands.train_seeds import first_seed, train_seeds
 from marl.config.reader import to_yaml
 from marl.errors import UserError
-from marl.ranks import environment
+from marl.ranks import environment, rank_log
 from marl.ranks.orphans import end_with_launcher
 from marl.storage.run_owner import check_free
 from marl.training.resume_plan import ResumePlan, plan_resume
@@ -56,4 +56,5 @@ def _train(argv: TrainArgv, plan: ResumePlan) -> int:
         code = launch_flags.launch_ranks(argv.launch, plan) if argv.launch else None
         if code is not None:
             return code
-    return train_here(plan).code
+    with rank_log.recording(argv.launch.get("rank_logs")):
+        return train_here(plan).code

@@ -34,6 +34,7 @@ RANKS_HELP = f"""{SHORT_RANKS_HELP.rstrip()}
   --master_addr A             address of machine 0; also MASTER_ADDR
   --master_port P             a port that is free there; also MASTER_PORT
   --max_restarts N            start all ranks again from the last checkpoint if one fails, this often
+  --rank_logs DIR             write DIR/rank_0.log, DIR/rank_1.log, ...: what each rank does and measures, how it ends
 """
 SEEDS_HELP = """Several seeds:
   --seeds 1-10                train each of these seeds (also 1,2,5), in runs NAME_seed1, ... with --run_name NAME; a

@@ -13,6 +13,7 @@ from arena.errors import ArenaError
 from marl.commands.dry_run import check_limit, check_opponents
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
+from marl.ranks import environment, rank_log
 from marl.storage.run_owner import RunOwner
 from marl.training.resume_plan import ResumePlan
 
@@ -69,8 +70,9 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
         group.close()
         raise
     except (NotFinite, OutOfSync) as error:  # raised on all ranks
-        if group.is_main:
+        if environment.is_first_on_node():
             print(f"snakes: {error}", file=sys.stderr)
+        rank_log.write(str(error))
         group.close()
         return 1 if group.backend is None else EXIT_TOGETHER
     except LostRank as error:
@@ -105,6 +107,7 @@ def _train_as_owner(
     plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], end: TrainingEnd, owner: RunOwner
 ) -> int:
     """The same once nobody else can write to the folder of a resumed run; a new one is taken when it is made."""
+    from marl.ranks.node_lines import NodeLines
     from marl.training.checkpointing import build_state
     from marl.training.compile_ahead import compiling_ahead
     from marl.training.outputs import open_outputs
@@ -128,7 +131,8 @@ def _train_as_owner(
         # Nothing is written up to here: if anything does not fit, the run to resume stays as it is.
         outputs = open_outputs(plan, state, cpu, owner)
         end.folder = outputs.folder
-        trainer = Trainer(state, outputs)
+        trainer, node = Trainer(state, outputs), NodeLines(group)
+        node.begin(outputs.folder)
         with outputs.console:
             outputs.console.banner(banner(trainer, checkpoint, cpu, nccl_settings))
             for line in state.named.warnings([len(slots) for slots in state.rollout.assignment.named]):
@@ -137,6 +141,7 @@ def _train_as_owner(
                 began, trained_before = time.perf_counter(), state.progress.seconds
                 ended = trainer.run()
             end.signal = trainer.stop_signal
+            node.end(ended, state.progress.episodes)
             if group.is_main:
                 summarise(trainer, ended, time.perf_counter() - began, trained_before)
         outputs.metrics.close()

@@ -1,6 +1,6 @@
 """snakes doctor: checks of the installation, the arena's results, the ranks and the run folder's disk.
 
-With a path: the contents of a saved run or checkpoint, and whether it is intact.
+With a path: the contents of a saved run or checkpoint, and whether it is intact. With --ranks: what more ranks bring.
 """
 
 import argparse
@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from marl.cli.arguments import count, flag_names, positive, split_own
+from marl.cli.invocation import command
 from marl.compute import machine
 from marl.doctor.check import REINSTALL, Check, amount, tell
 from marl.errors import UserError
@@ -24,11 +26,16 @@ MATCHES = 64  # of the self-check
 CHECKSUM = "9dc599e78b325131"  # of the self-check's matches after their last turn, under rules version 1
 ROOM = 256 * 2**20  # bytes that must be free: less holds no run, and must not be filled by the measurement
 CHUNK, CHUNKS = 16 * 2**20, 4  # bytes per write and number of writes that measure the disk
+OWN_BESIDE_RANKS = {"-h": False, "--help": False, "--json": False, "--ranks": True, "--seconds": True}
+TRAINS = True  # the words set aside are those of a training
 PATIENCE = 2.0  # seconds after which the measurement ends early: some disks are slow
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit code 0 if every check passes, 1 if one fails."
+    parser.epilog = (
+        "Exit code 0 if every check passes, 1 if one fails. --ranks takes the flags of train as well: "
+        "doctor --ranks 8 --scaling weak."
+    )
     parser.add_argument(
         "path",
         nargs="?",
@@ -38,9 +45,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     parser.add_argument("--backend", choices=("gloo", "nccl"), help="backend of the ranks (default: as in training)")
     parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="folder of all runs (default: runs)")
+    parser.add_argument(
+        "--ranks",
+        type=count,
+        metavar="N",
+        help="instead of the checks: train with 1, 2, 4, ... N ranks for some seconds each, as bench scaling does, "
+        "print the table of speeds, and compare the parameters of all ranks",
+    )
+    parser.add_argument("--seconds", type=positive, metavar="S", help="--ranks: time for each number (default: 5)")
+
+
+def set_aside(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The doctor's own arguments, and beside --ranks those that the configuration of training reads."""
+    return split_own(argv, OWN_BESIDE_RANKS) if "--ranks" in flag_names(argv) else (argv, [])
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.ranks is not None:
+        return _run_ranks(args)
+    if args.seconds is not None:
+        raise UserError("--seconds is about --ranks, which is missing")
     if args.path is not None:
         args.path = str(find_named(args.path, args.runs_dir))
         _check_exists(args.path)
@@ -64,9 +88,30 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**report, "checks": [check._asdict() for check in checks], "ok": ok}, indent=2))
     else:
         _print_checkpoints(report["checkpoints"]) if args.path is not None else _print_machine(report)
-        for check in checks:
-            end = "" if check.ok else ": " + check.fix
-            print(f"{'ok' if check.ok else 'FAILED':12} {check.name}: {check.detail}{end}")
+        _print_checks(checks)
+    return 0 if ok else 1
+
+
+def _run_ranks(args: argparse.Namespace) -> int:
+    from marl.bench.scaling import RanksFailed
+    from marl.doctor import rank_table
+
+    about = {"versions": machine.versions(), "cpu": machine.processor(), "gpus": machine.gpus()}
+    try:
+        reports, checks = rank_table.examine(args.ranks, args.set_aside, args.seconds or rank_table.SECONDS)
+    except RanksFailed as error:  # the ranks have told it
+        return error.code
+    ok = all(check.ok for check in checks)
+    if args.json:
+        report = {**about, "scaling": reports, "checks": [check._asdict() for check in checks], "ok": ok}
+        print(json.dumps(report, indent=2))
+        return 0 if ok else 1
+    _print_facts(about)
+    seconds = [] if args.seconds is None else ["--seconds", f"{args.seconds:g}"]
+    print(f"{'command':12} {command('doctor', '--ranks', str(args.ranks), *seconds, *args.set_aside)}")
+    print(f"{'date':12} {time.strftime('%Y-%m-%d')}\n\n{rank_table.table(reports)}\n")
+    _print_checks(checks)
+    print(f"\n{rank_table.SEND}")
     return 0 if ok else 1
 
 
@@ -234,7 +279,20 @@ def _write_speed(folder: Path) -> float:
         return round(written / (time.perf_counter() - begin) / 1e6, 1)
 
 
+def _print_checks(checks: list[Check]) -> None:
+    for check in checks:
+        end = "" if check.ok else ": " + check.fix
+        print(f"{'ok' if check.ok else 'FAILED':12} {check.name}: {check.detail}{end}")
+
+
 def _print_machine(report: dict[str, Any]) -> None:
+    _print_facts(report)
+    print(f"{'backend':12} {report['backend'] or 'unknown'}")
+    if report["ranks"] and report["ranks"]["train_ddp"]:
+        print(f"{'ranks':12} {report['ranks']['train_ddp']} if started by ./train_ddp.sh")
+
+
+def _print_facts(report: dict[str, Any]) -> None:
     for name, version in report["versions"].items():
         print(f"{name:12} {machine.version_text(name, version, bool(report['gpus']))}")
     cpu = report["cpu"]
@@ -243,9 +301,6 @@ def _print_machine(report: dict[str, Any]) -> None:
         print(f"{f'GPU {i}':12} {gpu['name']}, {gpu['memory_gib']} GiB")
     if not report["gpus"]:
         print(f"{'GPU':12} none")
-    print(f"{'backend':12} {report['backend'] or 'unknown'}")
-    if report["ranks"] and report["ranks"]["train_ddp"]:
-        print(f"{'ranks':12} {report['ranks']['train_ddp']} if started by ./train_ddp.sh")
 
 
 def _print_checkpoints(checkpoints: list[dict[str, Any]]) -> None:

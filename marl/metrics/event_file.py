@@ -129,8 +129,8 @@ def shown_scalars(folder: Path, prefix: str, before: int) -> dict[tuple[int, str
 
 
 def is_of_machine(tag: str) -> bool:
-    """Whether a metric is a time, a speed or a gauge of a GPU, which a repetition of the run would not have."""
-    return tag.partition("/")[0] in ("time", "system")
+    """Whether a metric is a time, a speed or a gauge of a GPU or rank, which a repetition of the run would not have."""
+    return tag.partition("/")[0] in ("time", "system", "ranks")
 
 
 def _equal(found: Mapping[str, float], values: Mapping[str, float]) -> bool:

@@ -49,6 +49,13 @@ DESCRIPTIONS = {
     "time/updates_per_second": "Minibatches learned from per second, per rank.",
     "time/seconds": "Seconds of training, evaluations and saves left out.",
     "time/save_ms": "Milliseconds that training waited for a checkpoint, mean over the window.",
+    "ranks/env_steps_per_second_": "Env steps per second of one rank while it plays, without updates and waiting: "
+    "mean, least and most of all ranks. On GPUs measured in one cycle before each log line.",
+    "ranks/slowest": "The rank with the fewest env steps per second while it plays.",
+    "ranks/waited_percent_": "CPU ranks: share of the time of training that one rank has spent in sums over the ranks. "
+    "The slowest rank waits least.",
+    "ranks/memory_mib_": "Memory of the process of one rank, MiB.",
+    "ranks/gpu_memory_mib_": "Memory that one rank holds on its GPU, MiB.",
     "system/": "Gauge of a GPU of the first machine, by NVML.",
 }
 BY_ENV_STEPS = "by_env_steps/"  # begins the tags of curves whose step is an env step

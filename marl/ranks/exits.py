@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from marl.ranks import rank_log
+
 EXIT_MISTAKE = 2  # a mistake of the user
 EXIT_LOST_RANK = 3  # another rank is dead or hangs
 EXIT_TOGETHER = 4  # all ranks ended for the same reason, and rank 0 has printed it
@@ -34,6 +36,7 @@ def exit_now(message: str, before_exit: Callable[[], None] | None = None) -> NoR
 
 def notify(message: str) -> None:
     """Print the message of a lost rank in one line, or leave it to the launcher."""
+    rank_log.write(message)
     line = f"snakes: {message}\n"
     for file in _pipe:
         with contextlib.suppress(OSError):  # the launcher may be gone

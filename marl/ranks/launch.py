@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
+from marl.cli.wording import count
 from marl.errors import UserError
 from marl.ranks import environment
 from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, EXIT_TOGETHER, GO_ON
@@ -57,10 +58,14 @@ def launch(
 
     from marl.ranks.torch_elastic import RENDEZVOUS
 
-    if nodes.most > 1 and nodes.node_rank == 0:
+    if nodes.most > 1:
         interface = os.environ.get("GLOO_SOCKET_IFNAME")
         through = f" through network interface {interface}" if interface else ""
-        print(f"snakes: {nodes.most} nodes meet at {rendezvous['rdzv_endpoint']}{through}", file=sys.stderr, flush=True)
+        place = f"{rendezvous['rdzv_endpoint']}{through}"
+        line = f"{nodes.most} nodes meet at {place}"
+        if nodes.node_rank:
+            line = f"node {nodes.node_rank} with {count(ranks, 'rank')} joins {nodes.most} nodes at {place}"
+        print(f"snakes: {line}", file=sys.stderr, flush=True)
     settings = {
         "min_nodes": nodes.nnodes[0],
         "max_nodes": nodes.most,

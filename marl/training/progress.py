@@ -21,6 +21,17 @@ class Progress:
     def copy(self) -> "Progress":
         return replace(self)
 
+    def metrics(self, before: "Progress") -> dict[str, float]:
+        """Counters, and speeds since an earlier state, by tag."""
+        seconds = max(1e-9, self.seconds - before.seconds)
+        return {
+            "time/global_fps": (self.env_steps - before.env_steps) / seconds,
+            "time/updates_per_second": (self.updates - before.updates) / seconds,
+            "time/seconds": self.seconds,
+            "train/env_steps": self.env_steps,
+            "train/updates": self.updates,
+        }
+
 
 def crosses_multiple(interval: int, before: int, now: int) -> bool:
     """Whether a counter has reached or passed a multiple of the interval between two readings; never if it is 0."""

@@ -171,6 +171,8 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
         score = f"{result.home_score:.1f} : {result.away_score:4.1f}"  # right-aligned: the colons line up
         rows.append((name, f"{result.win_rate:.1%}", interval, score))
     console.summary("at the end", rows)
+    if rows := trainer.rank_gauges.summary():
+        console.summary("ranks", rows)
     curve = draw(folder.name, read_lines(folder))
     if curve is not None:
         curve.save(folder / CURVE, compress_level=1)  # 30 ms instead of 60, 60 kB instead of 43

@@ -18,6 +18,7 @@ from arena.jit import announced
 from marl.errors import UserError
 from marl.learners.lr_schedule import lr_factor, warmup
 from marl.metrics.log_window import LogWindow, pack, unpack
+from marl.metrics.rank_gauges import RankGauges
 from marl.metrics.run_metrics import gpu_gauges
 from marl.ranks.process_group import on_main
 from marl.rollout.rollout import Wrap
@@ -50,6 +51,7 @@ class Trainer:
         )
         self._mix: dict[str, float] = {}
         self._stopwatch = Stopwatch(state.progress.seconds)
+        self.rank_gauges = RankGauges(group)
         self.saver = Saver(config.keep_last, remove_unneeded, group.rank, group.world)
         self.save_seconds = 0.0  # that training has waited for checkpoints
         self._saved_turns = -1  # of the run, when this start began its last checkpoint
@@ -119,7 +121,8 @@ class Trainer:
         with announced(config.algo, self.outputs.console.task):
             self._apply_schedule()
             group.doing = "playing"
-            self._play()
+            with self.rank_gauges.playing(learner.turns * config.matches):
+                self._play()
             state.count_turns(learner.turns)
             if learn:
                 factor = lr_factor(config.ddp.lr_scaling, group.world) * warmup(progress.updates, config.ddp.lr_warmup)
@@ -199,7 +202,7 @@ class Trainer:
         self.state.group.doing = what
         if self.state.device.type == "cuda":
             torch.cuda.synchronize(self.state.device)
-        with self._stopwatch.pause():
+        with self._stopwatch.pause(), self.rank_gauges.pause():
             yield
 
     def _call_back(self, event: str, values: Mapping[str, float]) -> None:
@@ -215,6 +218,7 @@ class Trainer:
         state = self.state
         progress, before, group, learner = state.progress, state.logged, state.group, state.learner
         group.doing = "logging"
+        of_ranks = self.rank_gauges.exchange(progress.episodes, progress.seconds - before.seconds)
         sums = group.sum_(pack(state.rollout.pop_results(), learner.measure(), learner.pop_stats()))
         opponents = (*state.rollout.opponents, *state.past_selves.names, *state.named.labels)
         window = unpack(sums, opponents, learner.MEASURED, learner.LOGGED, group.world)
@@ -225,15 +229,10 @@ class Trainer:
         for line in state.named.new_problems():
             self.outputs.console.note(line, warning=True)
         self._renew_past_selves()
-        seconds, updates = max(1e-9, progress.seconds - before.seconds), progress.updates - before.updates
-        env_steps = progress.env_steps - before.env_steps
-        rate = env_steps / seconds
-        values = window.metrics(env_steps) | learner.lrs
+        values = window.metrics(progress.env_steps - before.env_steps) | learner.lrs
         values |= {"train/epsilon": state.epsilon} if learner.uses_epsilon else {}
         values["train/opponent_level"] = state.scheduler.rung(progress.episodes, state.fraction_done)
-        values |= {"time/global_fps": rate, "time/updates_per_second": updates / seconds}
-        values |= {"time/seconds": progress.seconds, "train/env_steps": progress.env_steps}
-        values["train/updates"] = progress.updates
+        values |= progress.metrics(before) | of_ranks
         save_cost = self._pop_save_cost()
         values |= {} if save_cost is None else {"time/save_ms": save_cost}
         gauges = gpu_gauges if state.device.type == "cuda" else dict  # a run on a CPU has nothing to do with the GPUs
@@ -247,7 +246,7 @@ class Trainer:
                 **scheduled,
                 **{f"won {name}": window.won(name) for name in state.named.labels},
                 **{label: f"{values[name]:.3f}" for label, name in learner.SHOWN.items()},
-                "env steps/s": f"{rate:,.0f}",
+                "env steps/s": f"{values['time/global_fps']:,.0f}",
                 **({"epsilon": f"{state.epsilon:.3f}"} if learner.uses_epsilon else {}),
                 **({"ranks": group.world} if group.world > 1 else {}),
                 "save": "-" if save_cost is None else f"{save_cost:.0f} ms",

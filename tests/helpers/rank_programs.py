@@ -62,11 +62,8 @@ def together() -> None:
 
     # sync_freq 4: the ranks exchange gradients in one of four updates.
     exchanges = []
-    if group.averages_gradients:
-        average = group.average_gradients
-        group.average_gradients = lambda gradients: exchanges.append(len(gradients)) or average(gradients)
-    else:
-        wrapped_critic._ddp().register_comm_hook(exchanges, counted)
+    average, waited = group._average_bucket, group.waited
+    group._average_bucket = lambda gradients: exchanges.append(len(gradients)) or average(gradients)
     optimizer.zero_grad(set_to_none=True)
     for update in range(8):
         if update % 4 == 3:
@@ -78,6 +75,7 @@ def together() -> None:
                 mse_loss(wrapped_critic(torch.randn(2, 7, dtype=torch.float64)), targets[:2]).backward()
         assert len(exchanges) == (update + 1) // 4, exchanges
     group.check_sync(named, "sync_freq")
+    assert group.waited > waited  # it is timed
 
     assert group.any(group.rank == 1)
     assert not group.any(False)
@@ -153,14 +151,6 @@ def work_long() -> None:
         assert group.broadcast("together") == "together"
     print(f"rank {group.rank}: {time.monotonic() - begin:.0f} s")
     group.close()
-
-
-def counted(exchanges, bucket):
-    import torch.distributed as dist
-
-    exchanges.append(bucket.index())
-    future = dist.all_reduce(bucket.buffer().div_(2), async_op=True).get_future()
-    return future.then(lambda done: done.value()[0])
 
 
 def train_until_lost() -> None:

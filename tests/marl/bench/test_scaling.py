@@ -24,6 +24,7 @@ def test_one_and_two_ranks_by_the_command_line():
     one, two = report["rows"]
     assert (one["ranks"], two["ranks"]) == (1, 2)  # one rank is always measured
     assert (one["backend"], two["backend"]) == (None, "shared memory")
+    assert (one["out_of_sync"], two["out_of_sync"]) == (None, None)
     assert min(one["env_steps_per_second"], two["env_steps_per_second"]) > 0
     assert [(row["matches_per_rank"], row["batch_per_rank"]) for row in report["rows"]] == [(16, 24), (16, 24)]
     assert any("as given for every rank" in note for note in report["notes"])
@@ -32,6 +33,7 @@ def test_one_and_two_ranks_by_the_command_line():
 def test_speedup_and_efficiency(monkeypatch):
     def measured(_self, ranks: int) -> dict:
         row = {"ranks": ranks, "backend": None, "matches_per_rank": 8, "batch_per_rank": 24}
+        row |= {"updates": 5, "out_of_sync": "a weight differs" if ranks == 4 else None}
         return row | {"env_steps_per_second": {1: 1000.0, 4: 3000.0}[ranks]}
 
     monkeypatch.setattr(scaling.ScalingBench, "_launch", measured)
@@ -39,6 +41,7 @@ def test_speedup_and_efficiency(monkeypatch):
     assert [(row["speedup"], row["efficiency"]) for row in report["rows"]] == [(1, 1), (3, 0.75)]
     printed = scaling.table(report)
     assert printed.splitlines()[4].split() == ["4", "8", "24", "3,000", "3.00", "75.0%"]
+    assert "4 ranks: a weight differs" in report["notes"]
     assert all(f"note: {note}" in printed for note in report["notes"])
 
 

@@ -92,6 +92,23 @@ def test_two_ranks_make_one_run(launched) -> None:
     assert logged(run)[-1]["train/env_steps"] == pytest.approx(200 * 16, abs=20 * 8)  # those of both ranks
 
 
+def test_speed_waiting_and_memory_of_each_rank(launched) -> None:
+    run, done = launched
+    for line in logged(run):
+        for gauge in ("env_steps_per_second", "waited_percent", "memory_mib"):
+            least, mean, most = (line[f"ranks/{gauge}_{which}"] for which in ("min", "mean", "max"))
+            assert 0 < least <= mean <= most, gauge
+            assert mean == pytest.approx((least + most) / 2), gauge
+        assert line["ranks/waited_percent_max"] <= 100
+        assert line["ranks/slowest"] in (0, 1)
+    table = done.stdout[done.stdout.index("\nranks\n") :].splitlines()[2:6]
+    assert [line.split("  ")[1] for line in table] == [
+        "each rank", "env steps/s while playing", "waited for others", "memory",
+    ]  # fmt: skip
+    assert re.fullmatch(r"  env steps/s while playing( +[\d,]+)( +[\d,]+  rank \d){2}", table[1])
+    assert re.fullmatch(r"  waited for others( +[\d.]+ %)( +[\d.]+ %  rank \d){2}", table[2])
+
+
 def test_two_ranks_then_one_then_two_by_torchrun(launched, tmp_path) -> None:
     run = shutil.copytree(launched[0], tmp_path / "run")
     alone = here("train", "--resume", run, "--max_episodes", "24", "--matches", "8")
