@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.control_groups import free_memory
+from marl import registry
 from marl.cli.invocation import command, interpreter
 from marl.cli.wording import count, duration
 from marl.compute.machine import usable_cores
@@ -258,6 +259,10 @@ def _others(assignment: "MatchAssignment") -> str:
 def _layers(spec: "NetworkSpec") -> list[str]:
     """The layers of an actor, in words."""
     first, *rest = map(str, spec.body)
-    convolutions = [f"convolution {channels}" for channels in spec.channels]
+    stem = [first]
+    if spec.stem == "cnn":
+        stem = [*(f"convolution {channels}" for channels in spec.channels), first]
+    elif spec.stem != "mlp":  # what is in it, only its class knows
+        stem = [f"{spec.stem} ({registry.load(registry.NETWORKS, spec.stem).__name__}) {first}"]
     messages = ["messages"] if spec.messages else []
-    return [*convolutions, first, *messages, *rest, *([f"LSTM {spec.lstm_size}"] if spec.lstm_size else [])]
+    return [*stem, *messages, *rest, *([f"LSTM {spec.lstm_size}"] if spec.lstm_size else [])]
