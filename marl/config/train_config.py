@@ -141,8 +141,9 @@ class TrainConfig:
     milestones: int = 0
     """Episodes between two checkpoints that are always kept; 0: none."""
     save_buffer: int = 256
-    """Limit in MiB, per rank: up to this size a checkpoint also holds the matches and the replay buffer, and a resumed
-    run continues bit by bit. Above it, a resumed run starts new matches and fills its buffer again."""
+    """Limit in MiB, per rank: up to this size the newest checkpoint also holds the matches and the replay buffer, and a
+    resumed run continues bit by bit; older ones do only if that takes at most 8 MiB in all. Without them, a resumed run
+    starts new matches and fills its buffer again."""
     runs_dir: str = "runs"
     """Parent folder of the run folders."""
     run_name: str | None = None

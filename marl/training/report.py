@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from marl.networks.spec import NetworkSpec
     from marl.rollout.assignment import MatchAssignment
     from marl.storage.checkpoint import Checkpoint
+    from marl.training.checkpointing import CheckpointSize
     from marl.training.cpu_setup import CpuSetup
     from marl.training.trainer import Trainer
     from opponents.scheduler import ScheduleConfig
@@ -38,6 +39,7 @@ def banner(
     import torch
 
     from marl.fast.compiled_text import compiles
+    from marl.training.checkpointing import checkpoint_size
 
     state = trainer.state
     config, group, buffer, learner = state.config, state.group, state.buffer, state.learner
@@ -61,6 +63,7 @@ def banner(
         ("cycle", f"{count(learner.turns, 'turn')}, {count(learner.updates, 'update')}"),
         ("learning rates", learner.lr_text() + _lr_changes(config)),
         ("buffer", size + (f" per rank, {held * group.world:,} transitions in all" if group.world > 1 else "")),
+        ("checkpoints", checkpoints_text(checkpoint_size(state), config.keep_last, config.save_buffer)),
         ("opponents", schedule + _others(state.rollout.assignment)),
         ("evaluation", describe_plan(state.evaluation_plan, config)),
     ]
@@ -74,6 +77,30 @@ def banner(
     if buffer.storage.type == "cpu":
         notes += memory_notes(buffer.bytes, free_memory(), ranks_on_this_node())
     return lines + [("note", note) for note in notes]
+
+
+def checkpoints_text(size: "CheckpointSize", keep_last: int, save_buffer: int) -> str:
+    """How large checkpoints become, and which of them a run resumes from bit by bit."""
+    from marl.storage.checkpoint_writer import KEPT_IN_OLDER
+
+    last = "the last" + f" {keep_last}" * (keep_last > 1)
+    kept = f"{last} and the best are kept" if keep_last else "all are kept"
+    with_ranks, without = _megabytes(size.shared + size.ranks), _megabytes(size.shared)
+    if size.left_out:
+        return (
+            f"{without} each, {kept}; without the buffer of {_megabytes(size.left_out)}, which a resumed run fills "
+            f"again with new matches (--save_buffer {save_buffer})"
+        )
+    if size.ranks <= KEPT_IN_OLDER:
+        return f"{with_ranks} each, {kept}; a run resumes bit by bit"
+    return (
+        f"the newest up to {with_ranks} with matches and buffer, to resume bit by bit; older ones {without}, {kept} "
+        "(--save_buffer 0: none has a buffer)"
+    )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
 
 
 def _meeting_point(world: int) -> str:
