@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from marl.storage.checkpoint import Checkpoint
     from marl.training.checkpointing import CheckpointSize
     from marl.training.cpu_setup import CpuSetup
+    from marl.training.profiling import CycleProfile
     from marl.training.trainer import Trainer
     from opponents.scheduler import ScheduleConfig
 
@@ -100,7 +101,7 @@ def checkpoints_text(size: "CheckpointSize", keep_last: int, save_buffer: int) -
 
 
 def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
+    return f"{size / 1e6:,.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
 
 
 def _meeting_point(world: int) -> str:
@@ -218,11 +219,19 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
             ("last", str(resolve(folder))),
             ("best match", str(folder / BEST_MATCH)),
             ("curve", str(folder / CURVE)),
+            *([("profile", _profile(trainer.profile))] if trainer.state.config.profile else []),
         ],
     )
     console.commands(_next_commands(trainer.state.config, folder, ended))
     results = {"episodes": progress.episodes, "env_steps": progress.env_steps, "seconds": progress.seconds}
     trainer.outputs.metrics.summarise(results | {"best_points": progress.best} | trainer.evaluation.metrics())
+
+
+def _profile(profile: "CycleProfile") -> str:
+    """Where the trace is, or why there is none."""
+    from marl.training.profiling import VIEWER
+
+    return f"{profile.file} (open it at {VIEWER})" if profile.is_written else "none: the run had too few cycles"
 
 
 def _next_commands(config: "TrainConfig", folder: Path, ended: str) -> list[tuple[str, str]]:
