@@ -62,7 +62,8 @@ class CheckpointSize(NamedTuple):
 def checkpoint_size(state: TrainingState) -> CheckpointSize:
     """How large the checkpoints of a run become."""
     learner, world = state.learner, state.group.world
-    shared = _bytes_of(dict(learner.named_weights())) + _bytes_of(learner.state_dict())
+    averages = [(each.exp_avg, each.exp_avg_sq) for each in learner.optimizers().values()]
+    shared = _bytes_of(dict(learner.named_weights())) + _bytes_of(averages)
     if learner.rank_state_bytes > state.config.save_buffer * 2**20:
         return CheckpointSize(shared, 0, learner.rank_state_bytes * world)
     return CheckpointSize(shared, (learner.rank_state_bytes + _bytes_of(state.rollout.state_dict())) * world, 0)

@@ -56,6 +56,8 @@ def test_the_size_that_is_told_is_that_of_the_files() -> None:
     state = small_state("--algo", "ddpg", "--buffer_size", "30000", "--body", "64,64")
     told = checkpoint_size(state)
     state.learner.buffer.counts[0] = 10**6  # full
+    for optimizer in state.learner.optimizers().values():
+        optimizer.steps.fill_(1)  # only then it has a state
     files = [io.BytesIO() for _ in range(3)]
     parts = (dict(state.learner.named_weights()), shared_part(state, closed=False), rank_part(state))
     for part, file in zip(parts, files, strict=True):
