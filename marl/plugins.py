@@ -183,7 +183,7 @@ def _import_file(file: Path, source: str) -> ModuleType:
         raise UserError(f"{source} {file}: {error.strerror or error}") from None
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UserError(f"{source} {file}: {_describe(error)}") from error
+        raise UserError(f"{source} {file}: {describe_error(error)}") from error
     return module
 
 
@@ -193,10 +193,10 @@ def _import_module(name: str, source: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise UserError(f"{source} {name}: {_describe(error)}") from error
+            raise UserError(f"{source} {name}: {describe_error(error)}") from error
         raise UserError(f"{source} {name}: there is no such module; give a module or a .py file") from None
     except (Exception, SystemExit) as error:
-        raise UserError(f"{source} {name}: {_describe(error)}") from error
+        raise UserError(f"{source} {name}: {describe_error(error)}") from error
 
 
 def _import_package(plugin: Plugin, problem: str) -> str:
@@ -261,10 +261,11 @@ def _known_file() -> Path | None:
     return None if file is None else file.with_name(KNOWN)
 
 
-def _describe(error: BaseException) -> str:
-    """An error in the plugin, with the place in it."""
+def describe_error(error: BaseException) -> str:
+    """An error in code of a user, with the place in it; libraries that it calls are left out."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    own = [frame for frame in frames if "site-packages" not in Path(frame.filename).parts] or frames
+    place = f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""
     if isinstance(error, SyntaxError):  # its message names the place
         place = ""
     return f"{place}{type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from marl.analysis.few_seeds import caution
 from marl.analysis.groups import RunGroup, differing_settings
 from marl.analysis.runs import RunSummary
 from marl.analysis.statistics import Estimate, estimate_improvement, estimate_iqm
@@ -40,6 +41,7 @@ def collect(groups: Sequence[RunGroup], opponents: Sequence[str]) -> dict[str, A
         "settings": differing_settings([group.settings for group in groups]),
         "machine": _machine(groups),
         "cross_play": None,
+        "caution": caution(groups),
     }
 
 

@@ -37,7 +37,7 @@ NOT_COMPARED = (
 # Those, and settings that change neither what is trained nor how it is measured.
 NOT_GROUPED = (
     *NOT_COMPARED, "seed", "threads", "onednn", "log_interval", "save_interval", "keep_last", "milestones",
-    "save_buffer", "wandb", "evaluation.eval_gif", "evaluation.uncaged", "ddp.timeout", "ddp.check_sync",
+    "save_buffer", "wandb", "profile", "evaluation.eval_gif", "evaluation.uncaged", "ddp.timeout", "ddp.check_sync",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from marl.storage.run_names import RUNS_DIR, find_named
 if TYPE_CHECKING:
     from marl.analysis.groups import RunGroup
 
-WITH_VALUE = ("--html", "--json", "--png", "--by", "--cross-play", "--side-by-side", "--device", "--runs-dir")
+WITH_VALUE = ("--html", "--csv", "--json", "--png", "--by", "--cross-play", "--side-by-side", "--device", "--runs-dir")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that a seed of the row is better than a seed of the column (0.5: equal). Unfinished runs are left out."
     )
     parser.add_argument("--html", type=new_file, metavar="FILE", help="write a page: curves and tables, in one file")
+    parser.add_argument(
+        "--csv", type=new_file, metavar="FILE", help="write a line for each evaluation of each run by each opponent"
+    )
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write the evaluations in marl-eval's layout")
     parser.add_argument(
         "--png", type=new_file_ending(".png"), metavar="FILE", help="draw the learning curves into a PNG file"
@@ -91,7 +94,13 @@ def run(args: argparse.Namespace) -> int:
         write_user_file(args.html, report_page(document))
     if args.png:
         _draw(document, args.by, args.png)
-    for what, path in (("page", args.html), ("picture", args.png), ("marl-eval's JSON", args.json)):
+    if args.csv:
+        from marl.analysis.report_rows import COLUMNS, report_rows
+        from marl.analysis.spreadsheet import write_spreadsheet
+
+        write_spreadsheet(args.csv, COLUMNS, report_rows(groups, opponents))
+    files = (("page", args.html), ("CSV", args.csv), ("picture", args.png), ("marl-eval's JSON", args.json))
+    for what, path in files:
         if path:
             print(f"{what}: {path}")
     return 0
@@ -161,6 +170,8 @@ def _print(document: dict[str, Any]) -> None:
     if document["cross_play"]:
         print("\ncross-play of the final teams: points that row took from column, in percent (95 % interval)")
         _print_square(groups, document["cross_play"]["cells"])
+    if document["caution"]:
+        print(f"\n{in_one_line(document['caution'])}")
     if document["settings"]:
         print("\nsettings that differ")
         print_rows([(path, *map(setting_text, values)) for path, values in document["settings"].items()])

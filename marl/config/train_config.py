@@ -51,7 +51,7 @@ MAX_SEED = 10**18  # torch and the arena count in 64 bits
 # Options that a resumed run does not take over from its saved configuration.
 NOT_RESUMED = (
     "device", "runs_dir", "run_name", "resume", "load_model", "load_model_run", "load_model_run_episode",
-    "init_from",
+    "init_from", "profile",
 )  # fmt: skip
 # Further plain names of the command line.
 ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy", "algorithm": "algo"}
@@ -141,8 +141,12 @@ class TrainConfig:
     milestones: int = 0
     """Episodes between two checkpoints that are always kept; 0: none."""
     save_buffer: int = 256
-    """Limit in MiB, per rank: up to this size a checkpoint also holds the matches and the replay buffer, and a resumed
-    run continues bit by bit. Above it, a resumed run starts new matches and fills its buffer again."""
+    """Limit in MiB, per rank: up to this size the newest checkpoint also holds the matches and the replay buffer, and a
+    resumed run continues bit by bit; older ones do only if that takes at most 8 MiB in all. Without them, a resumed run
+    starts new matches and fills its buffer again."""
+    profile: bool = False
+    """Record a few cycles of this start with torch's profiler, on every rank: RUN/profile/rank0.json.gz, a trace for
+    Perfetto."""
     runs_dir: str = "runs"
     """Parent folder of the run folders."""
     run_name: str | None = None

@@ -21,7 +21,9 @@ MOST_MILLISECONDS = 60_000  # of a planned move
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "Without --plan all choose the policy's moves. Networks that are not dense can only be a snapshot."
+    parser.epilog = (
+        "Without --plan all choose the policy's moves. Networks that are not dense can be ONNX or a snapshot only."
+    )
     parser.add_argument(
         "player",
         nargs="?",
@@ -89,15 +91,15 @@ def run(args: argparse.Namespace) -> int:
     player = _load(args.player)
     encoder, name = player.encoder, Path(player.name).name
     _check_encoder(args, encoder.name)
-    layers = dense_layers(player) if args.jidi or args.onnx or args.html else []
+    layers = dense_layers(player) if args.jidi or args.html else []
     if args.jidi:
         from marl.export.jidi import submission_source
 
         _write(args.jidi / "submission.py", submission_source(layers, encoder, name, args.plan).encode())
     if args.onnx:
-        from marl.export.onnx import onnx_model
+        from marl.export.onnx import onnx_of
 
-        _write(args.onnx, onnx_model(layers, encoder))
+        _write(args.onnx, onnx_of(player))
     if args.safetensors:
         from marl.networks.policy import describe_actor
         from marl.storage import snapshot

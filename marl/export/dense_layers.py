@@ -17,6 +17,10 @@ _TRIALS = 64
 _TOLERANCE = 1e-3
 
 
+class NotDense(UserError):
+    """A network with anything but dense layers."""
+
+
 class DenseLayer(NamedTuple):
     """outputs = weight @ inputs + bias, both float32; ReLU between two layers."""
 
@@ -97,8 +101,9 @@ def _check(player: PolicyPlayer, layers: list[DenseLayer]) -> None:
         raise _refused(player, "its layers are not joined by ReLU, or its weights are not finite")
 
 
-def _refused(player: PolicyPlayer, why: str) -> UserError:
-    return UserError(
+def _refused(player: PolicyPlayer, why: str) -> NotDense:
+    return NotDense(
         f"{player.name}: its network cannot be exported: {why}; "
-        "need dense layers with ReLU (first, tail.layers, tail.head) and four logits, or five numbers with a value"
+        "need dense layers with ReLU (first, tail.layers, tail.head) and four logits, or five numbers with a value; "
+        "--onnx writes any network without an LSTM, --safetensors any"
     )

@@ -10,10 +10,20 @@ from onnx import TensorProto, helper, numpy_helper
 from arena.encoders import Encoder
 from arena.encoders.orientation import BOARD_ACTIONS
 from arena.rules import ACTIONS, RULES_VERSION
-from marl.export.dense_layers import DenseLayer, widths
+from marl.export.dense_layers import DenseLayer, NotDense, dense_layers, widths
+from marl.export.traced_onnx import traced_model
+from marl.storage.policy_player import PolicyPlayer
 
 # Old versions on purpose: these operators have not changed since, and old runtimes can read them.
 OPSET, IR_VERSION = 13, 8
+
+
+def onnx_of(player: PolicyPlayer) -> bytes:
+    """The model of a policy: of plain dense layers where it has nothing else."""
+    try:
+        return onnx_model(dense_layers(player), player.encoder)
+    except NotDense:
+        return _finished(traced_model(player), player.encoder, list(player.actor.spec.body))
 
 
 def onnx_model(layers: Sequence[DenseLayer], encoder: Encoder) -> bytes:
@@ -49,10 +59,15 @@ def onnx_model(layers: Sequence[DenseLayer], encoder: Encoder) -> bytes:
     inputs = [helper.make_tensor_value_info("observations", kind, ["N", encoder.width])]
     graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    return _finished(model, encoder, sizes[1:-1])
+
+
+def _finished(model: onnx.ModelProto, encoder: Encoder, body: list[int]) -> bytes:
+    """The model with what must be known about it, checked."""
     about = {
         "encoder": encoder.name,
         "encoder_version": encoder.version,
-        "body": sizes[1:-1],
+        "body": body,
         "rules": RULES_VERSION,
         "moves": ["up", "down", "left", "right"],
         "direction_at": encoder.direction_at,

@@ -1,11 +1,15 @@
 """The learner and the match assignment that a configuration asks for."""
 
+from arena.encoders import encoder_named
 from arena.rng import NUMBER_BATCHES, match_key
+from arena.rules import ACTIONS
 from marl import registry
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.learner import Learner
 from marl.learners.precision import Precision
+from marl.networks.spec import spec_from_config
+from marl.networks.stem_check import check_building, check_outputs
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.assignment import MatchAssignment, assign_matches
 from marl.rollout.frozen_seats import PAST_SELVES
@@ -35,6 +39,10 @@ def make_learner(
     config: TrainConfig, assignment: MatchAssignment, group: Solo | Ranks, precision: Precision
 ) -> Learner:
     """The learner, with its buffer for the teams of this rank that learn."""
+    encoder = encoder_named(config.network.encoder)
+    check_building(encoder, spec_from_config(config.network, ACTIONS))
     key = int(match_key(config.seed, NUMBER_BATCHES + group.rank))
     cls = registry.load(registry.LEARNERS, config.algo)
-    return cls.from_config(config, assignment.teams, group, precision, key)
+    learner: Learner = cls.from_config(config, assignment.teams, group, precision, key)
+    check_outputs(learner.actor.first, encoder, learner.spec)
+    return learner

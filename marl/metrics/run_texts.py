@@ -74,7 +74,7 @@ CHARTS = {
 # Options that say where a run is or how it is watched, not what it computes.
 NOT_HPARAMS = (
     "config_version", "runs_dir", "run_name", "resume", "load_model", "load_model_run", "load_model_run_episode",
-    "wandb", "keep_last", "milestones", "save_buffer", "save_interval", "log_interval",
+    "wandb", "keep_last", "milestones", "save_buffer", "save_interval", "log_interval", "profile",
 )  # fmt: skip
 
 

@@ -2,19 +2,20 @@
 
 from dataclasses import asdict
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import torch
 
 from arena.encoders import Encoder, encoder_named
 from arena.encoders.orientation import LOCAL_ACTIONS
-from arena.rules import ACTIONS, CELLS
+from arena.rules import ACTIONS
+from marl import plugins, registry
 from marl.errors import UserError
 from marl.networks.actors import AnyActor, make_actor
 from marl.networks.spec import NetworkSpec, spec_from_dict
 
 MASKED_LOGIT = -1e9  # never chosen, and its gradient is 0
+MOST_LAYERS = 1000  # of a network in a file
 
 
 def mask_reversal(logits: torch.Tensor, obs: torch.Tensor, encoder: Encoder) -> torch.Tensor:
@@ -42,20 +43,20 @@ def describe_actor(encoder: Encoder, spec: NetworkSpec) -> dict[str, Any]:
     return {"encoder": encoder.name, "encoder_version": encoder.version, **asdict(spec)}
 
 
-def _check_sizes(spec: NetworkSpec, weights: dict[str, torch.Tensor]) -> None:
-    """ValueError for sizes that the weights do not have: a damaged file may name a network that fills the memory."""
-    sizes = {size for tensor in weights.values() if tensor.numel() for size in tensor.shape}
-    channels = () if spec.stem == "mlp" else spec.channels
-    named = (*spec.body, *channels, *([spec.lstm_size] if spec.lstm_size else []))
-    total = sum(tensor.numel() for tensor in weights.values())
-    fits = all(type(size) is int and size in sizes for size in named) and len(named) <= len(weights)
-    pairs = [*pairwise(spec.body), *pairwise(channels)]
-    if spec.stem == "cnn":  # its dense layer sees every second cell each way
-        pairs.append((channels[-1] * CELLS // 4, spec.body[0]))
-    if not fits or any(a * b > total for a, b in pairs):
-        raise ValueError("other sizes than those of the weights")
+def _check_shapes(encoder: Encoder, spec: NetworkSpec, weights: dict[str, torch.Tensor]) -> None:
+    """ValueError for weights of other shapes than the network's: a damaged file may name one that fills the memory.
+
+    On the device `meta` a network of any size takes none.
+    """
+    layers = (*spec.body, *spec.channels, *([spec.lstm_size] if spec.lstm_size else []))
+    if len(layers) > MOST_LAYERS or any(type(size) is not int or size < 1 for size in layers):
+        raise ValueError("no sizes of layers")
     if spec.outputs not in (ACTIONS, ACTIONS + 1):
         raise ValueError("no outputs of a policy")
+    with torch.device("meta"):
+        expected = make_actor(encoder, spec).state_dict()
+    if {name: tensor.shape for name, tensor in expected.items()} != {name: t.shape for name, t in weights.items()}:
+        raise ValueError("other shapes than those of the weights")
 
 
 def build_actor(description: dict[str, Any], weights: dict[str, torch.Tensor], where: str) -> tuple[AnyActor, Encoder]:
@@ -68,10 +69,16 @@ def build_actor(description: dict[str, Any], weights: dict[str, torch.Tensor], w
         )
     try:
         spec = spec_from_dict(description)
-        _check_sizes(spec, weights)
+        if spec.stem not in registry.NETWORKS:
+            raise UserError(
+                f"{where}: unknown network kind {spec.stem!r:.60}; one of your own comes by {plugins.FLAG} FILE"
+            )
+        _check_shapes(encoder, spec, weights)
         with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and replaced: the caller's draws stay
             actor = make_actor(encoder, spec)
         actor.load_state_dict(weights)
+    except UserError:
+        raise
     except Exception:  # of any kind that a description by a stranger brings about
         raise UserError(f"{where}: its weights are not those of the network that it names") from None
-    return actor.requires_grad_(False), encoder
+    return actor.requires_grad_(False).eval(), encoder  # a stem of a user may drop out or normalise

@@ -7,6 +7,7 @@ completes it when the parts of all other ranks are there. Each part is followed 
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections import OrderedDict
@@ -40,6 +41,8 @@ from marl.storage.checkpoint_finder import count_saves, list_complete, raise_mis
 
 _SAVING, _TRASH = ".saving-", ".trash-"  # prefixes of folders that are being written, or removed
 _STAMP = ".stamp"
+_RANK_PART = re.compile(r"rank\d+\.pt")
+KEPT_IN_OLDER = 8 * 2**20  # bytes: so large may the parts of all ranks be in checkpoints that are not the newest
 _POLL = 0.02  # seconds between two looks for the parts of other ranks
 # Types that torch.load(weights_only=True) accepts. Compared by identity: it refuses np.float64, a subclass of float.
 _LOADABLE = (type(None), bool, int, float, str, bytes, torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype)
@@ -158,6 +161,32 @@ def prune(run: Path, keep_last: int) -> list[Path]:
     return old
 
 
+def drop_rank_parts(run: Path, newest: Path) -> list[Path]:
+    """Remove the parts of ranks, matches and buffers, from all checkpoints but the newest; returns these checkpoints.
+
+    Small ones stay. The manifest comes first: a kill in between leaves a file too many, and every checkpoint good.
+    """
+    checkpoints, shortened = Path(run) / FOLDER, []
+    if checkpoints.is_symlink():  # it may belong to something else than this run
+        return []
+    for folder in list_complete(run):
+        if folder == newest or folder.is_symlink():
+            continue
+        manifest = read_manifest(folder)
+        parts = {name: stamp["size"] for name, stamp in manifest["files"].items() if _RANK_PART.fullmatch(name)}
+        if sum(parts.values()) <= KEPT_IN_OLDER:
+            continue
+        manifest["files"] = {name: stamp for name, stamp in manifest["files"].items() if name not in parts}
+        try:
+            write_atomically(folder / MANIFEST, _manifest_text(manifest))
+            for name in parts:
+                (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"cannot remove the buffer of {folder}: {error.strerror}; check the disk") from None
+        shortened.append(folder)
+    return shortened
+
+
 class _HashingFile:
     """A file that counts and hashes everything written to it: big parts are neither held twice nor read again."""
 
@@ -197,9 +226,12 @@ def _write_folder(
     for name, part in parts.items():
         files[f"{name}.pt"] = _write_pt(draft, name, part)
     manifest = manifest | {"files": files | wait_for_others()}
-    text = json.dumps(manifest | {"sha256": manifest_sha256(manifest)}, indent=2) + "\n"
-    _write_file(draft / MANIFEST, lambda out: out.write(text.encode()))
+    _write_file(draft / MANIFEST, lambda out: out.write(_manifest_text(manifest)))
     sync_folder(draft)
+
+
+def _manifest_text(manifest: dict[str, Any]) -> bytes:
+    return (json.dumps(manifest | {"sha256": manifest_sha256(manifest)}, indent=2) + "\n").encode()
 
 
 def _write_pt(draft: Path, name: str, part: dict[str, Any]) -> dict[str, Any]:

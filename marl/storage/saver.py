@@ -71,6 +71,7 @@ class Saver:
                 checkpoint_writer.mark_best(run, saved)
             if checkpoint_writer.prune(run, self._keep_last):
                 self._after_prune(run, episode)
+            checkpoint_writer.drop_rank_parts(run, saved)
 
         self._submit(write)
 

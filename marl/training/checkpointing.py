@@ -5,7 +5,7 @@ and its buffer. The keys of these dictionaries are a file format: checkpoints of
 """
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -49,6 +49,33 @@ def rank_part(state: TrainingState) -> dict[str, Any] | None:
         return None
     tensors = {"learner": state.learner.rank_state(), "places": [frozen.hidden for frozen in state.frozen_seats]}
     return {"fits": _match_settings(state), "rollout": state.rollout.state_dict(), **on_host(tensors)}
+
+
+class CheckpointSize(NamedTuple):
+    """Bytes of a checkpoint of all ranks, once the buffer is full."""
+
+    shared: int  # weights, optimizers
+    ranks: int  # matches and buffers; 0 if they are not saved
+    left_out: int  # buffers that are not saved: they are larger than save_buffer
+
+
+def checkpoint_size(state: TrainingState) -> CheckpointSize:
+    """How large the checkpoints of a run become."""
+    learner, world = state.learner, state.group.world
+    averages = [(each.exp_avg, each.exp_avg_sq) for each in learner.optimizers().values()]
+    shared = _bytes_of(dict(learner.named_weights())) + _bytes_of(averages)
+    if learner.rank_state_bytes > state.config.save_buffer * 2**20:
+        return CheckpointSize(shared, 0, learner.rank_state_bytes * world)
+    return CheckpointSize(shared, (learner.rank_state_bytes + _bytes_of(state.rollout.state_dict())) * world, 0)
+
+
+def _bytes_of(value: Any) -> int:
+    """Of all tensors in nested dictionaries and lists."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, dict):
+        return sum(map(_bytes_of, value.values()))
+    return sum(map(_bytes_of, value)) if isinstance(value, list | tuple) else 0
 
 
 def manifest_fields(state: TrainingState) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.control_groups import free_memory
+from marl import registry
 from marl.cli.invocation import command, interpreter
 from marl.cli.wording import count, duration
 from marl.compute.machine import usable_cores
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from marl.networks.spec import NetworkSpec
     from marl.rollout.assignment import MatchAssignment
     from marl.storage.checkpoint import Checkpoint
+    from marl.training.checkpointing import CheckpointSize
     from marl.training.cpu_setup import CpuSetup
+    from marl.training.profiling import CycleProfile
     from marl.training.trainer import Trainer
     from opponents.scheduler import ScheduleConfig
 
@@ -37,6 +40,7 @@ def banner(
     import torch
 
     from marl.fast.compiled_text import compiles
+    from marl.training.checkpointing import checkpoint_size
 
     state = trainer.state
     config, group, buffer, learner = state.config, state.group, state.buffer, state.learner
@@ -60,6 +64,7 @@ def banner(
         ("cycle", f"{count(learner.turns, 'turn')}, {count(learner.updates, 'update')}"),
         ("learning rates", learner.lr_text() + _lr_changes(config)),
         ("buffer", size + (f" per rank, {held * group.world:,} transitions in all" if group.world > 1 else "")),
+        ("checkpoints", checkpoints_text(checkpoint_size(state), config.keep_last, config.save_buffer)),
         ("opponents", schedule + _others(state.rollout.assignment)),
         ("evaluation", describe_plan(state.evaluation_plan, config)),
     ]
@@ -73,6 +78,30 @@ def banner(
     if buffer.storage.type == "cpu":
         notes += memory_notes(buffer.bytes, free_memory(), ranks_on_this_node())
     return lines + [("note", note) for note in notes]
+
+
+def checkpoints_text(size: "CheckpointSize", keep_last: int, save_buffer: int) -> str:
+    """How large checkpoints become, and which of them a run resumes from bit by bit."""
+    from marl.storage.checkpoint_writer import KEPT_IN_OLDER
+
+    last = "the last" + f" {keep_last}" * (keep_last > 1)
+    kept = f"{last} and the best are kept" if keep_last else "all are kept"
+    with_ranks, without = _megabytes(size.shared + size.ranks), _megabytes(size.shared)
+    if size.left_out:
+        return (
+            f"{without} each, {kept}; without the buffer of {_megabytes(size.left_out)}, which a resumed run fills "
+            f"again with new matches (--save_buffer {save_buffer})"
+        )
+    if size.ranks <= KEPT_IN_OLDER:
+        return f"{with_ranks} each, {kept}; a run resumes bit by bit"
+    return (
+        f"the newest up to {with_ranks} with matches and buffer, to resume bit by bit; older ones {without}, {kept} "
+        "(--save_buffer 0: none has a buffer)"
+    )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
 
 
 def _meeting_point(world: int) -> str:
@@ -192,11 +221,19 @@ def summarise(trainer: "Trainer", ended: str, seconds: float, trained_before: fl
             ("last", str(resolve(folder))),
             ("best match", str(folder / BEST_MATCH)),
             ("curve", str(folder / CURVE)),
+            *([("profile", _profile(trainer.profile))] if trainer.state.config.profile else []),
         ],
     )
     console.commands(_next_commands(trainer.state.config, folder, ended))
     results = {"episodes": progress.episodes, "env_steps": progress.env_steps, "seconds": progress.seconds}
     trainer.outputs.metrics.summarise(results | {"best_points": progress.best} | trainer.evaluation.metrics())
+
+
+def _profile(profile: "CycleProfile") -> str:
+    """Where the trace is, or why there is none."""
+    from marl.training.profiling import VIEWER
+
+    return f"{profile.file} (open it at {VIEWER})" if profile.is_written else "none: the run had too few cycles"
 
 
 def _next_commands(config: "TrainConfig", folder: Path, ended: str) -> list[tuple[str, str]]:
@@ -260,6 +297,10 @@ def _others(assignment: "MatchAssignment") -> str:
 def _layers(spec: "NetworkSpec") -> list[str]:
     """The layers of an actor, in words."""
     first, *rest = map(str, spec.body)
-    convolutions = [f"convolution {channels}" for channels in spec.channels]
+    stem = [first]
+    if spec.stem == "cnn":
+        stem = [*(f"convolution {channels}" for channels in spec.channels), first]
+    elif spec.stem != "mlp":  # what is in it, only its class knows
+        stem = [f"{spec.stem} ({registry.load(registry.NETWORKS, spec.stem).__name__}) {first}"]
     messages = ["messages"] if spec.messages else []
-    return [*convolutions, first, *messages, *rest, *([f"LSTM {spec.lstm_size}"] if spec.lstm_size else [])]
+    return [*stem, *messages, *rest, *([f"LSTM {spec.lstm_size}"] if spec.lstm_size else [])]

@@ -6,7 +6,7 @@ save, stop) follow from counters that all ranks share, or are agreed by a collec
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NoReturn
@@ -28,6 +28,7 @@ from marl.training.evaluation import Evaluation, evaluate
 from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_finite
 from marl.training.outputs import RunOutputs
 from marl.training.past_selves import remove_unneeded
+from marl.training.profiling import CycleProfile
 from marl.training.progress import Stopwatch, crosses_multiple
 from marl.training.training_state import TrainingState
 
@@ -45,10 +46,10 @@ class Trainer:
         graphs = config.graphs and state.buffer.storage == state.device
         warm_ups = WARM_UPS if group.backend is None else DDP_WARM_UPS
         self._records_turns = graphs and not state.named.on_host  # nor players that decide on the host
-        self._play: Callable[[], None] = Captured(self._play_turns, state.device, self._records_turns)
-        self._learn: Callable[[], None] = Captured(
-            learner.learn, state.device, graphs and group.backend != "gloo", warm_ups
-        )
+        self.profile = CycleProfile(config.profile, outputs.folder, group, self._pause, outputs.console.note)
+        self._play = self.profile.named("playing", Captured(self._play_turns, state.device, self._records_turns))
+        learn = Captured(learner.learn, state.device, graphs and group.backend != "gloo", warm_ups)
+        self._learn = self.profile.named("learning", learn)
         self._mix: dict[str, float] = {}
         self._stopwatch = Stopwatch(state.progress.seconds)
         self.rank_gauges = RankGauges(group)
@@ -65,10 +66,7 @@ class Trainer:
         self.stop_signal = signal
 
     def run(self) -> str:
-        """Train to the end of the schedule, to the time limit, to a pause, to a signal, or to the callback's word.
-
-        Returns which of them: max_episodes, max_minutes, pause, signal or callback.
-        """
+        """Train until one of max_episodes, max_minutes, pause, signal and callback ends it; returns which."""
         try:
             return self._run()
         finally:
@@ -89,10 +87,11 @@ class Trainer:
             return self._stop_reason  # nothing is new since the last checkpoint
         self._agree()
         ended = state.limit_reached() if state.progress.updates else ""  # the last evaluation may be missing
-        while not ended:
-            self.cycle()
-            ended = self._end_reason()
-            self._between_cycles(at_limit=ended not in ("", *RESUMABLE))
+        with self.profile.cycles():
+            while not ended:
+                self.profile.cycle(self.cycle)
+                ended = self._end_reason()
+                self._between_cycles(at_limit=ended not in ("", *RESUMABLE))
         if ended in RESUMABLE:
             if self._saved_turns != state.progress.turns:
                 self._save()

@@ -75,20 +75,23 @@ def make_run(folder: Path, *records: plugins.Plugin) -> Path:
 
 
 def test_the_files_of_the_documentation(own, tmp_path) -> None:
-    """Each in under 25 lines: train with all of them; resume and evaluate without naming them; and what is asked for
-    when one is gone."""
+    """Each in under 25 lines: train with all of them; resume, evaluate and report without naming them; and what is
+    asked for when one is gone."""
     page = (ROOT / "docs" / "extend.md").read_text()
     files = re.findall(r"`(my_\w+\.py)`:\n\n```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert [name for name, _ in files] == ["my_reward.py", "my_opponent.py", "my_encoder.py"]
+    kinds = ("reward", "opponent", "encoder", "schedule", "network", "learner")
+    assert [name for name, _ in files] == [f"my_{kind}.py" for kind in kinds]
     words = []
     for name, text in files:
         assert len(text.splitlines()) < 25
         (own / name).write_text(text)
         words += ["--import", own / name]
-    words += ["--preset", "survivor", "--encoder", "lengths", "--opponents", "circling:0.5", "--algo", "ppo"]
+    words += ["--preset", "survivor", "--encoder", "lengths", "--opponents", "circling:0.5"]
+    words += ["--algo", "ppo_plain", "--kind", "gelu", "--strategy", "late"]
     words += ["--eval_opponents", "circling", "--runs_dir", tmp_path, "--run_name", "own", "--max_episodes", "8"]
     done = alone(*TINY_ANY, *words, "--update_interval", "480", "--batch_size", "240")
     assert done.returncode == 0, done.stderr
+    assert re.search(r"network +lengths -> gelu \(GeluStem\) \d+", done.stdout)
     run = tmp_path / "snakes_3v3" / "own"
     about = json.loads((run / "run.json").read_text())["imports"]
     assert [(each["name"], each["file"]) for each in about] == [(n.removesuffix(".py"), str(own / n)) for n, _ in files]
@@ -97,6 +100,9 @@ def test_the_files_of_the_documentation(own, tmp_path) -> None:
     assert json.loads((run / "run.json").read_text())["imports"] == about
     measured = alone("eval", "--home", run, "--away", "circling", "--matches", "2", "--device", "cpu")
     assert measured.returncode == 0, measured.stderr
+    reported = alone("report", run)
+    assert reported.returncode == 0, reported.stderr
+    assert "circling" in reported.stdout
     (own / "my_reward.py").unlink()
     (own / "my_opponent.py").unlink()
     team = alone("eval", "--home", run, "--away", "level0", "--matches", "2", "--device", "cpu")

@@ -1,5 +1,6 @@
 """The command `report`: groups and their names, numbers, marl-eval's JSON, page, picture, and mistakes."""
 
+import csv
 import json
 import math
 import os
@@ -94,6 +95,38 @@ def test_all_opponents_is_an_interquartile_mean_over_seeds_and_opponents_togethe
     only = {"eval_opponents": ["level2"], "eval_matches": 200}
     make_run(runs, "alone", 1, 0.5, evaluation=only)
     assert "all opponents" not in here("report", "alone").stdout
+
+
+def test_below_five_seeds_one_line_says_what_cannot_be_concluded(runs) -> None:
+    (line,) = [line for line in here("report", "ppo", "ddpg").stdout.splitlines() if "ewer than" in line]
+    assert line.startswith(
+        "Fewer than 5 seeds: ddpg (4), ppo (4). It can be said how strong these teams are, not that "
+    )
+    assert "with 4 and 4 seeds chance alone does that in 2.9 % of comparisons" in line, "2 / (8 choose 4)"
+    assert line.endswith("train at least 5 (train --seeds 1-5).")
+    alone = here("report", "ppo_seed1", "--html", "r.html").stdout
+    assert "Fewer than 5 seeds: ppo (1)" in alone
+    assert "not how strong another seed of the configuration would be" in alone
+    assert "Fewer than 5 seeds: ppo (1)" in Path("r.html").read_text()
+    for algo in LAST:
+        make_run(runs, f"{algo}_seed11", 11, 0.5, algo=algo)
+    assert "ewer than" not in here("report", "ppo", "ddpg").stdout
+    make_run(runs, "ppo_seed12", 11, 0.5, algo="vdn")
+    assert "vdn (1)" in here("report", "ppo", "ddpg", "ppo_seed12").stdout
+
+
+def test_the_csv_has_a_line_for_every_evaluation(runs) -> None:
+    done = here("report", "ppo", "ddpg", "--csv", "r.csv")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("CSV: r.csv\n")
+    rows = list(csv.DictReader(Path("r.csv").read_text(encoding="utf-8-sig").splitlines()))
+    assert len(rows) == 8 * 2 * 4, "runs, opponents, evaluations"
+    chosen = [row for row in rows if row["group"] == "ppo" and row["opponent"] == "level2" and row["is_last"] == "1"]
+    assert {int(row["seed"]): float(row["win_rate"]) for row in chosen} == LAST["ppo"]
+    (row,) = [row for row in chosen if row["seed"] == "2"]
+    assert (row["episode"], row["env_steps"], float(row["seconds"]), row["evaluation"]) == ("300", "60000", 24.0, "3")
+    assert float(row["win_rate_low"]) < 0.9 < float(row["win_rate_high"])
+    assert row["run"] == str(Path("runs/snakes_3v3/ppo_seed2"))
 
 
 def test_terminal_and_page_round_alike(runs) -> None:

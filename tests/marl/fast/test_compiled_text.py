@@ -1,10 +1,16 @@
 """The learners' text compiled by torch: traced as a whole. Without its code generator, which wants a GPU."""
 
+import re
+import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers.command import ROOT
+from helpers.own_learner import Reinforce
 
+from marl import plugins, registry
 from marl.config.autoscale import resolve
 from marl.config.train_config import TrainConfig, read_config
 from marl.fast import compiled_text
@@ -21,6 +27,7 @@ REPLAY = ["--batch_size", "48", "--updates", "4", "--warmup_turns", "16"]
 WORDS = {
     **dict.fromkeys(("ppo", "ppo_lstm", "mappo"), ROUND),
     **dict.fromkeys(("ddpg", "maddpg", "matd3", "vdn", "qmix"), REPLAY),
+    **dict.fromkeys(("ppo_plain", "reinforce"), ROUND),  # of users: a subclass of Ppo, and a learner from scratch
 }
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -59,6 +66,23 @@ def traced(monkeypatch):
     monkeypatch.setattr(compiled_text.torch, "compile", traced_whole)
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture(autouse=True)
+def learners_of_users(tmp_path, monkeypatch) -> Iterator[None]:
+    """The learner of docs/extend.md, imported as a user does it, and one from scratch."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(plugins, "_plugins", {})
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(registry.LEARNERS, "ppo_plain", None)  # the file sets it; removed after the test
+    monkeypatch.setitem(registry.LEARNERS, "reinforce", Reinforce)
+    monkeypatch.setitem(registry.SECTIONS, "reinforce", "ppo")
+    page = (ROOT / "docs" / "extend.md").read_text()
+    text = re.search(r"`my_learner\.py`:\n\n```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "my_learner.py").write_text(text[1])
+    plugins.import_plugins([tmp_path / "my_learner.py"])
+    yield
+    del sys.modules["my_learner"]
 
 
 @pytest.mark.parametrize("algo", WORDS)

@@ -9,8 +9,16 @@ import pytest
 import torch
 
 from marl.storage import checkpoint_writer
+from marl.storage.checkpoint import CheckpointError, read
 from marl.storage.checkpoint_finder import load
-from marl.storage.checkpoint_writer import _HashingFile, prepare, save, save_with_others, write_part
+from marl.storage.checkpoint_writer import (
+    _HashingFile,
+    drop_rank_parts,
+    prepare,
+    save,
+    save_with_others,
+    write_part,
+)
 
 SYNCED = ["write", "fsync"]
 
@@ -136,3 +144,62 @@ def test_patience_ends_so_long_after_the_last_byte(tmp_path, monkeypatch, patien
     with pytest.raises(OSError, match="the part rank2 has not come"):
         checkpoint_writer._wait_for_parts(tmp_path, ["rank1", "rank2"], lambda: patience)
     assert clock.pauses == pauses
+
+
+# --- parts of ranks in older checkpoints
+
+
+@pytest.fixture
+def three(tmp_path, monkeypatch) -> Path:
+    """A run with three checkpoints of two ranks each."""
+    monkeypatch.setattr(checkpoint_writer, "KEPT_IN_OLDER", 10_000)
+    for episode in (1, 2, 3):
+        parts = {"state": {}, "rank0": {"buffer": torch.ones(4000)}, "rank1": {"buffer": torch.ones(10)}}
+        save(tmp_path, episode, {"a": torch.ones(2)}, parts, {"world_size": 2})
+    return tmp_path
+
+
+def parts_of(run: Path) -> dict[str, list[str]]:
+    return {folder.name: read(folder).parts for folder in (run / "checkpoints").glob("episode_*")}
+
+
+def test_only_the_newest_keeps_the_parts_of_its_ranks(three) -> None:
+    checkpoints = three / "checkpoints"
+    assert drop_rank_parts(three, checkpoints / "episode_3") == [checkpoints / f"episode_{n}" for n in (2, 1)]
+    assert parts_of(three) == {
+        "episode_1": ["state"], "episode_2": ["state"], "episode_3": ["rank0", "rank1", "state"],
+    }  # fmt: skip
+    assert not list(checkpoints.glob("episode_[12]/rank*"))
+    assert drop_rank_parts(three, checkpoints / "episode_3") == [], "there is nothing left"
+
+
+def test_small_parts_and_folders_behind_links_stay(three, tmp_path, monkeypatch) -> None:
+    checkpoints = three / "checkpoints"
+    (checkpoints / "episode_1").rename(tmp_path / "elsewhere")
+    (checkpoints / "episode_1").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr(checkpoint_writer, "KEPT_IN_OLDER", 10**6)
+    assert drop_rank_parts(three, checkpoints / "episode_3") == []
+    monkeypatch.setattr(checkpoint_writer, "KEPT_IN_OLDER", 0)
+    assert drop_rank_parts(three, checkpoints / "episode_3") == [checkpoints / "episode_2"]
+    assert (tmp_path / "elsewhere" / "rank0.pt").exists()
+
+
+def test_a_kill_between_manifest_and_files_leaves_good_checkpoints(three, monkeypatch) -> None:
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt):
+            drop_rank_parts(three, three / "checkpoints" / "episode_3")
+    assert parts_of(three)["episode_2"] == ["state"]
+
+
+def test_what_cannot_be_removed_is_one_line(three, monkeypatch) -> None:
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_writer, "write_atomically", full)
+    with pytest.raises(CheckpointError, match=r"cannot remove the buffer of .*episode_2: No space left on device"):
+        drop_rank_parts(three, three / "checkpoints" / "episode_3")
+    assert parts_of(three)["episode_2"] == ["rank0", "rank1", "state"]

@@ -206,7 +206,7 @@ def test_a_header_that_is_no_json(tmp_path) -> None:
         ({"lstm_size": 8}, "its weights are not those of the network that it names"),
         ({"memory": 8}, "its weights are not those of the network that it names"),
         ({"kind": "cnn"}, "its weights are not those of the network that it names"),
-        ({"kind": "smells"}, "its weights are not those of the network that it names"),
+        ({"kind": "smells"}, "unknown network kind 'smells'; one of your own comes by --import FILE"),
         ({"encoder": "planes", "encoder_version": encoder_named("planes").version}, "its weights are not those"),
     ],
 )

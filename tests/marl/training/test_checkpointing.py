@@ -1,5 +1,6 @@
 """Matches and buffer of a checkpoint: restored exactly, or not at all."""
 
+import io
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from helpers.training_states import LEAGUE, small_state
 
 from marl.rollout.frozen_seats import PAST_SELVES
-from marl.training.checkpointing import rank_part, restore_matches
+from marl.training.checkpointing import checkpoint_size, rank_part, restore_matches, shared_part
 from marl.training.training_state import TrainingState
 
 # Past selves play with an LSTM, and so does the team on the side that does not learn.
@@ -49,6 +50,24 @@ def test_the_settings_that_matches_depend_on_are_a_file_format() -> None:
         "both", "alone", "past", "seed", "matches", "turns", "encoder", "encoder_version", "rewards", "opponents",
     }  # fmt: skip
     assert fits["encoder"] == "canonical"
+
+
+def test_the_size_that_is_told_is_that_of_the_files() -> None:
+    state = small_state("--algo", "ddpg", "--buffer_size", "30000", "--body", "64,64")
+    told = checkpoint_size(state)
+    state.learner.buffer.counts[0] = 10**6  # full
+    for optimizer in state.learner.optimizers().values():
+        optimizer.steps.fill_(1)  # only then it has a state
+    files = [io.BytesIO() for _ in range(3)]
+    parts = (dict(state.learner.named_weights()), shared_part(state, closed=False), rank_part(state))
+    for part, file in zip(parts, files, strict=True):
+        torch.save(part, file)
+    weights, shared, ranks = (len(file.getvalue()) for file in files)
+    assert weights + shared == pytest.approx(told.shared, rel=0.3), "and what torch writes around tensors"
+    assert ranks == pytest.approx(told.ranks, rel=0.02)
+    assert told.left_out == 0
+    without = checkpoint_size(small_state("--algo", "ddpg", "--buffer_size", "30000", "--save_buffer", "0"))
+    assert (without.ranks, without.left_out) == (0, state.buffer.bytes)
 
 
 @pytest.mark.parametrize("name", ["canonical", "turned"])

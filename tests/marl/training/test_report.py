@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from marl.config.train_config import read_config
-from marl.training.report import _next_commands, _times, device_notes, memory_notes, schedule_notes
+from marl.training.checkpointing import CheckpointSize
+from marl.training.report import (
+    _next_commands,
+    _times,
+    checkpoints_text,
+    device_notes,
+    memory_notes,
+    schedule_notes,
+)
 
 
 def test_the_times_of_a_new_run() -> None:
@@ -37,6 +45,23 @@ def test_a_run_on_the_cpu_that_was_meant_for_a_gpu_says_so(monkeypatch) -> None:
 def test_too_little_memory_is_told_before_the_kernel_kills_the_run(free, ranks, told) -> None:
     notes = memory_notes(100 << 20, free, ranks)
     assert [note.partition(";")[0] for note in notes] == ([told] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("size", "keep_last", "text"),
+    [
+        (CheckpointSize(900_000, 300_000, 0), 3,
+         "1.2 MB each, the last 3 and the best are kept; a run resumes bit by bit"),
+        (CheckpointSize(900_000, 118_000_000, 0), 0,
+         "the newest up to 119 MB with matches and buffer, to resume bit by bit; older ones 0.9 MB, all are kept "
+         "(--save_buffer 0: none has a buffer)"),
+        (CheckpointSize(12_000_000, 0, 2_500_000_000), 1,
+         "12 MB each, the last and the best are kept; without the buffer of 2,500 MB, which a resumed run fills again "
+         "with new matches (--save_buffer 256)"),
+    ],
+)  # fmt: skip
+def test_the_size_of_a_checkpoint_is_told(size, keep_last, text) -> None:
+    assert checkpoints_text(size, keep_last, 256) == text
 
 
 @pytest.mark.parametrize(("minutes", "more"), [("0.5", "2"), ("1.3", "3"), ("30", "60"), ("1000000", "2000000")])

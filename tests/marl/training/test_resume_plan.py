@@ -11,6 +11,8 @@ from helpers.resumed import assert_equal, in_order, measured, resuming, saved
 from helpers.training import RANKS, TINY, as_ranks, assert_goes_on, files_of, here, logged, manifest, the_run
 
 from marl.commands import train
+from marl.storage import checkpoint_writer
+from marl.storage.checkpoint import read
 
 
 class Killed(Exception):
@@ -55,6 +57,29 @@ def test_a_buffer_that_is_not_saved_is_filled_again(tmp_path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "(episode 8), with new matches and a new buffer\n" in done.stdout
     assert_goes_on(run, 16)
+
+
+def test_only_the_newest_checkpoint_keeps_a_large_buffer(tmp_path, monkeypatch) -> None:
+    """Resumed from it, a run goes on bit by bit; from an older one it fills a new buffer."""
+    words = [*TINY, "--keep_last", "0", "--runs_dir", tmp_path]
+    for name, bound in (("small", 10**9), ("large", 0)):
+        monkeypatch.setattr(checkpoint_writer, "KEPT_IN_OLDER", bound)
+        for limit in ("16", "24"):
+            done = here(*words, "--run_name", name, "--max_episodes", limit)
+            assert (done.returncode, done.stderr) == (0, "")
+        assert "(episode 16), bit-exactly\n" in done.stdout
+        run = tmp_path / "snakes_3v3" / name
+        for episode in (8, 16, 24):
+            folder, with_buffer = run / "checkpoints" / f"episode_{episode}", name == "small" or episode == 24
+            assert ("rank0" in read(folder).parts) == with_buffer
+            assert (folder / "rank0.pt").exists() == with_buffer
+    assert re.search(
+        r"checkpoints +the newest up to [\d.]+ MB with matches and buffer, to resume bit by bit", done.stdout
+    )
+    assert_equal(saved(run, 24), saved(run.with_name("small"), 24))
+    done = here("train", "--resume", run / "checkpoints" / "episode_16", "--max_episodes", "24")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "(episode 16), with new matches and a new buffer\n" in done.stdout
 
 
 def test_two_ranks_then_one_then_two(tmp_path) -> None:
