@@ -7,19 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from arena.replay import Replay
+from opponents.examples import first_examples, join_examples
 from opponents.league_decision import verdict
-from opponents.match import (
-    PlayedMatches,
-    Progress,
-    first_examples,
-    join_examples,
-    keep_first,
-    leads,
-    play_some,
-    summarise,
-)
+from opponents.match import PlayedMatches, Progress, keep_first, leads, play_some, summarise
 from opponents.players import Player
-from opponents.results import RecordedMatches, Results
+from opponents.results import Examples, Results
 
 FIRST_ROUND = 8  # boards; fewer decide nothing
 BOARDS_MOST = 50_000  # per pair, as many as tell 50 % of the points from 50.5 %
@@ -43,7 +35,7 @@ class PairedMatches:
         self.boards = 0
         self._device, self._seed, self._record, self._keep_actions = device, seed, record, keep_actions
         self._most_examples = examples
-        self._examples: tuple[RecordedMatches, RecordedMatches] | None = None
+        self._examples: Examples | None = None
         self._as_red: list[PlayedMatches] = []
         self._as_blue: list[PlayedMatches] = []
 

@@ -23,8 +23,9 @@ from arena.errors import ArenaError
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from opponents.bound_turns import bind_turns
+from opponents.examples import find_examples, first_examples, join_examples
 from opponents.players import Loader, Player, Scripted, find
-from opponents.results import RecordedMatches, Results, Tally
+from opponents.results import Examples, RecordedMatches, Results, Tally
 from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
@@ -50,7 +51,7 @@ class PlayedMatches:
     picks: dict[str, tuple[int, int, torch.Tensor]]  # name of the replay -> rank in its order, match number, actions
     problems: tuple[Counter[str], Counter[str]]  # of home and away in these matches, if they are submissions
     recorded: RecordedMatches | None = None  # all of them, if their actions were kept
-    examples: tuple[RecordedMatches, RecordedMatches] | None = None  # see Results
+    examples: Examples | None = None  # see Results
 
 
 def play(
@@ -176,40 +177,6 @@ def _lost(played: Sequence[PlayedMatches]) -> RecordedMatches | None:
     return RecordedMatches.joined(found)
 
 
-def join_examples(
-    parts: Sequence[tuple[RecordedMatches, RecordedMatches] | None],
-) -> tuple[RecordedMatches, RecordedMatches] | None:
-    """The examples of all parts; None if there are none."""
-    kept = [part for part in parts if part is not None]
-    if not kept:
-        return None
-    home, away = zip(*kept, strict=True)
-    return RecordedMatches.joined(home), RecordedMatches.joined(away)
-
-
-def first_examples(
-    examples: tuple[RecordedMatches, RecordedMatches] | None, most: int
-) -> tuple[RecordedMatches, RecordedMatches] | None:
-    """At most so many of each side."""
-    if examples is None:
-        return None
-    home, away = (of.chosen(np.arange(min(most, len(of.numbers)))) for of in examples)
-    return home, away
-
-
-def _examples(
-    numbers: np.ndarray, side: np.ndarray, score: np.ndarray, forfeit: np.ndarray, actions: torch.Tensor, most: int
-) -> tuple[RecordedMatches, RecordedMatches]:
-    """The first matches of a batch that home lost, and those that away lost."""
-    lead = np.where(forfeit.any(1), 0, score[:, 0] - score[:, 1])
-    found = []
-    for loser, sides in ((-1, side), (1, 1 - side)):
-        which = np.flatnonzero(np.sign(lead) == loser)[:most]
-        chosen = actions[:, torch.from_numpy(which).to(actions.device)].cpu()
-        found.append(RecordedMatches(numbers[which], sides[which], chosen))
-    return found[0], found[1]
-
-
 def open_player(
     player: str | Player, opened: ExitStack, loader: Loader | None = None, submissions: SubmissionOptions = SANDBOXED
 ) -> Player:
@@ -250,7 +217,7 @@ def _play(
     turns = [0] * len(away)
     picks: list[dict[str, tuple[int, int, torch.Tensor]]] = [{} for _ in away]
     kept: list[list[torch.Tensor]] = [[] for _ in away]  # actions [T, B, 6] of each batch
-    lost: list[tuple[RecordedMatches, RecordedMatches] | None] = [None] * len(away)
+    lost: list[Examples | None] = [None] * len(away)
     seconds, before = 0.0, [_problems(player) for player in (home, *away)]
     for first in range(wanted.start, wanted.stop, batch):
         numbers = np.arange(first, min(first + batch, wanted.stop))
@@ -278,7 +245,7 @@ def _play(
             if actions is not None and keep_actions:
                 kept[i].append(actions[:, mine].cpu())
             if actions is not None and examples:
-                some = _examples(numbers, side, scores[i][-1], forfeits[i][-1], actions[:, mine], examples)
+                some = find_examples(numbers, side, scores[i][-1], forfeits[i][-1], actions[:, mine], examples)
                 lost[i] = first_examples(join_examples([lost[i], some]), examples)
     numbers = np.arange(wanted.start, wanted.stop)
     return [

@@ -66,6 +66,9 @@ class RecordedMatches:
         return RecordedMatches(numbers, sides, torch.cat([part.actions for part in parts], 1))
 
 
+Examples = tuple[RecordedMatches, RecordedMatches]  # lost by home, lost by away; `sides` are the loser's
+
+
 @dataclass(frozen=True)
 class Results(Tally):
     """Results of all matches of a `play`. A team's score is the length it gained; the larger score wins.
@@ -90,8 +93,8 @@ class Results(Tally):
     replays: dict[str, Replay] = field(default_factory=dict)  # if recorded: first, closest, worst and best (for home)
     # If all actions were kept: the matches that home lost by score.
     lost: RecordedMatches | None = field(default=None, compare=False)
-    # If asked for: the first matches that home lost by score, and those that away lost; `sides` are the loser's.
-    examples: tuple[RecordedMatches, RecordedMatches] | None = field(default=None, compare=False)
+    # If asked for: the first matches that each side lost by score.
+    examples: Examples | None = field(default=None, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the recorded matches, for JSON."""
