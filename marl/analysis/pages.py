@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.render.page import embedded, filled, language, page
+from marl.analysis.rating_days import Day, days_data
 from marl.cli.wording import duration
 from opponents.intervals import wilson
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from opponents.results import Results
 
 HERE = Path(__file__).parent
+SCRIPTS = {"elements": "page_elements", "days": "rating_days"}
 MOST_PLAYERS_WITH_CELLS = 20  # of a league whose cells have a match each: 380 matches of some 15 kB
 CHECKPOINT = re.compile(r"(.+)/checkpoints/episode_(\d+)")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 240, 48, 14, 28  # of an exploitation's curve, in pixels
@@ -42,10 +44,14 @@ def report_page(document: dict[str, Any]) -> str:
 
 
 def league_page(
-    table: "Table", pairs: Sequence["Results"], telling: "TellingMatches", broken: Sequence["BrokenEntry"] = ()
+    table: "Table",
+    pairs: Sequence["Results"],
+    telling: "TellingMatches",
+    broken: Sequence["BrokenEntry"] = (),
+    days: Sequence[Day] = (),
 ) -> str:
     """Points of all pairs, ratings, conduct, and matches to watch: of every pair whose results have replays (`pairs`),
-    and the most telling ones of each team. `broken`: those that could not play."""
+    and the most telling ones of each team. `broken`: those that could not play. `days`: today is the last one."""
     matches = _Matches()
     shown: dict[tuple[str, str], int] = {}  # (row, column): index into matches
     for results in pairs:
@@ -80,6 +86,7 @@ def league_page(
         "cells": [[cell(i, j) for j in order] for i in order],
         "telling": [[told(match) for match in telling.of(table.names[i])] for i in order],
         "broken": [{"name": each.label, "cause": each.cause} for each in broken],
+        "days": days_data(days),
     }
     return page(matches.found, extra=_filled("league_page.html", data))
 
@@ -116,10 +123,10 @@ def exploit_page(title: str, conclusion: str, curve: Sequence["CurvePoint"], rep
 
 
 def _filled(template: str, data: dict[str, Any]) -> str:
-    elements = (HERE / "page_elements.js").read_text(encoding="utf-8")
+    scripts = {name: (HERE / f"{file}.js").read_text("utf-8") for name, file in SCRIPTS.items()}
     chinese = json.loads((HERE / f"{Path(template).stem}_chinese.json").read_text(encoding="utf-8"))
-    parts = {"data": embedded(data), "elements": elements, "language": language(), "chinese": embedded(chinese)}
-    return filled(HERE / template, parts)
+    parts = {"data": embedded(data), "language": language(), "chinese": embedded(chinese)}
+    return filled(HERE / template, parts | scripts)
 
 
 def _player(table: "Table", i: int) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from marl.cli.arguments import (
     count,
     new_file,
     new_file_ending,
+    new_folder,
     positive,
     submission_options,
 )
@@ -81,6 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html", type=new_file, metavar="FILE", help="also write a page: the table, matches to watch, errors"
     )
     parser.add_argument(
+        "--daily",
+        type=new_folder,
+        metavar="DIR",
+        help="also write today's page and JSON file into DIR, with the ratings of the days before; DIR/index.html is "
+        "the newest page",
+    )
+    parser.add_argument(
         "--csv",
         type=new_file,
         metavar="FILE",
@@ -90,8 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from arena.files import write_user_file
+    from arena.replay import today
     from marl.analysis.pages import MOST_PLAYERS_WITH_CELLS, league_page
+    from marl.analysis.rating_days import Day
     from marl.analysis.telling import TellingMatches, examples_per_pair
+    from marl.commands.league_days import read_days, write_day
     from marl.commands.league_plan import plan_matches
     from marl.planning.planned_player import load_player
     from opponents.league import league
@@ -102,7 +114,9 @@ def run(args: argparse.Namespace) -> int:
     pairs: list[Results] = []
 
     seed = choose_seed(args.seed, [entry.name for entry in entries])
-    telling = TellingMatches(seed) if args.html else None
+    telling = TellingMatches(seed) if args.html or args.daily else None
+    date = today()
+    days = read_days(args.daily, before=date) if args.daily else []
 
     def progress(results: "Results") -> None:
         if telling is not None:
@@ -133,20 +147,27 @@ def run(args: argparse.Namespace) -> int:
         from marl.pictures.league_table import draw
 
         save_png(args.png, draw(table))
+    document = _document(table, seed) | {
+        "broken": [asdict(each) for each in broken],
+        "estimated_seconds": plan.seconds,
+    }
     if telling is not None:
-        from arena.files import write_user_file
-
-        write_user_file(args.html, league_page(table, pairs, telling, broken))
+        if args.daily:
+            days.append(Day(date, dict(zip(table.names, map(float, table.ratings), strict=True)), None))
+        page = league_page(table, pairs, telling, broken, days)
+        if args.html:
+            write_user_file(args.html, page)
+        if args.daily:
+            write_day(args.daily, date, page, document)
     if args.csv:
         columns, rows = league_rows(table)
         write_spreadsheet(args.csv, columns, rows)
     if args.json:
-        more = {"broken": [asdict(each) for each in broken], "estimated_seconds": plan.seconds}
-        print(json.dumps(_document(table, seed) | more, indent=2))
+        print(json.dumps(document, indent=2))
     else:
         print_table(table, seed)
         _print_more(table, broken)
-        for what, path in (("picture", args.png), ("page", args.html), ("CSV", args.csv)):
+        for what, path in (("picture", args.png), ("page", args.html), ("pages", args.daily), ("CSV", args.csv)):
             if path:
                 print(f"\n{what}: {path}")
     for line in table.problems:
