@@ -21,7 +21,7 @@ from opponents.intervals import NORMAL_95
 from opponents.league_conduct import Conduct, conduct_of
 from opponents.league_decision import AWAY, HOME
 from opponents.league_rounds import PairedMatches, play_rounds
-from opponents.match import choose_device, open_player, play
+from opponents.match import choose_device, open_player, play_some, summarise
 from opponents.players import Loader, Player
 from opponents.results import Results
 from opponents.submission import SANDBOXED, Submission, SubmissionOptions
@@ -29,6 +29,7 @@ from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 MEAN = 1500.0
 ELO = 400 / math.log(10)  # rating points per unit of log-odds
 PRIOR = 1.0  # additional drawn matches per pair
+REPLAYS = ("best", "worst")  # of a pair, if recorded
 TOLERANCE = 1e-6  # log-odds; far below any measurable difference
 
 
@@ -81,6 +82,7 @@ def league(
     submissions: SubmissionOptions = SANDBOXED,
     stop_when_decided: bool = False,
     seconds: float | None = None,
+    examples: int = 0,
 ) -> Table:
     """Play every pair of players or names; all pairs start from the same boards.
 
@@ -88,8 +90,8 @@ def league(
     and at most `matches`: until it is decided who is better, and as many as fit into the time (see league_rounds).
 
     `device` may be `auto`: see choose_device. `progress` is called with the results of each pair; with `record`, these
-    hold replays. `turn_progress` is called after each turn with the names of the pair and the done fraction of the
-    whole league.
+    hold the replays that went best and worst for home, and with `examples` so many lost matches of each side.
+    `turn_progress` is called after each turn with the names of the pair and the done fraction of the whole league.
     """
     if len(players) < 2:
         raise ArenaError(f"a league needs at least two players, got {len(players)}")
@@ -113,7 +115,7 @@ def league(
                 progress(results)
 
         if stop_when_decided or seconds is not None:
-            in_rounds = [PairedMatches(found[i], found[j], device, seed, record) for i, j in pairs]
+            in_rounds = [PairedMatches(found[i], found[j], device, seed, record, examples=examples) for i, j in pairs]
 
             def finish_turn_of(pair: PairedMatches, share: float) -> None:
                 if turn_progress is not None:
@@ -131,7 +133,18 @@ def league(
                     if turn_progress is not None:
                         turn_progress(names[i], names[j], (number + share) / len(pairs))
 
-                finish(i, j, play(found[i], found[j], matches, device, seed, record, progress=finish_turn))
+                some = play_some(
+                    found[i],
+                    found[j],
+                    matches,
+                    range(matches),
+                    device,
+                    seed,
+                    record,
+                    progress=finish_turn,
+                    examples=examples,
+                )
+                finish(i, j, summarise([some], seed, REPLAYS))
         problems = tuple(line for player in found if isinstance(player, Submission) for line in player.problems)
         conduct = tuple(conduct_of(player, int(number)) for player, number in zip(found, forfeits, strict=True))
     most = int((wins + wins.T + draws).max())

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from arena.replay import Replay
+from opponents.examples import first_examples, join_examples
 from opponents.league_decision import verdict
 from opponents.match import PlayedMatches, Progress, keep_first, leads, play_some, summarise
 from opponents.players import Player
-from opponents.results import Results
+from opponents.results import Examples, Results
 
 FIRST_ROUND = 8  # boards; fewer decide nothing
 BOARDS_MOST = 50_000  # per pair, as many as tell 50 % of the points from 50.5 %
@@ -21,11 +22,20 @@ class PairedMatches:
     """The matches of two players so far; board k is match k of the seed, played with home as red and as blue."""
 
     def __init__(
-        self, home: Player, away: Player, device: str, seed: int, record: bool = False, keep_actions: bool = False
+        self,
+        home: Player,
+        away: Player,
+        device: str,
+        seed: int,
+        record: bool = False,
+        keep_actions: bool = False,
+        examples: int = 0,
     ) -> None:
         self.home, self.away = home, away
         self.boards = 0
         self._device, self._seed, self._record, self._keep_actions = device, seed, record, keep_actions
+        self._most_examples = examples
+        self._examples: Examples | None = None
         self._as_red: list[PlayedMatches] = []
         self._as_blue: list[PlayedMatches] = []
 
@@ -50,8 +60,11 @@ class PairedMatches:
                 self._record,
                 progress=half,
                 keep_actions=self._keep_actions,
+                examples=self._most_examples,
             )
-            (self._as_red if home_is_red else self._as_blue).append(some if home_is_red else _turned(some))
+            some = some if home_is_red else _turned(some)
+            self._examples = first_examples(join_examples([self._examples, some.examples]), self._most_examples)
+            (self._as_red if home_is_red else self._as_blue).append(replace(some, examples=None))
         self.boards += boards
 
     @property
@@ -67,7 +80,7 @@ class PairedMatches:
         parts = [replace(part, picks={}) for part in (*self._as_red, *self._as_blue)]  # home is red in the first half
         found = summarise(parts, self._seed)
         speed = (found.turns - found.matches) / sum(part.seconds for part in parts)
-        return replace(found, turns_per_second=speed, replays=self._replays())
+        return replace(found, turns_per_second=speed, replays=self._replays(), examples=self._examples)
 
     def _replays(self) -> dict[str, Replay]:
         names = self.home.name, self.away.name
@@ -136,4 +149,5 @@ def _turned(part: PlayedMatches) -> PlayedMatches:
         picks={TURNED[name]: pick for name, pick in part.picks.items()},
         problems=part.problems[::-1],
         recorded=None if recorded is None else replace(recorded, sides=1 - recorded.sides),
+        examples=None if part.examples is None else (part.examples[1], part.examples[0]),
     )

@@ -23,8 +23,9 @@ from arena.errors import ArenaError
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from opponents.bound_turns import bind_turns
+from opponents.examples import find_examples, first_examples, join_examples
 from opponents.players import Loader, Player, Scripted, find
-from opponents.results import RecordedMatches, Results, Tally
+from opponents.results import Examples, RecordedMatches, Results, Tally
 from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB
@@ -50,6 +51,7 @@ class PlayedMatches:
     picks: dict[str, tuple[int, int, torch.Tensor]]  # name of the replay -> rank in its order, match number, actions
     problems: tuple[Counter[str], Counter[str]]  # of home and away in these matches, if they are submissions
     recorded: RecordedMatches | None = None  # all of them, if their actions were kept
+    examples: Examples | None = None  # see Results
 
 
 def play(
@@ -90,10 +92,12 @@ def play_some(
     progress: Progress | None = None,
     submissions: SubmissionOptions = SANDBOXED,
     keep_actions: bool = False,
+    examples: int = 0,
 ) -> PlayedMatches:
     """Play those of the matches 0 .. matches - 1 whose numbers are in a range (at least one), as `play` would.
 
-    Several processes can share the matches of one `play`: `summarise` joins their outcomes.
+    Several processes can share the matches of one `play`: `summarise` joins their outcomes. `examples`: of so many lost
+    matches of each side the actions are kept.
     """
     for what, number in (("matches", matches), ("batch", batch)):
         if number is not None and number < 1:
@@ -104,7 +108,7 @@ def play_some(
         home, away = (open_player(player, opened, loader, submissions) for player in (home, away))
         if batch is None:
             batch = SUBMISSION_BATCH if any(isinstance(player, Submission) for player in (home, away)) else BATCH
-        return _play(home, [away], matches, numbers, device, seed, record, batch, progress, keep_actions)[0]
+        return _play(home, [away], matches, numbers, device, seed, record, batch, progress, keep_actions, examples)[0]
 
 
 def play_side_by_side(
@@ -159,6 +163,7 @@ def summarise(played: Sequence[PlayedMatches], seed: int, replays_of: Sequence[s
         turns_per_second=(turns - matches) / max(part.seconds for part in played),  # parts are played side by side
         replays={name: replays[number] for name, (_, number, _) in picks.items()},
         lost=_lost(played),
+        examples=join_examples([part.examples for part in played]),
     )
 
 
@@ -168,11 +173,8 @@ def _lost(played: Sequence[PlayedMatches]) -> RecordedMatches | None:
     for part in played:
         if part.recorded is None:
             return None
-        lost = (part.scores[:, 0] < part.scores[:, 1]) & ~part.forfeits.any(1)
-        of = part.recorded
-        found.append((of.numbers[lost], of.sides[lost], of.actions[:, torch.from_numpy(lost)]))
-    numbers, sides, actions = zip(*found, strict=True)
-    return RecordedMatches(np.concatenate(numbers), np.concatenate(sides), torch.cat(actions, 1))
+        found.append(part.recorded.chosen((part.scores[:, 0] < part.scores[:, 1]) & ~part.forfeits.any(1)))
+    return RecordedMatches.joined(found)
 
 
 def open_player(
@@ -205,6 +207,7 @@ def _play(
     batch: int,
     progress: Progress | None,
     keep_actions: bool = False,
+    examples: int = 0,
 ) -> list[PlayedMatches]:
     """The wanted matches against each of the away players; `batch` of each at a time, side by side."""
     # By away player; of each batch [B, 2], home first.
@@ -214,6 +217,7 @@ def _play(
     turns = [0] * len(away)
     picks: list[dict[str, tuple[int, int, torch.Tensor]]] = [{} for _ in away]
     kept: list[list[torch.Tensor]] = [[] for _ in away]  # actions [T, B, 6] of each batch
+    lost: list[Examples | None] = [None] * len(away)
     seconds, before = 0.0, [_problems(player) for player in (home, *away)]
     for first in range(wanted.start, wanted.stop, batch):
         numbers = np.arange(first, min(first + batch, wanted.stop))
@@ -225,7 +229,7 @@ def _play(
             if progress is not None:
                 progress((first - wanted.start + size * (turn + 1) / TURNS) / len(wanted))
 
-        died, actions, taken = _play_batch(home, away, arena, side, record or keep_actions, finish_turn)
+        died, actions, taken = _play_batch(home, away, arena, side, record or keep_actions or examples > 0, finish_turn)
         lengths = arena.state[:, LENGTH : LENGTH + SNAKES].cpu().numpy()
         ends, deaths_of = arena.state[:, TURN].cpu().numpy(), died.cpu().numpy()
         seconds += taken
@@ -240,6 +244,9 @@ def _play(
                 keep_first(picks[i], _pick(numbers, lead, actions[:, mine]))
             if actions is not None and keep_actions:
                 kept[i].append(actions[:, mine].cpu())
+            if actions is not None and examples:
+                some = find_examples(numbers, side, scores[i][-1], forfeits[i][-1], actions[:, mine], examples)
+                lost[i] = first_examples(join_examples([lost[i], some]), examples)
     numbers = np.arange(wanted.start, wanted.stop)
     return [
         PlayedMatches(
@@ -253,6 +260,7 @@ def _play(
             picks[i],
             (_problems(home) - before[0], _problems(player) - before[1 + i]),
             RecordedMatches(numbers, _home_side(numbers, matches), torch.cat(kept[i], 1)) if kept[i] else None,
+            lost[i],
         )
         for i, player in enumerate(away)
     ]

@@ -1,5 +1,6 @@
 """Results of matches between two players: counts, rates with intervals, means."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -54,6 +55,19 @@ class RecordedMatches:
     sides: np.ndarray  # [B] of home: 0 red, 1 blue
     actions: torch.Tensor  # [T, B, 6] int8; those after the end of a match mean nothing
 
+    def chosen(self, which: np.ndarray) -> "RecordedMatches":
+        """Those at some indices, or where a mask is true."""
+        return RecordedMatches(self.numbers[which], self.sides[which], self.actions[:, torch.from_numpy(which)])
+
+    @staticmethod
+    def joined(parts: "Sequence[RecordedMatches]") -> "RecordedMatches":
+        """All matches of the parts, in order."""
+        numbers, sides = (np.concatenate([getattr(part, name) for part in parts]) for name in ("numbers", "sides"))
+        return RecordedMatches(numbers, sides, torch.cat([part.actions for part in parts], 1))
+
+
+Examples = tuple[RecordedMatches, RecordedMatches]  # lost by home, lost by away; `sides` are the loser's
+
 
 @dataclass(frozen=True)
 class Results(Tally):
@@ -79,9 +93,11 @@ class Results(Tally):
     replays: dict[str, Replay] = field(default_factory=dict)  # if recorded: first, closest, worst and best (for home)
     # If all actions were kept: the matches that home lost by score.
     lost: RecordedMatches | None = field(default=None, compare=False)
+    # If asked for: the first matches that each side lost by score.
+    examples: Examples | None = field(default=None, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the recorded matches, for JSON."""
-        names = [of.name for of in fields(self) if of.name not in ("replays", "lost")]
+        names = [of.name for of in fields(self) if of.name not in ("replays", "lost", "examples")]
         values = {name: getattr(self, name) for name in ("home", "away", *names, *RATES)}
         return values | {"by_colour": {colour: tally.as_dict() for colour, tally in self.by_colour.items()}}

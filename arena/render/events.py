@@ -1,6 +1,6 @@
 """The events of a match that a viewer lists: deaths with their cause, where it was too late, changes of the lead."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -10,9 +10,17 @@ from arena.deaths import FOE_HEAD, MATE_HEAD, OWN_BODY, REVERSAL, UNKNOWN, Death
 from arena.match_dict import from_dict
 from arena.render.timeline import Timeline
 from arena.rules import TEAM
-from arena.snake_names import TEAMS, full_name, snake_name, team_name
+from arena.snake_names import TEAMS, team_name
 
 DEATH, BOXED, LEAD, DECISIVE = "death", "boxed", "lead", "decisive"
+SNAKE = "snake {snake} ({team})"  # as full_name of arena/snake_names.py says it
+
+
+class Phrase(NamedTuple):
+    """A piece of a text: {name} stands for a value. A page says it in its own language."""
+
+    template: str
+    values: Mapping[str, int | str]
 
 
 class Event(NamedTuple):
@@ -21,7 +29,12 @@ class Event(NamedTuple):
     turn: int  # index in the timeline: the event happens between this turn and the one before
     kind: str  # DEATH, BOXED, LEAD or DECISIVE
     team: str  # red or blue, whom it concerns; empty if the teams are level
-    text: str
+    phrases: list[Phrase]  # of its text
+
+    @property
+    def text(self) -> str:
+        """What happened, in English."""
+        return _said(self.phrases)
 
 
 def events(timeline: Timeline) -> list[Event]:
@@ -30,10 +43,10 @@ def events(timeline: Timeline) -> list[Event]:
     turn_numbers = [turn.state["turn"] for turn in timeline.turns]
     for death in deaths:
         if death.boxed_since is not None:
-            died = f"no safe move until its death on turn {turn_numbers[death.turn]}"
-            text = f"{full_name(death.snake)} was already lost here: {died}"
-            found.append(Event(death.boxed_since, BOXED, team_name(death.snake), text))
-    found += [Event(death.turn, DEATH, team_name(death.snake), death_text(death, turn_numbers)) for death in deaths]
+            text = f"{SNAKE} was already lost here: no safe move until its death on turn {{turn}}"
+            phrase = Phrase(text, _snake(death) | {"turn": turn_numbers[death.turn]})
+            found.append(Event(death.boxed_since, BOXED, team_name(death.snake), [phrase]))
+    found += [Event(death.turn, DEATH, team_name(death.snake), _death_phrases(death, turn_numbers)) for death in deaths]
     found += _changes_of_the_lead(timeline)
     found += _decisive(timeline, deaths)
     order = (DEATH, LEAD, DECISIVE, BOXED)
@@ -55,19 +68,35 @@ def _deaths(timeline: Timeline, _turns: int) -> Sequence[Death]:
 
 def death_text(death: Death, turn_numbers: Sequence[int]) -> str:
     """Who died, of what, what it cost and since when it was boxed in. turn_numbers: by index."""
-    cost = f", lost {death.lost}" if death.lost > 0 else ""
-    boxed = "" if death.boxed_since is None else f"; no safe move since turn {turn_numbers[death.boxed_since]}"
-    return f"{full_name(death.snake)} {_cause_text(death)}{cost}{boxed}"
+    return _said(_death_phrases(death, turn_numbers))
 
 
-def _cause_text(death: Death) -> str:
+def _said(phrases: Sequence[Phrase]) -> str:
+    return "".join(template.format(**values) for template, values in phrases)
+
+
+def _snake(death: Death) -> dict[str, int | str]:
+    return {"snake": death.snake, "team": team_name(death.snake)}
+
+
+def _death_phrases(death: Death, turn_numbers: Sequence[int]) -> list[Phrase]:
+    phrases = [_cause(death)]
+    if death.lost > 0:
+        phrases.append(Phrase(", lost {lost}", {"lost": death.lost}))
+    if death.boxed_since is not None:
+        phrases.append(Phrase("; no safe move since turn {turn}", {"turn": turn_numbers[death.boxed_since]}))
+    return phrases
+
+
+def _cause(death: Death) -> Phrase:
     if death.cause == REVERSAL:
-        return "reversed and crashed"
+        return Phrase(f"{SNAKE} reversed and crashed", _snake(death))
     if death.cause == UNKNOWN or death.other is None:
-        return "crashed"
+        return Phrase(f"{SNAKE} crashed", _snake(death))
     if death.cause == OWN_BODY:
-        return "hit itself"
-    return f"{'met the head of' if death.cause in (MATE_HEAD, FOE_HEAD) else 'hit'} {snake_name(death.other)}"
+        return Phrase(f"{SNAKE} hit itself", _snake(death))
+    how = "met the head of" if death.cause in (MATE_HEAD, FOE_HEAD) else "hit"
+    return Phrase(f"{SNAKE} {how} snake {{other}}", _snake(death) | {"other": death.other})
 
 
 def _changes_of_the_lead(timeline: Timeline) -> list[Event]:
@@ -76,8 +105,8 @@ def _changes_of_the_lead(timeline: Timeline) -> list[Event]:
         red, blue = timeline.team_scores(index)
         now = _leader(red, blue)
         if now != leader:
-            who = f"{now} leads" if now else "the teams are level"
-            found.append(Event(index, LEAD, now, f"{who}, {red} : {blue}"))
+            text = "{team} leads, {red} : {blue}" if now else "the teams are level, {red} : {blue}"
+            found.append(Event(index, LEAD, now, [Phrase(text, {"team": now, "red": red, "blue": blue})]))
             leader = now
     return found
 
@@ -94,8 +123,9 @@ def _decisive(timeline: Timeline, deaths: Sequence[Death]) -> list[Event]:
     if decisive is None:
         return []
     index = decisive.turn
-    text = f"decisive: {TEAMS[loser]}'s lead goes from {leads[index - 1]:+d} to {leads[index]:+d}"
-    return [Event(index, DECISIVE, TEAMS[loser], text)]
+    values = {"team": TEAMS[loser], "before": f"{leads[index - 1]:+d}", "after": f"{leads[index]:+d}"}
+    phrase = Phrase("decisive: {team}'s lead goes from {before} to {after}", values)
+    return [Event(index, DECISIVE, TEAMS[loser], [phrase])]
 
 
 def _leader(red: int, blue: int) -> str:

@@ -2,7 +2,7 @@
 "use strict";
 
 // `chinese` has the Chinese of every text of the page. Texts, titles and labels in `root` that it knows are kept in the
-// language that is chosen, and so is what `keep` is given.
+// language that is chosen, and so is what `keep` is given. `learn` adds the texts of another part of the page.
 function makeLanguage(chinese, root, button) {
   const CHOICE = "snakes-3v3-language", kept = [];
   const preferred = navigator.languages.find((each) => /^(zh|en)\b/i.test(each)) || "en";
@@ -24,7 +24,7 @@ function makeLanguage(chinese, root, button) {
     show();
   }
 
-  function keepMarkup() {
+  function keepMarkup(root) {
     const nodes = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
     while (nodes.nextNode()) {
       const node = nodes.currentNode, whole = node.data, english = whole.trim();
@@ -44,8 +44,13 @@ function makeLanguage(chinese, root, button) {
     kept.forEach((show) => show());
   }
 
-  keepMarkup();
+  function learn(more, itsRoot) {
+    Object.assign(chinese, more);
+    keepMarkup(itsRoot);
+  }
+
+  keepMarkup(root);
   choose(isChinese);
   button.addEventListener("click", () => { choose(!isChinese); remember(isChinese ? "zh" : "en"); });
-  return { say, keep };
+  return { say, keep, learn };
 }

@@ -18,7 +18,7 @@ from arena.replay import Replay
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, START_LENGTH, TURNS, UP
 
 FOLDER = Path(__file__).parent
-SCRIPTS = ("board", "policy_arrows", "scrub_bar", "death_notice", "viewer")
+SCRIPTS = ("board", "language", "policy_arrows", "scrub_bar", "death_notice", "viewer")
 MOVE_LETTERS = "udlr"  # by direction; a capital letter means that the snake also grew
 PROB_DIGITS = 3
 NEW_BODY = "."  # instead of a letter: the body does not follow from the one before by a move
@@ -30,6 +30,7 @@ def page(matches: Sequence[Replay | JidiLog], turn: int = 0, extra: str = "") ->
     `extra` is markup on top of the page. A page with it shows no list of matches: its markup lets the user choose one.
     """
     data = {"look": look(), "matches": [timeline_data(match) for match in matches], "turn": turn, "extra": bool(extra)}
+    data["chinese"] = json.loads((FOLDER / "viewer_chinese.json").read_text("utf-8"))
     board, *viewer = ((FOLDER / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
     return filled("viewer.html", {"extra": extra, "data": embedded(data), "board": board, "viewer": "".join(viewer)})
 

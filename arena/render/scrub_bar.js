@@ -2,7 +2,8 @@
 // decisive turn, the present turn, and a tooltip under the mouse.
 "use strict";
 
-function makeScrubBar(look, board, element, tip, score) {
+// `say` and `told` give a text and an event in the language of the page.
+function makeScrubBar(look, board, element, tip, score, say, told) {
   const DECISIVE = "#ffe45c"; // a colour that no snake has
   const NEAR = 5; // pixels: how far from the mouse an event may be that the tooltip tells
   const line = element.querySelector("canvas"), curves = document.createElement("canvas");
@@ -97,7 +98,7 @@ function makeScrubBar(look, board, element, tip, score) {
     if (!timeline || event.pointerType === "touch") return;
     const turn = turnAt(event), state = timeline.states[turn], box = element.getBoundingClientRect();
     const near = timeline.events.filter((each) => (Math.abs(each.turn - turn) * box.width) / Math.max(1, end()) <= NEAR);
-    const lines = [`turn ${state.turn}: ${score(state, 0)} : ${score(state, 1)}`, ...near.map((each) => each.text)];
+    const lines = [`${say("turn {turn}", state)}: ${score(state, 0)} : ${score(state, 1)}`, ...near.map(told)];
     tip.replaceChildren(...lines.map((text) => Object.assign(document.createElement("div"), { textContent: text })));
     tip.hidden = false;
     const width = tip.offsetWidth, middle = event.clientX - width / 2;

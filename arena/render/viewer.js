@@ -11,6 +11,13 @@
   const score = (state, team) => total(state, team) - 3 * look.startLength;
   const copy = (value) => JSON.parse(JSON.stringify(value));
 
+  // One language for the whole page; markup on top of it may have the button.
+  const language = makeLanguage(data.chinese, document.body, $("#language") || $("#viewer-language")), { say, keep } = language;
+  $("#viewer-language").hidden = $("#language") !== null;
+  if (Math.min(innerWidth - 120, innerHeight) <= 520) $("#help").prepend($("#viewer-language")); // a phone: the controls have no room
+  // The text of an event; its team is a word of the language, too.
+  const told = (event) => event.phrases.map(([text, values]) => say(text, values.team ? { ...values, team: say(values.team) } : values)).join("");
+
   // --- the matches
 
   const timelines = data.matches.map(() => null);
@@ -52,12 +59,8 @@
     timeline = timelineOf(current);
     time = shown = Math.min(at, end());
     playing = go && end() > 0;
-    const match = data.matches[current], about = [];
-    if (match.seed !== undefined) about.push(`match ${match.match} of seed ${match.seed}`);
-    if (match.date) about.push(match.date);
-    document.title = [`${timeline.red} – ${timeline.blue}`, ...about, "Snakes 3v3"].join(" · ");
-    document.querySelectorAll(".about-match").forEach((line) => { line.textContent = about.join(" · "); });
     $("#policy").disabled = !timeline.outputs.some(Boolean);
+    nameMatch();
     listEvents();
     TEAMS.forEach((team) => { const name = $(`.team.${team} h2`); name.textContent = name.title = timeline[team]; });
     document.querySelectorAll("#list button").forEach((button, i) => {
@@ -68,6 +71,14 @@
     bar.layOut(timeline, ratio);
     painted = "";
     wake();
+  }
+
+  function nameMatch() {
+    const match = data.matches[current], about = [];
+    if (match.seed !== undefined) about.push(say("match {match} of seed {seed}", match));
+    if (match.date) about.push(match.date);
+    document.title = [`${timeline.red} – ${timeline.blue}`, ...about, "Snakes 3v3"].join(" · ");
+    document.querySelectorAll(".about-match").forEach((line) => { line.textContent = about.join(" · "); });
   }
 
   function seek(to) { time = Math.min(end(), Math.max(0, to)); if (Math.abs(time - shown) > 1.001) shown = time; wake(); }
@@ -155,7 +166,7 @@
       points.classList.toggle("up", gain >= 0);
       worth.textContent = value === null ? "" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
       worth.hidden = value === null;
-      chip.title = `Follow snake ${snake} (key ${snake}): ${length} cells long` + (value === null ? "" : `; value by its policy: ${value}`);
+      chip.title = say("Follow snake {snake} (key {snake}): {length} cells long", { snake, length }) + (value === null ? "" : say("; value by its policy: {value}", { value }));
       chip.setAttribute("aria-pressed", String(follow === snake));
     });
     $("#play path").setAttribute("d", playing ? PAUSE : PLAY);
@@ -170,10 +181,10 @@
     const over = now === end(), [red, blue] = timeline.scores, banner = $("#banner");
     banner.hidden = !over;
     banner.className = red === blue ? "" : red > blue ? "red" : "blue";
-    banner.textContent = red === blue ? `Draw, ${red} : ${blue}` : `${red > blue ? timeline.red : timeline.blue} wins ${red} : ${blue}`;
+    banner.textContent = red === blue ? say("Draw, {red} : {blue}", { red, blue }) : say("{name} wins {red} : {blue}", { name: red > blue ? timeline.red : timeline.blue, red, blue });
   }
 
-  const bar = makeScrubBar(look, board, $("#scrub"), $("#tip"), score), notice = makeDeathNotice($("#stage"));
+  const bar = makeScrubBar(look, board, $("#scrub"), $("#tip"), score, say, told), notice = makeDeathNotice($("#stage"), say, told);
 
   // --- the list of events; a click goes to the turn right before
 
@@ -183,7 +194,7 @@
       const item = document.createElement("li"), button = document.createElement("button"), at = document.createElement("b");
       const text = document.createElement("span");
       at.textContent = timeline.states[event.turn].turn;
-      text.textContent = event.text;
+      text.textContent = told(event);
       button.className = `${event.kind} ${event.team}`;
       button.append(at, text);
       button.addEventListener("click", () => { play(false); time = shown = Math.max(0, event.turn - 1); painted = ""; wake(); });
@@ -240,7 +251,7 @@
     const write = (text, x, align, colour) => { c.textAlign = align; c.fillStyle = board.rgb(colour); c.fillText(text, x, strip / 2, canvas.width * 0.34); };
     write(`${timeline.red}  ${score(state, 0)}`, 20, "left", look.teams[0]);
     write(`${score(state, 1)}  ${timeline.blue}`, canvas.width - 20, "right", look.teams[1]);
-    write(`turn ${state.turn}`, canvas.width / 2, "center", look.text);
+    write(say("turn {turn}", state), canvas.width / 2, "center", look.text);
     c.translate(0, strip);
     board.draw(c, size, timeline, shown, { camera, follow });
     return canvas;
@@ -276,7 +287,7 @@
   };
   for (const [id, act] of Object.entries(actions)) {
     const button = document.getElementById(id);
-    button.setAttribute("aria-label", button.title);
+    keep(() => button.setAttribute("aria-label", button.title));
     button.addEventListener("click", act);
   }
 
@@ -323,7 +334,7 @@
       const chip = document.createElement("button"), canvas = document.createElement("canvas"), gain = document.createElement("span");
       const value = document.createElement("span");
       chip.className = "chip";
-      chip.setAttribute("aria-label", `Follow snake ${snake}`);
+      keep(() => chip.setAttribute("aria-label", say("Follow snake {snake}", { snake })));
       [gain.className, value.className] = ["gain", "value"];
       canvas.width = 144; canvas.height = 72;
       const context = canvas.getContext("2d");
@@ -361,15 +372,16 @@
   window.snakes = {
     matches: data.matches.length,
     state: (k, number = current) => copy(timelineOf(number).states[k]),
-    events: (number = current) => copy(timelineOf(number).events),
+    events: (number = current) => timelineOf(number).events.map((event) => ({ turn: event.turn, kind: event.kind, team: event.team, text: told(event) })),
     output: (k, number = current) => copy(timelineOf(number).outputs[k] || null),
     shown: () => ({ match: current, turn: turn(), time: shown, last: end(), playing, speed, follow, turned, policy: showPolicy }),
-    show, seek, play, picture,
+    show, seek, play, picture, language,
   };
   for (const id of ["next-match", "back-match"]) document.getElementById(id).hidden = data.matches.length < 2;
   if (!followLink()) show(0, data.matches.length ? Math.max(0, data.turn - data.matches[0].start.turn) : 0, data.turn === 0);
   for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => { touched = true; }, { capture: true });
   addEventListener("hashchange", followLink);
+  keep(() => { if (timeline) { nameMatch(); listEvents(); painted = ""; wake(); } });
   fit();
   // The list of events is open where it does not make the board smaller.
   if (innerWidth > 900 && $("#stage").clientWidth - look.columns * cell > 300) showEvents(true);

@@ -36,9 +36,9 @@ class Explanation:
 
     @property
     def telling(self) -> list[tuple[LostMatch, DecisiveTurn]]:
-        """The most telling matches: those that one turn alone cost come first, and of these the heaviest turns."""
+        """The most telling matches, see tellingness."""
         decided = [(match, decisive) for match in self.lost if (decisive := match.decisive) is not None]
-        return sorted(decided, key=lambda pair: (not _turned(pair[0]), -pair[1].weight))[:TELLING]
+        return sorted(decided, key=lambda pair: tellingness(*pair))[:TELLING]
 
     @property
     def mean_leads(self) -> list[float]:
@@ -136,6 +136,11 @@ class Explanation:
             label = "" if i else "most telling"
             lines.append(_line(label, f"match {of['match']}, turn {of['turn']}: {of['text']}"))
         return lines
+
+
+def tellingness(match: LostMatch, decisive: DecisiveTurn) -> tuple[bool, float]:
+    """Sorts lost matches: those that one turn alone cost come first, and of these the heaviest turns."""
+    return not _turned(match), -decisive.weight
 
 
 def kind_of(death: Death) -> str:

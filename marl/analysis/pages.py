@@ -3,21 +3,27 @@
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.render.page import embedded, filled, language, page
+from marl.analysis.rating_days import Day, days_data
 from marl.cli.wording import duration
 from opponents.intervals import wilson
 
 if TYPE_CHECKING:
     from arena.replay import Replay
     from marl.analysis.exploitability import CurvePoint
+    from marl.analysis.telling import TellingMatch, TellingMatches
     from opponents.league import Table
+    from opponents.league_entries import BrokenEntry
     from opponents.results import Results
 
 HERE = Path(__file__).parent
+SCRIPTS = {"elements": "page_elements", "days": "rating_days"}
+MOST_PLAYERS_WITH_CELLS = 20  # of a league whose cells have a match each: 380 matches of some 15 kB
 CHECKPOINT = re.compile(r"(.+)/checkpoints/episode_(\d+)")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 240, 48, 14, 28  # of an exploitation's curve, in pixels
 EXPLOIT_STYLE = """<style>
@@ -37,14 +43,21 @@ def report_page(document: dict[str, Any]) -> str:
     return _filled("report_page.html", document)
 
 
-def league_page(table: "Table", pairs: Sequence["Results"]) -> str:
-    """Points of all pairs, ratings, a match of every pair. `pairs`: results of all pairs of the table, with replays."""
-    matches: list[Any] = []
+def league_page(
+    table: "Table",
+    pairs: Sequence["Results"],
+    telling: "TellingMatches",
+    broken: Sequence["BrokenEntry"] = (),
+    days: Sequence[Day] = (),
+) -> str:
+    """Points of all pairs, ratings, conduct, and matches to watch: of every pair whose results have replays (`pairs`),
+    and the most telling ones of each team. `broken`: those that could not play. `days`: today is the last one."""
+    matches = _Matches()
     shown: dict[tuple[str, str], int] = {}  # (row, column): index into matches
     for results in pairs:
         for row, column, which in ((results.home, results.away, "best"), (results.away, results.home, "worst")):
-            shown[row, column] = len(matches)
-            matches.append(results.replays[which])
+            if which in results.replays:
+                shown[row, column] = matches.index(results.replays[which])
     order, points = table.order(), table.points
 
     def cell(i: int, j: int) -> dict[str, Any] | None:
@@ -54,15 +67,43 @@ def league_page(table: "Table", pairs: Sequence["Results"]) -> str:
         # Half points count as half matches; the interval of a rate with draws is at most as wide.
         low, high = wilson(float(table.wins[i, j] + table.draws[i, j] / 2), int(table.played[i, j]))
         about = {"points": float(points[i, j]), "low": low, "high": high}
-        return results | about | {"match": shown[table.names[i], table.names[j]]}
+        return results | about | {"match": shown.get((table.names[i], table.names[j]))}
+
+    def told(match: "TellingMatch") -> dict[str, Any]:
+        return {
+            "match": matches.index(match.replay),
+            "loser": match.loser,
+            "winner": match.winner,
+            "scores": match.scores,
+            "turn": match.turn,
+            "leads": match.leads,
+        }
 
     data = {
         "matches": table.matches,
         "matches_per_pair": table.matches_per_pair,
         "players": [_player(table, i) for i in order],
         "cells": [[cell(i, j) for j in order] for i in order],
+        "telling": [[told(match) for match in telling.of(table.names[i])] for i in order],
+        "broken": [{"name": each.label, "cause": each.cause} for each in broken],
+        "days": days_data(days),
     }
-    return page(matches, extra=_filled("league_page.html", data))
+    return page(matches.found, extra=_filled("league_page.html", data))
+
+
+class _Matches:
+    """The matches of a page, each of them once."""
+
+    def __init__(self) -> None:
+        self.found: list[Replay] = []
+        self._places: dict[tuple[int, int, str, str], int] = {}
+
+    def index(self, replay: "Replay") -> int:
+        key = replay.seed, replay.match, replay.red, replay.blue
+        if key not in self._places:
+            self._places[key] = len(self.found)
+            self.found.append(replay)
+        return self._places[key]
 
 
 def exploit_page(title: str, conclusion: str, curve: Sequence["CurvePoint"], replay: "Replay") -> str:
@@ -82,10 +123,10 @@ def exploit_page(title: str, conclusion: str, curve: Sequence["CurvePoint"], rep
 
 
 def _filled(template: str, data: dict[str, Any]) -> str:
-    elements = (HERE / "page_elements.js").read_text(encoding="utf-8")
+    scripts = {name: (HERE / f"{file}.js").read_text("utf-8") for name, file in SCRIPTS.items()}
     chinese = json.loads((HERE / f"{Path(template).stem}_chinese.json").read_text(encoding="utf-8"))
-    parts = {"data": embedded(data), "elements": elements, "language": language(), "chinese": embedded(chinese)}
-    return filled(HERE / template, parts)
+    parts = {"data": embedded(data), "language": language(), "chinese": embedded(chinese)}
+    return filled(HERE / template, parts | scripts)
 
 
 def _player(table: "Table", i: int) -> dict[str, Any]:
@@ -93,7 +134,8 @@ def _player(table: "Table", i: int) -> dict[str, Any]:
     name, rating, margin = table.names[i], float(table.ratings[i]), float(table.margins[i])
     found = CHECKPOINT.fullmatch(name)
     run = {"run": found[1] if found else None, "episode": int(found[2]) if found else None}
-    return {"name": name, "rating": rating, "rating_low": rating - margin, "rating_high": rating + margin, **run}
+    about = {"name": name, "rating": rating, "rating_low": rating - margin, "rating_high": rating + margin, **run}
+    return about | {"conduct": asdict(table.conduct[i]) if table.conduct else None}
 
 
 def _svg(curve: Sequence["CurvePoint"]) -> str:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from marl.cli.arguments import (
     count,
     new_file,
     new_file_ending,
+    new_folder,
     positive,
     submission_options,
 )
@@ -78,7 +79,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--png", type=new_file_ending(".png"), metavar="FILE", help="also draw the table into a PNG file"
     )
     parser.add_argument(
-        "--html", type=new_file, metavar="FILE", help="also write a page: the table, and a match behind every cell"
+        "--html", type=new_file, metavar="FILE", help="also write a page: the table, matches to watch, errors"
+    )
+    parser.add_argument(
+        "--daily",
+        type=new_folder,
+        metavar="DIR",
+        help="also write today's page and JSON file into DIR, with the ratings of the days before; DIR/index.html is "
+        "the newest page",
     )
     parser.add_argument(
         "--csv",
@@ -90,6 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from arena.files import write_user_file
+    from arena.replay import today
+    from marl.analysis.pages import MOST_PLAYERS_WITH_CELLS, league_page
+    from marl.analysis.rating_days import Day
+    from marl.analysis.telling import TellingMatches, examples_per_pair
+    from marl.commands.league_days import read_days, write_day
     from marl.commands.league_plan import plan_matches
     from marl.planning.planned_player import load_player
     from opponents.league import league
@@ -99,14 +113,18 @@ def run(args: argparse.Namespace) -> int:
     entries = _entries(args)
     pairs: list[Results] = []
 
+    seed = choose_seed(args.seed, [entry.name for entry in entries])
+    telling = TellingMatches(seed) if args.html or args.daily else None
+    date = today()
+    days = read_days(args.daily, before=date) if args.daily else []
+
     def progress(results: "Results") -> None:
-        if args.html:
-            pairs.append(results)
+        if telling is not None:
+            telling.add(results)
+            pairs.append(replace(results, examples=None))
         if sys.stderr.isatty():
             _print_pair(results)
 
-    record = args.html is not None
-    seed = choose_seed(args.seed, [entry.name for entry in entries])
     with ExitStack() as opened, ProgressBar("league") as bar:
         players, broken = open_entries(entries, opened, load_player, submission_options(args))
         if len(players) < 2:
@@ -120,28 +138,36 @@ def run(args: argparse.Namespace) -> int:
             bar.show(fraction)
 
         seconds = None if args.minutes is None else max(0.0, 60 * args.minutes - (time.monotonic() - begun))
+        record = telling is not None and len(players) <= MOST_PLAYERS_WITH_CELLS
         settings = (plan.matches, args.device, seed, progress, load_player, record, turn_progress)
-        table = league(players, *settings, stop_when_decided=args.stop_when_decided, seconds=seconds)
+        examples = examples_per_pair(len(players)) if telling is not None else 0
+        table = league(players, *settings, stop_when_decided=args.stop_when_decided, seconds=seconds, examples=examples)
     if args.png:
         from marl.pictures.canvas import save_png
         from marl.pictures.league_table import draw
 
         save_png(args.png, draw(table))
-    if args.html:
-        from arena.files import write_user_file
-        from marl.analysis.pages import league_page
-
-        write_user_file(args.html, league_page(table, pairs))
+    document = _document(table, seed) | {
+        "broken": [asdict(each) for each in broken],
+        "estimated_seconds": plan.seconds,
+    }
+    if telling is not None:
+        if args.daily:
+            days.append(Day(date, dict(zip(table.names, map(float, table.ratings), strict=True)), None))
+        page = league_page(table, pairs, telling, broken, days)
+        if args.html:
+            write_user_file(args.html, page)
+        if args.daily:
+            write_day(args.daily, date, page, document)
     if args.csv:
         columns, rows = league_rows(table)
         write_spreadsheet(args.csv, columns, rows)
     if args.json:
-        more = {"broken": [asdict(each) for each in broken], "estimated_seconds": plan.seconds}
-        print(json.dumps(_document(table, seed) | more, indent=2))
+        print(json.dumps(document, indent=2))
     else:
         print_table(table, seed)
         _print_more(table, broken)
-        for what, path in (("picture", args.png), ("page", args.html), ("CSV", args.csv)):
+        for what, path in (("picture", args.png), ("page", args.html), ("pages", args.daily), ("CSV", args.csv)):
             if path:
                 print(f"\n{what}: {path}")
     for line in table.problems:

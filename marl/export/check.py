@@ -119,6 +119,11 @@ def check(path: Path, policy: ComparedPolicy | None, uncaged: bool = False) -> R
         raise UserError(f"{path}: there is no such file; export PLAYER --jidi {path.parent} writes it") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
+    return check_source(path, data, policy, uncaged)
+
+
+def check_source(path: Path, data: bytes, policy: ComparedPolicy | None, uncaged: bool = False) -> Result:
+    """The same for the content of a file, which need not be there yet."""
     try:
         text = data.decode().replace("\r\n", "\n")
         tree = ast.parse(text)
@@ -131,7 +136,7 @@ def check(path: Path, policy: ComparedPolicy | None, uncaged: bool = False) -> R
     policy = policy or _own_policy(path, values)
     plan_ms = _plan_ms(values)
     positions = _positions(policy)
-    moves, reports = _play(path, positions, plan_ms, uncaged)
+    moves, reports = _play(path, data, positions, plan_ms, uncaged)
     failed = [report[-1] for report in reports if report[-1]]
     if failed:
         raise UserError(f"{path}: {printable(failed[0])}")
@@ -224,14 +229,14 @@ def _board_logits(policy: ComparedPolicy, obs: torch.Tensor) -> np.ndarray:
 
 
 def _play(
-    path: Path, positions: Sequence[Asked], plan_ms: float | None, uncaged: bool
+    path: Path, data: bytes, positions: Sequence[Asked], plan_ms: float | None, uncaged: bool
 ) -> tuple[list[int | str], list[list[Any]]]:
     """The submission's moves by its policy, and a report of each kind of moves."""
     kinds = ["policy"] if plan_ms is None else ["policy", "match"]
     counts = [len(positions), _planned_moves(plan_ms)][: len(kinds)]
     with tempfile.TemporaryDirectory(prefix="snakes-check-") as name:
         folder = Path(name).resolve()
-        shutil.copyfile(path, folder / check_harness.FILE)
+        (folder / check_harness.FILE).write_bytes(data)
         harness = folder / "harness.py"
         shutil.copyfile(check_harness.__file__, harness)
         requests: list[dict[str, Any]] = [{"seed": 0}]

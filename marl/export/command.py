@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.cli.arguments import new_file, new_file_ending, new_folder
+from marl.cli.arguments import new_file, new_file_ending, new_folder, positive
 from marl.errors import UserError
 from marl.storage.run_names import player_name
 
@@ -35,13 +35,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--jidi",
         type=new_folder,
         metavar="DIR",
-        help="write the competition's submission.py into DIR (needs only numpy)",
+        help="check the competition's submission.py as --check does, and write it into DIR (needs only numpy)",
     )
     parser.add_argument(
         "--plan",
         type=_milliseconds,
         metavar="MS",
         help="with --jidi: the submission looks ahead with the exact rules, up to MS milliseconds a call",
+    )
+    parser.add_argument(
+        "--budget",
+        type=_milliseconds,
+        metavar="MS",
+        help="with --jidi: write nothing if a move takes longer than MS milliseconds here, and say which team does not",
+    )
+    parser.add_argument(
+        "--max-size",
+        type=positive,
+        metavar="MB",
+        help="with --jidi: write nothing if the file is larger than MB million bytes, and say which team's is not",
     )
     parser.add_argument(
         "--onnx", type=new_file, metavar="FILE", help="write the network as ONNX: observation to logits"
@@ -80,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--check looks at what is there; write first, then check it in a second command")
     if args.plan is not None and not args.jidi:
         raise UserError("--plan MS is for the submission; need --jidi DIR")
+    if (args.budget is not None or args.max_size is not None) and not args.jidi:
+        raise UserError("--budget MS and --max_size MB are for the submission; need --jidi DIR")
     if (args.json or args.uncaged) and args.check is None:
         raise UserError(f"{'--json' if args.json else '--uncaged'} is for --check DIR")
     if args.onnx:
@@ -93,9 +107,11 @@ def run(args: argparse.Namespace) -> int:
     _check_encoder(args, encoder.name)
     layers = dense_layers(player) if args.jidi or args.html else []
     if args.jidi:
-        from marl.export.jidi import submission_source
+        from marl.export.limits import Limits, checked_submission
 
-        _write(args.jidi / "submission.py", submission_source(layers, encoder, name, args.plan).encode())
+        path = args.jidi / "submission.py"
+        data, found = checked_submission(player, name, path, args.plan, Limits(args.budget, args.max_size))
+        _write(path, data, f"; its {found.moves} moves are the policy's, {found.longest_ms:.1f} ms at most")
     if args.onnx:
         from marl.export.onnx import onnx_of
 
@@ -174,19 +190,19 @@ def _check_onnx() -> None:
         raise UserError(f"--onnx needs the package onnx; {install_hint('onnx')}") from None
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes, note: str = "") -> None:
     from arena.files import write_atomically
 
-    with _writing(path):
+    with _writing(path, note):
         write_atomically(path, data)
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Around the writing of a file: makes its folder (--jidi), reports an error, prints the size of the file."""
+def _writing(path: Path, note: str = "") -> Iterator[None]:
+    """Around the writing of a file: makes its folder (--jidi), reports an error, prints the file's size and a note."""
     try:
         path.parent.mkdir(exist_ok=True)
         yield
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
-    print(f"{path}  {path.stat().st_size / 1000:,.0f} kB")
+    print(f"{path}  {path.stat().st_size / 1000:,.0f} kB{note}")

@@ -2,8 +2,11 @@
 
 import base64
 import io
+import json
+import re
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -352,8 +355,55 @@ def test_an_address_names_a_match_and_a_turn(chrome, address):
     page.close()
 
 
+WORDS = """(() => {
+    const named = (name) => [...document.querySelectorAll(`[${name}]`)].map((each) => each.getAttribute(name));
+    return [document.title, document.body.textContent, ...named("title"), ...named("aria-label")];
+})()"""
+
+
+def test_the_page_speaks_chinese_where_the_browser_prefers_it(chrome, address, matches):
+    page = chrome.open("about:blank", few_frames=True)
+    page.speak("zh-CN,en")
+    page.goto(f"{address}#match=1&turn=40")
+    page.value("document.querySelectorAll('script, style, #list').forEach((each) => each.remove())")
+    names = (matches[LONG].red, matches[LONG].blue, EVIL, EVIL_TOO, "Snakes 3v3")
+    for number in (LONG, WILD):
+        for turn in (0, 40, 10**6):  # at the end it says who has won
+            page.value(f"snakes.show({number}, {turn}, false)")
+            now = "snakes.state(snakes.shown().turn).turn"
+            page.wait(f"document.querySelector('.turn b').textContent.startsWith(`${{{now}}} /`)")
+            said = "\n".join(page.value(WORDS))
+            for name in names:
+                said = said.replace(name, "")
+            assert {*re.findall(r"[A-Za-z]{2,}", said)} <= {"Home", "End", "Esc", "English"}
+    english = ["snakes.events()[0].text", "document.querySelector('#play').title"]
+    assert [page.value(each) for each in english][1] == "播放或暂停（空格）"
+    page.click("#viewer-language")
+    assert page.value(english[1]) == "Play or pause (space)"
+    assert re.match(r"[a-z]+", page.value(english[0]))
+    assert page.errors == []
+    page.close()
+
+
+def test_everything_that_is_said_has_a_chinese_text(matches):
+    folder = Path(export.__file__).parent
+    chinese = json.loads((folder / "viewer_chinese.json").read_text("utf-8"))
+    said = {text for name in ("viewer", "scrub_bar", "death_notice") for text in _said(folder / f"{name}.js")}
+    said |= {
+        phrase.template for match in matches for event in events(recorded_timeline(match)) for phrase in event.phrases
+    }
+    assert said - chinese.keys() == set()
+    for english, text in chinese.items():
+        assert {*re.findall(r"\{\w+\}", english)} == {*re.findall(r"\{\w+\}", text)}
+
+
+def _said(path):
+    return re.findall(r'\bsay\("([^"]+)"', path.read_text("utf-8"))
+
+
 def test_events_are_listed_and_lead_to_their_turn(shown, matches):
-    expected = [event._asdict() for event in events(recorded_timeline(matches[LONG]))]
+    found = events(recorded_timeline(matches[LONG]))
+    expected = [{"turn": e.turn, "kind": e.kind, "team": e.team, "text": e.text} for e in found]
     assert shown.value("snakes.events()") == expected
     assert shown.value("[...document.querySelectorAll('#events button span')].map(e => e.textContent)") == [
         event["text"] for event in expected

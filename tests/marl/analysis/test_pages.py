@@ -8,9 +8,12 @@ import pytest
 from helpers import browser
 
 from marl.analysis.pages import league_page
+from marl.analysis.telling import EXAMPLES, TellingMatches
 from marl.cli.main import main
 from opponents.intervals import wilson
 from opponents.league import league
+from opponents.league_conduct import Conduct
+from opponents.league_entries import BrokenEntry
 
 EVIL = "<script>hacked = 1</script>"
 RUN = "runs/snakes_3v3/run1_20260101_120000"
@@ -25,10 +28,15 @@ NAMES = {
 
 @pytest.fixture(scope="module")
 def results():
-    pairs = []
-    table = league(list(NAMES), 20, seed=1, progress=pairs.append, record=True)
+    pairs, telling = [], TellingMatches(1)
+    table = league(list(NAMES), 20, seed=1, progress=pairs.append, record=True, examples=EXAMPLES)
+    faulty = Conduct(errors=1234, forfeits=7, mean_ms=1.25, longest_ms=980.0)
     table = dataclasses.replace(table, names=tuple(NAMES[name] for name in table.names))
-    return table, [dataclasses.replace(pair, home=NAMES[pair.home], away=NAMES[pair.away]) for pair in pairs]
+    table = dataclasses.replace(table, conduct=(faulty, *table.conduct[1:]))
+    pairs = [dataclasses.replace(pair, home=NAMES[pair.home], away=NAMES[pair.away]) for pair in pairs]
+    for pair in pairs:
+        telling.add(pair)
+    return table, pairs, telling, [BrokenEntry("李四", "cannot be loaded: <b>")]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +55,7 @@ def page(results, tmp_path_factory):
 
 
 def test_the_table_shows_the_points_best_player_first(page, results):
-    table, _ = results
+    table, *_ = results
     order, points = table.order(), table.points
     cells = "[...document.querySelectorAll('#league tbody tr')].map(r => [...r.querySelectorAll('button')]"
     shown = page.value(f"{cells}.map(b => Number(b.firstChild.textContent)))")
@@ -62,7 +70,7 @@ def test_the_table_shows_the_points_best_player_first(page, results):
 
 
 def test_a_cell_shows_the_match_that_went_best_for_its_row(page, results):
-    table, pairs = results
+    table, pairs, *_ = results
     for at, i in enumerate(table.order(), start=1):
         for across, j in enumerate(table.order(), start=1):
             if i == j:
@@ -77,6 +85,52 @@ def test_a_cell_shows_the_match_that_went_best_for_its_row(page, results):
             chosen = page.value("[...document.querySelectorAll('#league [aria-pressed=true]')].map(b => b.title)")
             assert len(chosen) == 1
             assert chosen[0].startswith(f"{table.names[i]} against {table.names[j]}: ")
+
+
+def test_each_team_has_its_most_telling_matches(page, results):
+    table, _, telling, _ = results
+    buttons = "#teams article:nth-child({at}) button"
+    for at, i in enumerate(table.order(), start=1):
+        name, wanted = table.names[i], telling.of(table.names[i])
+        selector = buttons.format(at=at)
+        assert page.value(f"document.querySelectorAll('{selector}').length") == len(wanted) == 3
+        for number, match in enumerate(wanted, start=1):
+            page.click(f"{selector}:nth-of-type({number})")
+            assert page.value("snakes.state(snakes.shown().last)") == match.replay.states()[-1]
+            # It plays on from there.
+            assert match.turn - 10 <= page.value("snakes.shown().turn") or match.turn < 10
+            told = page.value("document.querySelector('#shows').textContent")
+            assert told.startswith(f"{name} {'lost' if match.loser == name else 'won'} ")
+            assert f"turn {match.turn}: " in told
+            decisive = page.value("snakes.events().filter(e => e.kind === 'decisive').map(e => e.turn)")
+            assert decisive == [match.turn]
+            assert page.value("document.querySelectorAll('#league [aria-pressed=true]').length") == 1
+
+
+def test_errors_forfeits_and_times_are_told(page, results):
+    table, _, _, broken = results
+    at = table.order().index(0) + 1
+    line = page.value(f"document.querySelector('#teams article:nth-child({at}) p').textContent")
+    assert line == "1,234 errors · 7 forfeits · 1.3 ms a move, 980 at most"
+    assert page.value("document.querySelectorAll('#teams article p').length") == 1  # the others are no submissions
+    told = page.value("[...document.querySelectorAll('#broken dl > *')].map(e => e.textContent)")
+    assert told == [broken[0].label, broken[0].cause]
+
+
+def test_cells_of_a_large_league_have_no_match(results, tmp_path):
+    if browser.missing():
+        pytest.skip(browser.missing())
+    table, pairs, telling, _ = results
+    text = league_page(table, [dataclasses.replace(pair, replays={}) for pair in pairs], telling)
+    assert len(text) < len(league_page(*results))
+    (tmp_path / "large.html").write_text(text)
+    with browser.chromium() as chrome:
+        opened = chrome.open((tmp_path / "large.html").as_uri(), few_frames=True)
+        assert opened.value("[...document.querySelectorAll('#league td button')].every(b => b.disabled)")
+        assert "Click" not in opened.value("document.querySelector('#about').textContent")
+        opened.click("#teams button")
+        assert opened.value("snakes.shown().match") == 0
+        assert opened.errors == []
 
 
 CONTRASTS = """(() => {
@@ -95,7 +149,7 @@ def test_letters_can_be_read_on_every_cell(page):
 
 
 def test_cells_show_intervals_and_the_axis_has_round_numbers(page, results):
-    table, _ = results
+    table, *_ = results
     i, j = table.order()[:2]
     low, high = wilson(float(table.wins[i, j] + table.draws[i, j] / 2), 20)
     told = page.value("document.querySelector('#league td button small').textContent").split(" – ")
@@ -119,19 +173,23 @@ def test_the_table_scrolls_on_a_phone(page):
 
 
 def test_the_page_speaks_chinese(page, results):
-    """The league's part of it; it is said again after every switch."""
-    titles = "[...document.querySelectorAll('#league [title]')].map(each => each.title)"
-    seen = f"document.querySelector('#league').innerText + {titles}"
+    """The league's part and the viewer's; it is said again after every switch."""
+    titles = "[...document.querySelectorAll('[title]')].map(each => each.title)"
+    seen = f"document.body.innerText + {titles}"
     page.click("#league td button")
+    page.value("snakes.show(snakes.shown().match, 50, false)")
+    page.wait("document.querySelector('.turn b').textContent.startsWith('50 ')")
     english = page.value(seen)
     page.click("#language")
+    page.wait("!document.querySelector('.chip').title.startsWith('Follow')")  # with the next frame
     chinese = page.value(seen)
     assert page.value("document.documentElement.lang") == "zh-CN"
-    for name in (*results[0].names, "English", "Elo", "run1_20260101_120000"):
+    for name in (results[3][0].cause, *results[0].names, "English", "Elo", "run1_20260101_120000", "Home", "End"):
         chinese = chinese.replace(name, "")
-    chinese = re.sub(r"…\w+", "", chinese)  # the end of a long name
+    chinese = re.sub(r"…\w+|level\d", "", chinese)  # the end of a long name, names in the matches
     assert re.findall(r"[A-Za-z]{2,}", chinese) == []
     page.click("#language")
+    page.wait("document.querySelector('.chip').title.startsWith('Follow')")
     assert page.value(seen) == english
 
 
@@ -146,7 +204,7 @@ def test_ratings_over_the_episodes_of_a_run(page):
 
 def test_names_are_text(page):
     assert EVIL in page.value("document.querySelector('#league').textContent")
-    assert page.value("[window.hacked, document.scripts.length]") == [None, 6]
+    assert page.value("[window.hacked, document.scripts.length]") == [None, 5]
 
 
 def test_the_command_writes_it(tmp_path, capsys):
@@ -155,4 +213,4 @@ def test_the_command_writes_it(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["matches"] == 4
     text = (tmp_path / "l.html").read_text()
     assert '"level0"' in text
-    assert len(text) < 200_000
+    assert len(text) < 300_000
