@@ -170,8 +170,8 @@ def _print(document: dict[str, Any]) -> None:
     if document["cross_play"]:
         print("\ncross-play of the final teams: points that row took from column, in percent (95 % interval)")
         _print_square(groups, document["cross_play"]["cells"])
-    if document["caution"]:
-        print(f"\n{in_one_line(document['caution'])}")
+    if caution := document["caution"]:
+        print(f"\n{in_one_line(caution['text'].format(**caution['values']))}")
     if document["settings"]:
         print("\nsettings that differ")
         print_rows([(path, *map(setting_text, values)) for path, values in document["settings"].items()])

@@ -107,7 +107,7 @@ def test_below_five_seeds_one_line_says_what_cannot_be_concluded(runs) -> None:
     alone = here("report", "ppo_seed1", "--html", "r.html").stdout
     assert "Fewer than 5 seeds: ppo (1)" in alone
     assert "not how strong another seed of the configuration would be" in alone
-    assert "Fewer than 5 seeds: ppo (1)" in Path("r.html").read_text()
+    assert '"enough":5,"few":"ppo (1)"' in Path("r.html").read_text()
     for algo in LAST:
         make_run(runs, f"{algo}_seed11", 11, 0.5, algo=algo)
     assert "ewer than" not in here("report", "ppo", "ddpg").stdout
