@@ -194,13 +194,13 @@ def test_a_gpu_plays_if_there_is_one_and_the_players_can(tmp_path, monkeypatch, 
     home, away, *flags = (str(tmp_path / "submission.py") if word == "SUBMISSION" else word for word in words)
     chosen = []
 
-    def stop(home, away, matches, device, *rest, **options):
+    def stop(home, away, matches, numbers, device, *rest, **options):
         chosen.append(device)
         raise ArenaError("stopped by the test")
 
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     for module in ("opponents.league", "opponents.match"):  # the first imports it from the second
-        monkeypatch.setattr(f"{module}.play", stop)
+        monkeypatch.setattr(f"{module}.play_some", stop)
     for command in (["eval", "--home", home, "--away", away], ["league", "--players", f"{home},{away}"]):
         assert "stopped by the test" in here(*command, *flags).stderr
     assert chosen == [expected, expected]
