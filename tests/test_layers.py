@@ -82,6 +82,7 @@ def imports(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
+@cache
 def defined(path: Path) -> set[str]:
     """Every name that a file defines or imports anywhere."""
     found: set[str] = set()
@@ -95,18 +96,19 @@ def defined(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
-def test_every_import_of_ours_finds_its_file_and_its_names(path) -> None:
+def test_every_import_of_ours_finds_its_file_and_its_names() -> None:
     """Also one inside a function, which may be called on other machines only."""
     files = {module_of(file): file for file in FILES}
     missing = set()
-    for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
-        if isinstance(node, ast.Import):
-            missing |= {alias.name for alias in node.names if alias.name.split(".")[0] in LAYERS} - files.keys()
-        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in LAYERS:
-            known = defined(files[node.module]) if node.module in files else set()
-            asked = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in files}
-            missing |= {f"{node.module}.{name}" for name in asked - known}
+    for path in FILES:
+        for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
+            if isinstance(node, ast.Import):
+                asked = {alias.name for alias in node.names if alias.name.split(".")[0] in LAYERS} - files.keys()
+                missing |= {(str(path), name) for name in asked}
+            elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in LAYERS:
+                known = defined(files[node.module]) if node.module in files else set()
+                asked = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in files}
+                missing |= {(str(path), f"{node.module}.{name}") for name in asked - known}
     assert missing == set()
 
 
@@ -159,12 +161,15 @@ def ours(path: Path) -> set[str]:
     return {module for module in imports(path) if module in MODULES}
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
-def test_no_import_runs_back_up(path) -> None:
-    mine = module_of(path)
-    above = {module for module in ours(path) if level(module) > level(mine) and module.count(".") > 0}
+def test_no_import_runs_back_up() -> None:
     # render/ shows what the other parts of arena/ play, and the environment renders itself: both are "arena".
-    assert above == set(), f"{mine} imports {above}"
+    above = {
+        (path.as_posix(), module)
+        for path in FILES
+        for module in ours(path)
+        if level(module) > level(module_of(path)) and module.count(".") > 0
+    }
+    assert above == set()
 
 
 def test_no_circle_of_files() -> None:

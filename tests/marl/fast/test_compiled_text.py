@@ -26,7 +26,7 @@ ROUND = ["--update_interval", "64", "--batch_size", "48"]
 REPLAY = ["--batch_size", "48", "--updates", "4", "--warmup_turns", "16"]
 WORDS = {
     **dict.fromkeys(("ppo", "ppo_lstm", "mappo"), ROUND),
-    **dict.fromkeys(("ddpg", "maddpg", "matd3", "vdn", "qmix"), REPLAY),
+    **dict.fromkeys(("ddpg", "matd3", "qmix"), REPLAY),  # maddpg and vdn are parts of the last two
     **dict.fromkeys(("ppo_plain", "reinforce"), ROUND),  # of users: a subclass of Ppo, and a learner from scratch
 }
 pytestmark = pytest.mark.usefixtures("one_thread")
