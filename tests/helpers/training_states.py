@@ -18,3 +18,16 @@ def small_state(*words: str, seed: int = SEED, overlaps: bool = False) -> Traini
     learner = [] if "--algo" in words else SMALL_DDPG
     config = read_config([*SMALL, *learner, "--seed", str(seed), *words])
     return TrainingState(resolve(config, CPU), Solo(CPU, overlaps))
+
+
+def trained_weights(state: TrainingState, rounds: int) -> torch.Tensor:
+    """All weights of a state after the turns before its first update and these rounds of turns and updates."""
+    learner = state.learner
+    warm_up = -(-learner.warmup_turns // learner.turns) + 1
+    state.rollout.start(learner.act)
+    for played in range(-warm_up, rounds):
+        learner.begin_round()
+        state.rollout.play_turns(learner.turns, learner.act)
+        if played >= 0:
+            learner.learn()
+    return torch.cat([tensor.flatten() for _, tensor in learner.named_weights()])

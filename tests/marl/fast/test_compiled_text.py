@@ -9,6 +9,7 @@ import pytest
 import torch
 from helpers.command import ROOT
 from helpers.own_learner import Reinforce
+from helpers.training_states import trained_weights
 
 from marl import plugins, registry
 from marl.config.autoscale import resolve
@@ -37,17 +38,8 @@ def state_of(algo: str, *more: str) -> TrainingState:
     return TrainingState(config, Solo(CPU))
 
 
-def weights_after(state: TrainingState, rounds: int = 2) -> torch.Tensor:
-    learner = state.learner
-    state.rollout.start(learner.act)
-    for _ in range(learner.warmup_turns // learner.turns + 1):
-        learner.begin_round()
-        state.rollout.play_turns(learner.turns, learner.act)
-    for _ in range(rounds):
-        learner.begin_round()
-        state.rollout.play_turns(learner.turns, learner.act)
-        learner.learn()
-    return torch.cat([tensor.flatten() for _, tensor in learner.named_weights()])
+def weights_after(state: TrainingState) -> torch.Tensor:
+    return trained_weights(state, rounds=2)
 
 
 def on(config: TrainConfig) -> TrainConfig:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from helpers.training_states import trained_weights
 
 import marl.learners.ppo as ppo_module
 from marl import registry
@@ -32,18 +33,9 @@ def config_of(algo: str, *more: str) -> TrainConfig:
 def trained(config: TrainConfig, rounds: int = 3, overlaps: bool = False) -> tuple[torch.Tensor, list[str], str]:
     """All weights after some rounds, the notes, and what computes the gradients."""
     state = TrainingState(config, Solo(CPU, overlaps))
-    state.rollout.start(state.learner.act)
-    learner = state.learner
-    learner.anneal(1.0, 0.5)
-    for _ in range(-(-learner.warmup_turns // learner.turns) + 1):
-        learner.begin_round()
-        state.rollout.play_turns(learner.turns, learner.act)
-    for _ in range(rounds):
-        learner.begin_round()
-        state.rollout.play_turns(learner.turns, learner.act)
-        learner.learn()
-    weights = torch.cat([tensor.flatten() for _, tensor in learner.named_weights()])
-    return weights, state.slow_texts, learner.gradients.__self__.__class__.__name__
+    state.learner.anneal(1.0, 0.5)
+    weights = trained_weights(state, rounds)
+    return weights, state.slow_texts, state.learner.gradients.__self__.__class__.__name__
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
