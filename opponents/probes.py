@@ -1,7 +1,8 @@
 """Probes: scripted opponents off the ladder, for finding weak spots of a team rather than for climbing.
 
 Functions like those of opponents/scripted.py, `decide(match, key, snake) -> move`, in a file and a table of their own:
-a training compiles a probe only if `--opponents` names it. None asks for a reversal.
+a training compiles a probe only if `--opponents` names it. Those that search are in opponents/tastes.py. None asks for
+a reversal.
 """
 
 from arena.jit import njit
@@ -25,6 +26,7 @@ from arena.rules import (
 )
 from opponents.scripted import level4, territory
 from opponents.tactics import FAR, candidate, direction_of, distance, head_of
+from opponents.tastes import abstainer, bean_guard, blocker, drawer, longest_hunter
 
 HOARD = 8  # length from which a hoarder stops eating
 LATE = 150  # turn from which the late hunter hunts
@@ -229,4 +231,9 @@ PROBES = {
     "late_hunter": late_hunter,
     "suicider": suicider,
     "mixed": mixed,
+    "abstainer": abstainer,
+    "blocker": blocker,
+    "drawer": drawer,
+    "longest_hunter": longest_hunter,
+    "bean_guard": bean_guard,
 }
