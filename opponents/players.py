@@ -23,7 +23,7 @@ from arena.errors import ArenaError
 from arena.jidi import jidi_observation
 from arena.match_dict import to_dict
 from arena.rules import OVER, SNAKES
-from opponents import loops
+from opponents import field, loops
 from opponents.plan_prefix import plans
 from opponents.probes import PROBES
 from opponents.scripted import SCRIPTED
@@ -207,8 +207,10 @@ def _registered_loader() -> Loader | None:
 
 def champion(name: str) -> Path | None:
     """The snapshot file of a trained team that comes with the program, or None."""
-    path = CHAMPIONS / f"{name}.safetensors"
-    return path if os.sep not in name and path.is_file() else None
+    if os.sep in name:
+        return None
+    paths = (folder / f"{name}.safetensors" for folder in (CHAMPIONS, field.SNAPSHOTS))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def is_scripted(name: str) -> bool:

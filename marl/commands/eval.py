@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--away",
         type=player_names,
         metavar="PLAYER",
-        help="its opponent, or several: level2,territory,friend/submission.py",
+        help="its opponent, or several: level2,territory,friend/submission.py; probes: all probes; development, "
+        "held_out: the halves of the field",
     )
     parser.add_argument("--matches", type=count, default=1000, metavar="N", help="how many (default: 1000)")
     add_stop_flag(parser)
@@ -84,6 +85,10 @@ def run(args: argparse.Namespace) -> int:
     if not args.list and (args.home is None or args.away is None):
         example, players = command("eval", "--home", "last", "--away", "level2"), command("eval", "--list")
         raise UserError(f"eval needs --home PLAYER and --away PLAYER, like {example}; players: {players}")
+    if args.away is not None:
+        from marl.commands.player_groups import expand_groups
+
+        args.away = expand_groups(args.away)
     if args.record is not None and args.away is not None and len(args.away) > 1:
         raise UserError(f"--record keeps the matches against one player; --away names {len(args.away)}")
     if args.explain is not None and args.away is not None and len(args.away) > 1:
@@ -215,16 +220,16 @@ def _print_results(results: "Results", seed: int, device: str) -> None:
 
 
 def _print_pairs(played: Sequence["Results"], seed: int) -> None:
-    """One line per opponent."""
+    """One line per opponent, the hardest first."""
     numbers = sorted({results.matches for results in played})
     many = f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
     print(f"{played[0].home}: {many} matches against each, seed {seed}\n")
-    rows = [("against", "won", "95 %", "won-drawn-lost", "points", "mean score", "forfeited")]
-    for r in played:
+    rows = [("against", "won", "95 %", "won-drawn-lost", "points", "mean score", "deaths", "forfeited")]
+    for r in sorted(played, key=lambda each: each.points):
         counts, scores = f"{r.wins:,} - {r.draws:,} - {r.losses:,}", f"{r.home_score:.1f} : {r.away_score:.1f}"
-        forfeits = f"{r.home_forfeits:,} : {r.away_forfeits:,}"
-        rows.append((r.away, f"{r.win_rate:.1%}", _interval(r), counts, f"{r.points:.1%}", scores, forfeits))
-    print_rows(rows, right=(1, 2, 3, 4, 5, 6))
+        deaths, forfeits = f"{r.home_deaths:.1f} : {r.away_deaths:.1f}", f"{r.home_forfeits:,} : {r.away_forfeits:,}"
+        rows.append((r.away, f"{r.win_rate:.1%}", _interval(r), counts, f"{r.points:.1%}", scores, deaths, forfeits))
+    print_rows(rows, right=(1, 2, 3, 4, 5, 6, 7))
 
 
 def _print_verdicts(played: Sequence["Results"], verdicts: Sequence[str | None]) -> None:

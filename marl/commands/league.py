@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=player_names,
         nargs="+",
         metavar="A,B,C",
-        help="who takes part, also folder/*; probes: all probes (default: the ladder and the shipped teams)",
+        help="who takes part, also folder/*; probes: all probes; development, held_out: the halves of the field "
+        "(default: the ladder and the shipped teams)",
     )
     parser.add_argument(
         "--folder",
@@ -178,12 +179,11 @@ def run(args: argparse.Namespace) -> int:
 def _entries(args: argparse.Namespace) -> list["Entry"]:
     """Who is to take part."""
     from marl.commands.player_folders import entries_of
-    from opponents.players import listing, probe_listing
+    from marl.commands.player_groups import expand_groups
+    from opponents.players import listing
 
-    probes = [name for name, _ in probe_listing()]
-    groups = {"probes": probes, "odd": probes}  # odd: as the probes were called before
     words = args.players or ([] if args.folder else [[name for name, _ in listing()]])
-    names = [each for name in chain(*words) for each in groups.get(name, [name])]
+    names = expand_groups(list(chain(*words)))
     return entries_of(names, args.folder, are_several_words=len(words) > 1)
 
 

@@ -15,7 +15,7 @@ from marl.export.dense_layers import DenseLayer, packed, widths
 TEMPLATE = Path(submission_template.__file__)
 ENCODERS = tactical_template.ENCODERS.keys() - FORMER_NAMES.keys()  # those that a submission can compute
 APPENDED = ("tactical",)  # templates
-APPENDED_WITH_PLAN = (*APPENDED, "simulation", "batched_tactical", "planning")
+APPENDED_WITH_PLAN = (*APPENDED, "simulation", "batched_tactical", "foe_models", "planning")
 _MARK = "# --- the trained policy: "
 _RULE = "\n# --- "  # the text of an appended template begins with its first ruled comment
 # The products of planning are small: threads of BLAS would only wait for each other. Set before numpy is imported.

@@ -10,15 +10,8 @@ import time
 
 import numpy as np
 
-from marl.export.simulation_template import (
-    BATCHED,
-    BOARD_ACTIONS,
-    LOCAL_ACTIONS,
-    SLOT_ACTION,
-    Simulation,
-    bits,
-    match_key,
-)  # fmt: skip
+from marl.export.foe_models_template import FoeModels, moves_between
+from marl.export.simulation_template import BATCHED, LOCAL_ACTIONS, Simulation, match_key
 from marl.export.submission_template import (
     CELLS,
     COLUMNS,
@@ -38,17 +31,19 @@ from marl.export.tactical_template import is_dead_end
 PLAN_MS = 50
 # --- planning: look ahead before moving -------------------------------------------------------------------------------
 
-HORIZON = 4  # turns of a rollout
 DISCOUNT, FOES, PRIOR, LEAF, DEAD_END = 0.97, 0.6, 0.1, 1 / 1.6, 1.0  # see marl/planning/planner.py
-CANDIDATES = 2**TEAM  # of each stage
+NEAR, LEAST_SHARE = 5, 0.004  # see marl/planning/planner.py
 COMBINATIONS = np.stack(np.meshgrid(*[[0, 1]] * TEAM, indexing="ij"), -1).reshape(-1, TEAM)
-MOST_ROLLOUTS = 64  # of a stage
-MARGIN, LEAST_MARGIN = 0.25, 0.002  # of the time of a call, and in seconds: left unused
-FADING = 0.5  # of a slow turn, with every turn after it
+MOST_REPLIES = 3**TEAM  # of the foes
+DEVIATIONS = 1 + 2 * TEAM  # candidates of the first stage
+FIXED = 16  # the time of a stage is that of its copies and of so many more
+MARGIN, LEAST_MARGIN = 0.15, 0.002  # of the time of a call, and in seconds: left unused
+FADING_SLOWNESS = 0.5  # of a slow stage, with every turn after it
 PLAN_SEED = 0x706C616E << 31
 PLANNING_FAILS = "planning fails; the policy plays alone"
 
 choose_by_policy = choose
+_foe_models: dict = {}  # by our team
 
 
 def choose_planned(match, snake):
@@ -64,76 +59,76 @@ def choose_planned(match, snake):
         try:
             seconds = PLAN_MS / 1000
             deadline = began + seconds - max(LEAST_MARGIN, MARGIN * seconds)
-            plans[team] = plan(match, team, Clock(deadline))[0]
+            models = _foe_models.setdefault(team, FoeModels(team))
+            plans[team] = plan(match, team, models, Clock(deadline))[0]
         except Exception as error:  # the policy's move is there
             tell(PLANNING_FAILS, error)
     return move if plans[team] is None else plans[team][snake % TEAM]
 
 
 class Clock:
-    """Fits rollouts into the time until a deadline (seconds of time.perf_counter)."""
+    """Fits replies into the time until a deadline (seconds of time.perf_counter)."""
 
-    turn_seconds = 0.001  # of one rollout of all candidates; measured, shared by all clocks
-    slow_turn = 0.0  # seconds of a slow turn of all rollouts: on a core with other work the next one may take as long
+    copy_seconds = 0.0005  # of one copy of the match; measured, shared by all clocks
+    slowness = 1.0  # of the slowest of the last stages: on a core with other work the next one may be as slow
 
     def __init__(self, deadline):
-        self.deadline = self.stage_end = deadline
-        self.began = time.perf_counter()
+        self.deadline = deadline
 
-    def fitting(self, share):
-        """The number of rollouts that fit into a share of the time left, for a stage; 0 if not even one turn does."""
-        now = time.perf_counter()
-        whole = self.deadline - now
-        left = share * whole
-        self.stage_end = now + left
-        if left < Clock.turn_seconds or whole < Clock.slow_turn:
-            Clock.slow_turn *= FADING
-            if left > 0:  # a few slow turns must not end planning for good
-                Clock.turn_seconds = min(Clock.turn_seconds, max(left, 0.7 * Clock.turn_seconds))
-            return 0
-        return max(1, min(MOST_ROLLOUTS, int(left / (HORIZON * Clock.turn_seconds))))
+    def is_late(self):
+        """Whether the time is up."""
+        return time.perf_counter() > self.deadline
 
-    def start(self):
-        """A turn begins."""
-        self.began = time.perf_counter()
+    def fitting(self, wanted):
+        """How many of the wanted replies fit into the time left, if all candidates of both stages meet each."""
+        left = self.deadline - time.perf_counter()
+        copies = left / (Clock.slowness * Clock.copy_seconds) - 2 * FIXED
+        found = min(wanted, int(copies / (DEVIATIONS + len(COMBINATIONS))))
+        if found < 1 and left > 0:  # a few slow stages must not end planning for good
+            Clock.slowness = max(1.0, FADING_SLOWNESS * Clock.slowness)
+            Clock.copy_seconds *= 0.9
+        return max(0, found)
 
-    def next_fits(self, rollouts):
-        """Whether one more turn like those before fits into the stage, and a slow one into the time of the call."""
-        now = time.perf_counter()
-        turn = now - self.began
-        # A turn during which the machine did something else says little.
-        Clock.turn_seconds += 0.3 * (min(turn / rollouts, 2 * Clock.turn_seconds) - Clock.turn_seconds)
-        Clock.slow_turn = max(turn, FADING * Clock.slow_turn)
-        self.began = now
-        expected = now + rollouts * Clock.turn_seconds
-        return expected < self.stage_end and now + Clock.slow_turn < self.deadline
+    def measure(self, copies, seconds):
+        """A stage of so many copies took this long."""
+        each = seconds / (copies + FIXED)
+        Clock.slowness = max(1.0, FADING_SLOWNESS * Clock.slowness, each / Clock.copy_seconds)
+        # A stage during which the machine did something else says little.
+        Clock.copy_seconds += 0.2 * (min(each, 2 * Clock.copy_seconds) - Clock.copy_seconds)
+
+    def fits(self, copies):
+        """Whether a stage of so many copies fits, a slow one included."""
+        expected = Clock.slowness * Clock.copy_seconds * (copies + FIXED)
+        return time.perf_counter() + expected < self.deadline
 
 
-def plan(match, team, clock, rollouts=None, number=0, seed=PLAN_SEED):
-    """Moves of a team (None without time), values [3, 4] of all its actions, and the rollouts of both stages.
+def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED):
+    """Moves of a team (None without time), values [3, 4] of all its actions, and the number of replies.
 
-    With `rollouts` each stage plays this number of them and does not read the clock. `number` is that of the match.
+    Without a clock it weighs `replies` of them. `number` is that of the match.
     """
     own = slice(team * TEAM, team * TEAM + TEAM)
     root = Simulation([match])
-    outputs = forward(root)
-    losses = dead_end_losses(root, own, clock)
-    if losses is None:
-        return None, None, (0, 0)
-    prior = PRIOR * board_log_probs(root, *outputs)[0, own] - DEAD_END * losses
+    log_probs = board_log_probs(root, *forward(root))[0]
+    models.see(match)
+    foes = models.predict(match, np.exp(log_probs[models.foes]))
+    losses = dead_end_losses(root, own)
+    prior = PRIOR * log_probs[own] - DEAD_END * losses
     ranked = np.argsort(-prior, axis=-1, kind="stable")[:, :3]  # legal actions, best first
-    stage = 2 * (number * TURNS + match.turn)
-    stride = rollouts or MOST_ROLLOUTS
+    joint, shares = likeliest_replies(match, models.foes, foes)
+    count = min(replies, len(joint)) if clock is None else clock.fitting(len(joint))
+    if not count:
+        return None, None, 0
+    joint, shares = joint[:count], shares[:count] / shares[:count].sum()
+    keys = [match_key(seed, (number * TURNS + match.turn) * MOST_REPLIES + reply) for reply in range(count)]
 
-    candidates = np.repeat(ranked[None, :, 0], CANDIDATES, 0)
+    candidates = np.repeat(ranked[None, :, 0], DEVIATIONS, 0)
     for snake in range(TEAM):
-        for other in (1, 2):
-            candidates[2 * snake + other, snake] = ranked[snake, other]
-    first = rollouts or clock.fitting(0.5)
-    if not first:
-        return None, None, (0, 0)
-    keys = [match_key(seed, stage * stride + rollout) for rollout in range(first)]
-    worth = play_out(root, outputs, candidates, own, keys, clock)
+        candidates[1 + 2 * snake : 3 + 2 * snake, snake] = ranked[snake, 1:]
+    began = time.perf_counter()
+    worth = play_replies(root, candidates, joint, shares, keys, own)
+    if clock:
+        clock.measure(len(candidates) * count, time.perf_counter() - began)
     values = np.full((TEAM, 4), -np.inf)
     for snake in range(TEAM):
         values[snake, ranked[snake, 0]] = worth[0]
@@ -141,55 +136,60 @@ def plan(match, team, clock, rollouts=None, number=0, seed=PLAN_SEED):
     values += prior
 
     best = np.argsort(-values, axis=-1, kind="stable")[:, :2]
-    second = rollouts or clock.fitting(1.0)
-    if not second:
-        return best[:, 0].tolist(), values, (first, 0)
     combinations = best[np.arange(TEAM), COMBINATIONS]  # [C, 3]
-    keys = [match_key(seed, (stage + 1) * stride + rollout) for rollout in range(second)]
-    worth = play_out(root, outputs, combinations, own, keys, clock)
-    worth += prior[np.arange(TEAM), combinations].sum(1)
-    return combinations[worth.argmax()].tolist(), values, (first, second)
+    known = {tuple(moves): worth for moves, worth in zip(candidates.tolist(), worth)}
+    new = [moves for moves in combinations.tolist() if tuple(moves) not in known]
+    if clock and not clock.fits(len(new) * count):
+        return best[:, 0].tolist(), values, count
+    if new:
+        began = time.perf_counter()
+        found = play_replies(root, np.array(new), joint, shares, keys, own)
+        if clock:
+            clock.measure(len(new) * count, time.perf_counter() - began)
+        known.update(zip(map(tuple, new), found))
+    total = [known[tuple(moves)] + prior[np.arange(TEAM), moves].sum() for moves in combinations.tolist()]
+    return combinations[int(np.argmax(total))].tolist(), values, count
 
 
-def dead_end_losses(root, own, clock=None):
-    """The length [3, 4] that each action of each own snake loses in a dead end; 0 if it is none. None without time."""
+def likeliest_replies(match, foes, probs):
+    """The foes' joint moves [R, 3] on this turn, likeliest first, and their probabilities [R].
+
+    A foe that is far from all of our heads plays its likeliest move.
+    """
+    own = [body[0] for snake, body in enumerate(match.bodies) if snake not in foes]
+    for place, foe in enumerate(foes):
+        if min(moves_between(head, match.bodies[foe][0]) for head in own) > NEAR:
+            probs[place] = np.arange(4) == probs[place].argmax()
+    joint = (probs[0][:, None, None] * probs[1][:, None] * probs[2]).reshape(-1)
+    order = np.argsort(-joint, kind="stable")[:MOST_REPLIES]
+    order = order[: max(1, (joint[order] >= LEAST_SHARE).sum())]
+    return np.stack([order // 16, order // 4 % 4, order % 4], 1), joint[order]
+
+
+def dead_end_losses(root, own):
+    """The length [3, 4] that each action of each own snake loses in a dead end; 0 if it is none."""
     owner = root.board[0] - 1
     on_body = (owner >= 0) & (owner < SNAKES)
     waits = np.where(on_body, root.length[0][owner % SNAKES] - (root.turn[0] - root.entered[0][:CELLS]), 0).tolist()
     snakes = np.stack([root.head[0, own], root.length[0, own]], 1).tolist()
-    dead = np.zeros((TEAM, 4), bool)
-    for snake, (head, length) in enumerate(snakes):
-        if clock and time.perf_counter() > clock.deadline:
-            return None
-        dead[snake] = [is_dead_end(waits, head, length, action) for action in range(4)]
+    dead = [[is_dead_end(waits, head, length, action) for action in range(4)] for head, length in snakes]
     return np.where(dead, root.length[0, own, None] - START_LENGTH, 0)
 
 
-def play_out(root, outputs, candidates, own, keys, clock):
-    """Mean worth [C] of the first actions [C, 3] of the own team; one rollout for each key.
-
-    The clock ends all rollouts early: the value head then judges the positions reached.
-    """
-    if clock:
-        clock.start()
-    sims = root.repeated(CANDIDATES * len(keys), np.tile(np.array(keys, np.uint64), CANDIDATES))
-    logits, orientations = (np.repeat(each, len(sims.turn), 0) for each in outputs)
-    worth, discount = np.zeros(len(sims.turn)), 1.0
-    for turn in range(HORIZON):
-        actions = draw_actions(sims, logits, orientations)
-        if turn == 0:
-            actions[:, own] = np.repeat(candidates, len(keys), 0)
-        growth = sims.play_turn(actions)
-        mine = growth[:, own].sum(1)
-        worth += discount * (mine - FOES * (growth.sum(1) - mine))
-        discount *= DISCOUNT
-        logits, orientations = forward(sims, slice(None) if turn + 1 < HORIZON else own)
-        if clock and not clock.next_fits(len(keys)):
-            break
-    if logits.shape[-1] > 4:
-        values = logits[:, own if logits.shape[1] == SNAKES else slice(None), 4]
-        worth += discount * LEAF * values.sum(1) * ~sims.over
-    return worth.reshape(CANDIDATES, -1).mean(1)
+def play_replies(root, candidates, replies, shares, keys, own):
+    """The worth [C] of joint actions [C, 3] of the own team, over the replies [R, 3] of the foes and their shares."""
+    copies = len(candidates) * len(replies)
+    sims = root.repeated(copies, np.tile(np.array(keys, np.uint64), len(candidates)))
+    actions = np.empty((copies, SNAKES), np.intp)
+    actions[:, TEAM - own.start : 2 * TEAM - own.start] = np.tile(replies, (len(candidates), 1))
+    actions[:, own] = np.repeat(candidates, len(replies), 0)
+    growth = sims.play_turn(actions)
+    mine = growth[:, own].sum(1)
+    worth = mine - FOES * (growth.sum(1) - mine)
+    outputs = forward(sims, own)[0]
+    if outputs.shape[-1] > 4:
+        worth = worth + DISCOUNT * LEAF * outputs[..., 4].sum(1) * ~sims.over
+    return (worth.reshape(len(candidates), -1) * shares).sum(1)
 
 
 def forward(sims, snakes=slice(None)):
@@ -218,19 +218,6 @@ def board_log_probs(sims, logits, orientations):
     return board - np.log(np.exp(board).sum(-1, keepdims=True))
 
 
-def draw_actions(sims, logits, orientations):
-    """Actions [N, 6] on the board, drawn from the policy; never the reversal."""
-    masked = np.take_along_axis(LOCAL_ACTIONS[orientations], sims.direction[..., None], -1) ^ 1
-    logits = logits[..., :4].astype(np.float64)
-    np.put_along_axis(logits, masked, -np.inf, -1)
-    shares = np.exp(logits - logits.max(-1, keepdims=True))
-    drawn = bits(sims.stream[:, None], SLOT_ACTION + np.arange(SNAKES)) / 4294967296.0
-    passed = drawn[..., None] * shares.sum(-1, keepdims=True) >= shares.cumsum(-1)
-    local = passed.sum(-1)
-    local = np.where((local > 3) | (local == masked[..., 0]), masked[..., 0] ^ 1, local)
-    return BOARD_ACTIONS[orientations, local]
-
-
 def use_one_thread():
     """Let the products of an OpenBLAS that is already loaded run in one thread, as the environment asks of a new one.
 
@@ -256,6 +243,6 @@ def warm_up():
     try:
         match = Match(0, bodies, [RIGHT] * SNAKES, [1, 2, 3, 41, 42])
         for _ in range(3):
-            plan(match, 0, Clock(time.perf_counter() + 0.05))
+            plan(match, 0, FoeModels(0), Clock(time.perf_counter() + 0.05))
     except Exception as error:
         tell(PLANNING_FAILS, error)

@@ -1,8 +1,8 @@
 """Players that plan: `plan:NAME` wraps the policy of any run, checkpoint, snapshot or champion.
 
-plan:champion          4 rollouts of 4 turns for every candidate
-plan=8x6:champion      8 rollouts of 6 turns
-plan=50ms:champion     as many rollouts of 4 turns as fit into 50 ms for a team's decision on this machine
+plan:champion          8 rollouts of 1 turn for every candidate: the foes' 8 likeliest replies
+plan=27x2:champion     all 27 replies, and 2 turns
+plan=50ms:champion     as many rollouts of 1 turn as fit into 50 ms for a team's decision on this machine
 """
 
 import re
@@ -15,14 +15,14 @@ from arena import BatchArena
 from arena.printable import printable
 from arena.rules import TEAM
 from marl.errors import UserError
-from marl.planning.planner import Budget, Planner
+from marl.planning.planner import MOST_REPLIES, Budget, Planner
 from marl.storage import saved_player
 from marl.storage.policy_player import PolicyPlayer
 from opponents.plan_prefix import plans
 from opponents.players import Player, find
 
 _BUDGET = re.compile(r"=(?:(\d{1,3})x(\d{1,3})|(\d{1,5})ms)")
-MOST_ROLLOUTS, MOST_TURNS = 64, 32
+MOST_TURNS = 32
 MEASURED = (1, 3)  # rollouts
 DEFAULT = Budget()
 
@@ -60,7 +60,7 @@ class PlannedPlayer:
             seconds.append(_clock(arena.device) - begin)
         each = max(1e-9, (seconds[1] - seconds[0]) / (MEASURED[1] - MEASURED[0]))
         left = milliseconds / 1000 * len(seats) / TEAM - seconds[0]
-        return Budget(min(MOST_ROLLOUTS, max(1, MEASURED[0] + int(left / each))))
+        return Budget(min(MOST_REPLIES, max(1, MEASURED[0] + int(left / each))))
 
     def act(self, arena: BatchArena, seats: torch.Tensor, moves: torch.Tensor) -> None:
         """Write the planned actions of the seats into moves [B, 6]."""
@@ -101,7 +101,7 @@ def split_planned(name: str) -> tuple[Budget, str]:
     found = _BUDGET.fullmatch(head.removeprefix("plan"))
     if not inner or (head != "plan" and found is None):
         raise UserError(
-            f"player {name!r}: planning is written plan:NAME, plan=ROLLOUTSxTURNS:NAME, like plan=8x6:champion, "
+            f"player {name!r}: planning is written plan:NAME, plan=ROLLOUTSxTURNS:NAME, like plan=8x2:champion, "
             "or plan=50ms:NAME"
         )
     if found and found[3]:
@@ -109,6 +109,6 @@ def split_planned(name: str) -> tuple[Budget, str]:
             raise UserError(f"player {name!r}: planning needs 1 ms or more")
         return Budget(milliseconds=float(found[3])), inner
     budget = Budget(int(found[1]), int(found[2])) if found else DEFAULT
-    if not (1 <= budget.rollouts <= MOST_ROLLOUTS and 1 <= budget.turns <= MOST_TURNS):
-        raise UserError(f"player {name!r}: allowed are 1 to {MOST_ROLLOUTS} rollouts of 1 to {MOST_TURNS} turns")
+    if not (1 <= budget.rollouts <= MOST_REPLIES and 1 <= budget.turns <= MOST_TURNS):
+        raise UserError(f"player {name!r}: allowed are 1 to {MOST_REPLIES} rollouts of 1 to {MOST_TURNS} turns")
     return budget, inner

@@ -7,22 +7,23 @@ candidates for every match, each played R times:
                   action while its mates keep theirs. This gives a value to every action of every snake.
     combinations  all combinations of the snakes' two best actions by these values. The best one is played.
 
-In a rollout the foes draw their first actions from the policy; from the second turn on all six snakes do. It is worth
+Each rollout begins with another reply: a joint action of the three foes, the likeliest R of all by the models of
+marl/planning/foe_models.py. A foe that is far from all own heads plays its likeliest action. If there is a second turn,
+all six snakes draw from the policy from there on. A rollout is worth
 
     sum over H turns of discount^t * (growth of the own team - FOES * growth of the foes) + discount^H * LEAF * values
 
-where growth is the change of length and values are those of the own snakes' value heads at the end. To this a
-candidate's actions add
+where growth is the change of length and values are those of the own snakes' value heads at the end. A candidate is worth
+the mean of its rollouts, weighted by the probabilities of the replies. To this its actions add
 
     PRIOR * log-probability - DEAD_END * length lost in a dead end (arena/dangers.py: a way of no return within 8 turns)
 
 and the legal actions of a snake are ranked by this sum.
 
-The rollouts of a stage use the same random numbers for all candidates (common random numbers), so that only the
-candidates differ. They are not those of the match: a planner does not know which beans will appear.
+All candidates meet the same replies and random numbers, so that only the candidates differ. The numbers are not those
+of the match: a planner does not know which beans will appear.
 
-Measured on an H200 with the champion's policy, 2,048 matches, 4 rollouts of 4 turns, DEAD_END = 0: 97.9 % wins against
-territory, 99.5 % against evasive, 99.8 % against champion. The first stage alone: 97.4, 99.0 and 98.8 %.
+Few long rollouts with drawn replies are worse than many short ones: their noise chooses the action (docs/log/planning.md).
 """
 
 from typing import NamedTuple
@@ -36,10 +37,11 @@ from arena.dangers import is_dead_end
 from arena.encoders import Encoder
 from arena.jit import njit
 from arena.rng import match_key
-from arena.rules import ACTIONS, LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
+from arena.rules import ACTIONS, COLUMNS, HEAD, LENGTH, ROWS, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from marl.learners.precision import Precision
 from marl.networks.actors import AnyActor
 from marl.networks.policy import mask_reversal, to_board_logits
+from marl.planning.foe_models import MODELS, POLICY, FoeModels, predict_moves
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 
 CANDIDATES = 2**TEAM  # of each stage
@@ -48,6 +50,9 @@ FOES = 0.6  # weight of the foes' growth
 PRIOR = 0.1  # weight of the log-probability of an action
 LEAF = 1 / 1.6  # the values of three snakes that get 0.3 of their mates' growth add up to 1.6 times the team's
 DEAD_END = 1.0  # weight of the length that an action into a dead end will lose
+NEAR = 5  # moves between an own head and that of a foe whose replies differ
+LEAST_SHARE = 0.004  # probability of a reply that counts; the likeliest always does
+MOST_REPLIES = 3**TEAM
 PLAN_SEED = 0x706C616E  # keeps the rollouts' random numbers apart from those of all matches
 MOST_MATCHES = {"cpu": 4096, "cuda": 131072}  # simulated at once
 
@@ -55,18 +60,17 @@ MOST_MATCHES = {"cpu": 4096, "cuda": 131072}  # simulated at once
 class Budget(NamedTuple):
     """How much a planner looks ahead."""
 
-    rollouts: int = 4
-    turns: int = 4
+    rollouts: int = 8
+    turns: int = 1
     milliseconds: float | None = None  # for a team's decision: rollouts are then as many as fit
 
 
 @njit
-def rollout_key(i, seed, candidates, rollouts, state, numbers, stage, keys):
-    """The key of simulated match i = (match * C + candidate) * R + rollout: the same for all candidates of a stage."""
+def rollout_key(i, seed, candidates, rollouts, state, numbers, keys):
+    """The key of simulated match i = (match * C + candidate) * R + rollout: the same for all candidates."""
     b = i // (candidates * rollouts)
-    rollout = i % rollouts
     turn = int(numbers[b]) * TURNS + int(state[b, TURN])
-    keys[i] = match_key(seed, (turn * 2 + int(stage[0])) * rollouts + rollout)
+    keys[i] = match_key(seed, turn * MOST_REPLIES + i % rollouts)
 
 
 rollout_keys = item_loop(rollout_key)
@@ -75,7 +79,7 @@ rollout_keys = item_loop(rollout_key)
 @njit
 def write_loss(i, states, idx, side, losses):
     """Write item i of losses [b, 3, 4] (match, own snake, action): the length lost in a dead end, which
-    four turns of rollouts miss; 0 if it is none."""
+    short rollouts miss; 0 if it is none."""
     b = i // (TEAM * ACTIONS)
     place = i // ACTIONS % TEAM
     snake = int(side[int(idx[b])]) * TEAM + place
@@ -115,10 +119,14 @@ class Planner:
             len(all_seats), device, matches_of, drawn, torch.zeros(1, device=device), True, self._board_actions
         )
         self._idx = torch.zeros(self._chunk, dtype=torch.int64, device=device)  # matches of the chunk
+        self._models = FoeModels(arena, self._side)
+        self._weights = torch.zeros(self._chunk, TEAM, MODELS, dtype=torch.float64, device=device)
+        self._predictions = torch.zeros(self._chunk, TEAM, MODELS, ACTIONS, dtype=torch.float64, device=device)
+        self._replies = torch.zeros(self._chunk, budget.rollouts, TEAM, dtype=torch.int8, device=device)
+        self._shares = torch.zeros(self._chunk, budget.rollouts, device=device)  # their probabilities
         self._numbers = torch.zeros(self._chunk, dtype=torch.int64, device=device)
         self._roots = torch.zeros(self._chunk, arena.state.shape[1], dtype=torch.uint8, device=device)
         seed = (PLAN_SEED << 31) ^ (arena.seed & 0x7FFFFFFF)
-        self._stage = torch.zeros(1, dtype=torch.int64, device=device)
         self._keys = rollout_keys.bind(
             simulated,
             device,
@@ -127,12 +135,14 @@ class Planner:
             budget.rollouts,
             self._roots,
             self._numbers,
-            self._stage,
             self._sim.keys,
         )
         self._losses = torch.zeros(self._chunk, TEAM, ACTIONS, device=device)
         self._find_dead_ends = write_losses.bind(
             self._losses.numel(), device, self._roots, self._idx, self._side, self._losses
+        )
+        self._predict = predict_moves.bind(
+            self._chunk * TEAM, device, self._roots, self._idx, self._side, self._predictions
         )
         self._values = torch.zeros(self._chunk, TEAM, ACTIONS, device=device)
         self._actions = torch.zeros(self._chunk, TEAM, dtype=torch.int8, device=device)
@@ -142,6 +152,8 @@ class Planner:
     def plan(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Planned actions [B, 3] of the own snakes on the board, and planned values [B, 3, 4] of all their actions."""
         device = self._arena.device
+        self._models.see(self._arena.state)
+        weights = self._models.weights()
         actions = torch.empty(len(self._side), TEAM, dtype=torch.int8, device=device)
         values = torch.empty(len(self._side), TEAM, ACTIONS, device=device)
         for first in range(0, len(self._side), self._chunk):
@@ -150,19 +162,20 @@ class Planner:
             self._idx.copy_(torch.arange(begin, begin + self._chunk, device=device))
             self._roots.copy_(self._arena.state[part])
             self._numbers.copy_(self._arena.numbers[part])
+            self._weights.copy_(weights[part])
             self._simulate()
+            self._models.predictions[part] = self._predictions
             actions[part], values[part] = self._actions, self._values
         return actions, values
 
     def _simulate_chunk(self) -> None:
         """Plan one chunk; every tensor is reused, so that a CUDA graph can hold it."""
-        self._begin_stage(0)
-        obs, root = self._outputs_for(self._first_copies)
-        log_probs = self._team(self._board_log_probs(root, obs).view(self._chunk, SNAKES, ACTIONS))  # [b, 3, 4]
+        self._return_to_roots()
+        log_probs = self._root_log_probs()  # [b, 2, 3, 4]
         self._find_dead_ends()
-        prior = PRIOR * log_probs - DEAD_END * self._losses
+        prior = PRIOR * self._of_side(log_probs, own=True) - DEAD_END * self._losses
         ranked = prior.sort(dim=-1, descending=True, stable=True).indices[..., :3]  # legal actions, best first
-        self._set_root_outputs(obs, root)
+        self._find_replies(self._of_side(log_probs, own=False))
         worth = self._play_out(self._deviations(ranked))
         values = torch.full_like(prior, float("-inf"))
         values.scatter_(2, ranked[..., :1], worth[:, :1, None].expand(-1, TEAM, 1))
@@ -170,32 +183,29 @@ class Planner:
         values += prior
         self._values.copy_(values)
 
-        self._begin_stage(1)
-        self._set_root_outputs(obs, root)
+        self._return_to_roots()
         best = values.topk(2, -1).indices  # [b, 3, 2]
         combinations = self._combinations(best)  # [b, C, 3]
         worth = self._play_out(combinations) + prior.gather(2, combinations.mT).sum(1)
         chosen = worth.argmax(1)
         self._actions.copy_(combinations[torch.arange(self._chunk, device=chosen.device), chosen])
 
-    def _begin_stage(self, stage: int) -> None:
-        """Bring all simulated matches to their roots, with new random numbers."""
-        self._stage.fill_(stage)
+    def _return_to_roots(self) -> None:
+        """Bring all simulated matches to their roots."""
         self._sim.state.copy_(self._roots.repeat_interleave(CANDIDATES * self.budget.rollouts, 0))
         self._keys()
 
-    def _set_root_outputs(self, obs: torch.Tensor, root: torch.Tensor) -> None:
-        """Give all copies the outputs of their root: one forward pass serves all candidates, rollouts and stages."""
-        copies = CANDIDATES * self.budget.rollouts
-        self._outputs.view(self._chunk, copies, SNAKES, -1).copy_(root.view(self._chunk, 1, SNAKES, -1))
-        orientations = self._encoder.orientations(obs).view(self._chunk, 1, SNAKES)
-        self._orientations.view(self._chunk, copies, SNAKES).copy_(orientations)
+    def _root_log_probs(self) -> torch.Tensor:
+        """The policy's log-probabilities [b, 2, 3, 4] of the actions on the board, of all snakes at the roots."""
+        obs, outputs = self._outputs_for(self._first_copies)
+        logits = mask_reversal(outputs[:, :ACTIONS], obs, self._encoder)
+        board = to_board_logits(logits, obs, self._encoder).log_softmax(-1)
+        return board.view(self._chunk, 2, TEAM, ACTIONS)
 
     def _play_out(self, candidates: torch.Tensor) -> torch.Tensor:
         """Mean worth [b, C] of the first actions [b, C, 3] of the own team over their rollouts."""
         sim, discount = self._sim, 1.0
         worth = torch.zeros(self._chunk, CANDIDATES * self.budget.rollouts, device=sim.device)
-        self._draw()
         self._set_team(candidates)
         for turn in range(self.budget.turns):
             if turn:
@@ -208,7 +218,32 @@ class Planner:
         if self._outputs.shape[-1] > ACTIONS:
             leaf = self._outputs_for(self._own_seats())[1][:, ACTIONS].view(self._chunk, -1, TEAM).sum(-1)
             worth = worth + discount * LEAF * leaf * ~sim.events.over.view(self._chunk, -1)
-        return worth.view(self._chunk, CANDIDATES, -1).mean(-1)
+        return (worth.view(self._chunk, CANDIDATES, -1) * self._shares[:, None]).sum(-1)
+
+    def _find_replies(self, foe_log_probs: torch.Tensor) -> None:
+        """The foes' likeliest joint actions, one for each rollout, and their shares; by the policy's [b, 3, 4]."""
+        self._predict()
+        self._predictions[:, :, POLICY] = foe_log_probs.exp()
+        probs = (self._weights[..., None] * self._predictions).sum(2)  # [b, 3, 4]
+        likeliest = probs.argmax(-1, keepdim=True) == torch.arange(ACTIONS, device=probs.device)
+        probs = torch.where(self._near(), probs, likeliest)
+        first, second, third = probs.unbind(1)
+        joint = (first[:, :, None, None] * second[:, None, :, None] * third[:, None, None]).flatten(1)  # [b, 64]
+        ranked = joint.sort(dim=1, descending=True, stable=True)
+        shares, index = ranked.values[:, : self.budget.rollouts], ranked.indices[:, : self.budget.rollouts]
+        shares[:, 1:] *= shares[:, 1:] >= LEAST_SHARE
+        self._shares.copy_(shares / shares.sum(1, keepdim=True))
+        self._replies.copy_(torch.stack([index // ACTIONS**2, index // ACTIONS % ACTIONS, index % ACTIONS], -1))
+
+    def _near(self) -> torch.Tensor:
+        """Whether [b, 3, 1] each foe's head is near an own one."""
+        heads = self._roots[:, HEAD : HEAD + SNAKES].long().view(-1, 2, TEAM)
+        own, foes = self._of_side(heads, own=True), self._of_side(heads, own=False)
+        rows = (own // COLUMNS)[:, None] - (foes // COLUMNS)[..., None]
+        columns = (own % COLUMNS)[:, None] - (foes % COLUMNS)[..., None]
+        rows, columns = rows.abs(), columns.abs()
+        moves = torch.minimum(rows, ROWS - rows) + torch.minimum(columns, COLUMNS - columns)
+        return (moves <= NEAR).any(-1, keepdim=True)
 
     def _forward(self) -> None:
         """Observe all six snakes of all simulated matches and run the policy."""
@@ -226,10 +261,6 @@ class Planner:
         first = self._side[self._idx].view(-1, 1, 1) * TEAM
         return (seats + first + torch.arange(TEAM, device=seats.device)).flatten().int()
 
-    def _board_log_probs(self, outputs: torch.Tensor, obs: torch.Tensor) -> torch.Tensor:
-        logits = mask_reversal(outputs[:, :ACTIONS], obs, self._encoder)
-        return to_board_logits(logits, obs, self._encoder).log_softmax(-1)
-
     def _deviations(self, ranked: torch.Tensor) -> torch.Tensor:
         """Actions [b, C, 3]: the best of all snakes; then each snake's second and third, mates unchanged."""
         candidates = ranked[:, None, :, 0].expand(-1, CANDIDATES, -1).clone()
@@ -246,14 +277,15 @@ class Planner:
 
     def _set_team(self, candidates: torch.Tensor) -> None:
         actions = self._board_actions.view(self._chunk, -1, 2, TEAM)
-        own = candidates.repeat_interleave(self.budget.rollouts, 1).to(torch.int8)
+        own = candidates.repeat_interleave(self.budget.rollouts, 1).to(torch.int8)[:, :, None]
+        foes = self._replies.repeat(1, CANDIDATES, 1)[:, :, None]
         mine = self._side[self._idx][:, None, None, None] == torch.arange(2, device=own.device)[:, None]
-        actions.copy_(torch.where(mine, own[:, :, None], actions))
+        actions.copy_(torch.where(mine, own, foes))
 
-    def _team(self, of_snakes: torch.Tensor) -> torch.Tensor:
-        """The own team's part [b, 3, ...] of [b, 6, ...]."""
-        teams = of_snakes.unflatten(1, (2, TEAM))
-        return teams[torch.arange(self._chunk, device=teams.device), self._side[self._idx]]
+    def _of_side(self, of_teams: torch.Tensor, own: bool) -> torch.Tensor:
+        """The own team's or the foes' part [b, ...] of [b, 2, ...]."""
+        side = self._side[self._idx]
+        return of_teams[torch.arange(self._chunk, device=side.device), side if own else 1 - side]
 
     def _for_team(self, growth: torch.Tensor) -> torch.Tensor:
         """Own growth minus FOES times the foes', [b, N] from [b, N, 2]."""

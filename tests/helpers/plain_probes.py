@@ -1,10 +1,11 @@
-"""The probes in plain Python, as the reference. level4 and territory have tests of their own."""
+"""The probes in plain Python, as the reference. level4, territory and the searches have tests of their own."""
 
 from collections.abc import Callable
 from typing import Any
 
 from arena.rules import BEAN_COUNT, BEANS, DIRECTION, LENGTH, TAIL, TURN, neighbour, turns_until_free
-from helpers.plain_levels import distance, foes, heads
+from arena.search import beans, contest, waits_of
+from helpers.plain_levels import distance, foes, heads, mates
 from opponents.scripted import level4, territory
 
 Match = Any  # a row of the arena's state
@@ -81,10 +82,9 @@ def coward(match: Match, key: int, snake: int) -> int:
 
 
 def thief(match: Match, key: int, snake: int) -> int:
-    beans = [int(cell) for cell in match[BEANS : BEANS + int(match[BEAN_COUNT])]]
-    if not beans:
+    if not bean_cells(match):
         return go(match, snake, ahead_of(match, snake))
-    return go(match, snake, min(beans, key=lambda bean: min(distance(heads(match)[foe], bean) for foe in foes(snake))))
+    return go(match, snake, min(bean_cells(match), key=lambda bean: min(distance(heads(match)[foe], bean) for foe in foes(snake))))
 
 
 def hoarder(match: Match, key: int, snake: int) -> int:
@@ -115,10 +115,73 @@ def mixed(match: Match, key: int, snake: int) -> int:
     return (territory, level4, headhunter)[snake % 3](match, key, snake)
 
 
+def searched(
+    match: Match, snake: int, foe_ground: int, bean_share: int, eating: int, goal: int | None = None, pull: int = 0
+) -> int:
+    """The move that opponents.tastes.weighed_move finds best, the first of equals; straight on if none is free."""
+    options = {move: cell for move, cell in ways(match, snake).items() if free(match, cell)}
+    length, lying = int(match[LENGTH + snake]), bean_cells(match)
+
+    def score(move: int) -> int:
+        cell = options[move]
+        ground, lost, worth = contest(match, waits_of(match), snake, cell, beans(match), 10)
+        enough = 3 * length // 2 + 4
+        short = max(0, enough - ground)
+        near_foes, near_mates = (
+            sum(distance(cell, heads(match)[other]) == 1 == distance(cell, heads(match)[snake]) for other in others)
+            for others in (foes(snake), mates(snake))
+        )
+        danger = (length + 2) * (100 * near_foes + 150 * near_mates)
+        total = (move == match[DIRECTION + snake]) + 5 * ground - foe_ground * lost + bean_share * worth
+        total += eating * (cell in lying) - 150 * short**2 // enough - danger
+        return total if goal is None else total - pull * distance(cell, goal)
+
+    return max(options, key=score) if options else int(match[DIRECTION + snake])
+
+
+def bean_cells(match: Match) -> list[int]:
+    return [int(cell) for cell in match[BEANS : BEANS + int(match[BEAN_COUNT])]]
+
+
+def abstainer(match: Match, key: int, snake: int) -> int:
+    return searched(match, snake, 5, 0, -2000)
+
+
+def blocker(match: Match, key: int, snake: int) -> int:
+    return searched(match, snake, 20, 1, 0)
+
+
+def drawer(match: Match, key: int, snake: int) -> int:
+    own = sum(int(match[LENGTH + each]) for each in (snake, *mates(snake)))
+    behind = own < sum(int(match[LENGTH + each]) for each in foes(snake))
+    return searched(match, snake, 5, 3, 0) if behind else searched(match, snake, 10, 0, -2000)
+
+
+def longest_hunter(match: Match, key: int, snake: int) -> int:
+    longest = max(foes(snake), key=lambda foe: int(match[LENGTH + foe]))
+    return searched(match, snake, 10, 1, 0, ahead_of(match, longest), 60)
+
+
+def bean_guard(match: Match, key: int, snake: int) -> int:
+    head = heads(match)[snake]
+    own = [
+        bean
+        for bean in bean_cells(match)
+        if all(distance(heads(match)[mate], bean) >= distance(head, bean) for mate in mates(snake))
+    ]
+    if not own:
+        return searched(match, snake, 5, 0, -2000)
+    guarded = min(own, key=lambda bean: distance(head, bean))
+    if any(distance(heads(match)[foe], guarded) <= 3 for foe in foes(snake)):
+        return searched(match, snake, 5, 3, 0, guarded, 40)
+    return searched(match, snake, 5, 0, -2000, guarded, 40)
+
+
 PLAIN_PROBES: dict[str, Callable[[Match, int, int], int]] = {
     function.__name__: function
     for function in (
         *(circler, straight, zigzag, mirror, corner, tail_chaser, shadow, coward, thief, hoarder, headhunter),
         *(kamikaze, late_hunter, suicider, mixed),
+        *(abstainer, blocker, drawer, longest_hunter, bean_guard),
     )
 }

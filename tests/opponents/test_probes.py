@@ -39,8 +39,8 @@ def by_kernels(in_play, tmp_path_factory) -> dict[str, np.ndarray]:
     return elsewhere("simulator", *positions, tmp_path_factory.mktemp("probes"), "probes", **environment)
 
 
-def test_there_are_fifteen_probes_off_the_ladder() -> None:
-    assert len(PROBES) == 15
+def test_there_are_twenty_probes_off_the_ladder() -> None:
+    assert len(PROBES) == 20
     assert not PROBES.keys() & SCRIPTED.keys()
     assert all(function.__name__ == name for name, function in PROBES.items())
     assert PLAIN_PROBES.keys() == PROBES.keys()
@@ -60,7 +60,7 @@ def test_the_positions_show_what_differs(in_play, by_kernels) -> None:
     lengths, turns = in_play.state[:, LENGTH : LENGTH + SNAKES], in_play.state[:, TURN]
     assert ((lengths >= 8).any(), (lengths < 8).any(), (turns >= 150).any(), (turns < 150).any()) == (True,) * 4
     teams = [by_kernels[f"{name}:0.0"].tobytes() for name in PROBES]
-    assert len(set(teams)) == 15, "no two are the same team"
+    assert len(set(teams)) == 20, "no two are the same team"
 
 
 @pytest.mark.parametrize("name", COMPILED)
