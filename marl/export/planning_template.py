@@ -103,9 +103,9 @@ class Clock:
 
 
 def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED):
-    """Moves of a team (None without time), values [3, 4] of all its actions, and the number of replies.
+    """Moves of a team (None without time), values [3, 4] of all its actions, and the replies of both stages.
 
-    Without a clock it weighs `replies` of them. `number` is that of the match.
+    Without a clock it weighs this number of replies. `number` is that of the match.
     """
     own = slice(team * TEAM, team * TEAM + TEAM)
     root = Simulation([match])
@@ -118,7 +118,7 @@ def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED
     joint, shares = likeliest_replies(match, models.foes, foes)
     count = min(replies, len(joint)) if clock is None else clock.fitting(len(joint))
     if not count:
-        return None, None, 0
+        return None, None, (0, 0)
     joint, shares = joint[:count], shares[:count] / shares[:count].sum()
     keys = [match_key(seed, (number * TURNS + match.turn) * MOST_REPLIES + reply) for reply in range(count)]
 
@@ -140,7 +140,7 @@ def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED
     known = {tuple(moves): worth for moves, worth in zip(candidates.tolist(), worth)}
     new = [moves for moves in combinations.tolist() if tuple(moves) not in known]
     if clock and not clock.fits(len(new) * count):
-        return best[:, 0].tolist(), values, count
+        return best[:, 0].tolist(), values, (count, 0)
     if new:
         began = time.perf_counter()
         found = play_replies(root, np.array(new), joint, shares, keys, own)
@@ -148,7 +148,7 @@ def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED
             clock.measure(len(new) * count, time.perf_counter() - began)
         known.update(zip(map(tuple, new), found))
     total = [known[tuple(moves)] + prior[np.arange(TEAM), moves].sum() for moves in combinations.tolist()]
-    return combinations[int(np.argmax(total))].tolist(), values, count
+    return combinations[int(np.argmax(total))].tolist(), values, (count, count)
 
 
 def likeliest_replies(match, foes, probs):

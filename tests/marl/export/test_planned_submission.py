@@ -34,6 +34,7 @@ from arena.rules import (
 )
 from marl.export.dense_layers import dense_layers
 from marl.export.jidi import TEMPLATE, submission_source
+from marl.planning.foe_models import LEVEL4, RANDOM, TERRITORY
 from marl.planning.planner import PLAN_SEED, Budget, Planner
 from opponents.players import find
 
@@ -178,21 +179,54 @@ def test_batched_encoders_are_the_arenas_and_the_single_ones(submission, ordinar
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_plans_are_those_of_the_arenas_planner(submission, side) -> None:
-    """The same draws, a fixed number of rollouts, recorded positions up to the last turns of matches."""
+    """A fixed number of replies, recorded positions up to the last turns of matches."""
     encoder, module = submission
     states = recorded_states()[torch.tensor([*range(5, 400, 33), 197, 198, 199])]
     arena = arena_of(states, SEED)
     who = player(encoder, value=True)
-    seats = (torch.arange(arena.matches)[:, None] * SNAKES + side * TEAM + torch.arange(TEAM)).flatten().int()
-    actions, values = Planner(who.actor, who.encoder, arena, seats, Budget(3, module.HORIZON)).plan()
-    seed = (PLAN_SEED << 31) ^ (SEED & 0x7FFFFFFF)
+    actions, values = Planner(who.actor, who.encoder, arena, seats_of(arena, side), Budget(5, 1)).plan()
+    counts = set()
     for b in range(arena.matches):
-        number = int(arena.numbers[b])
-        moves, found, rollouts = module.plan(match_of(module, arena.state[b]), side, None, 3, number, seed)
-        assert rollouts == (3, 3)
+        number, match = int(arena.numbers[b]), match_of(module, arena.state[b])
+        moves, found, replies = module.plan(match, side, module.FoeModels(side), None, 5, number, plan_seed(SEED))
+        counts.add(replies)
         legal = np.isfinite(values[b].numpy())
         np.testing.assert_allclose(found[legal], values[b].numpy()[legal], rtol=1e-4, atol=1e-3)
         assert moves == actions[b].tolist()
+    assert (5, 5) in counts
+    assert min(counts) < (5, 5), "fewer where few foes are near"
+
+
+@pytest.mark.parametrize("foes", ["territory", "level4", "level0"])
+def test_models_of_the_foes_are_those_of_the_arenas_planner(module, foes) -> None:
+    """Turn by turn of a match, with snakes that die; the model that fits gets most of the weight."""
+    arena = BatchArena(1, seed=SEED)
+    arena.start()
+    who, rivals = player("canonical", value=True), find(foes)
+    planner = Planner(who.actor, who.encoder, arena, seats_of(arena, 0), Budget(3, 1))
+    models = module.FoeModels(0)
+    moves = torch.zeros(1, SNAKES, dtype=torch.int8)
+    for turn in range(60):
+        actions, values = planner.plan()
+        match = match_of(module, arena.state[0])
+        found = module.plan(match, 0, models, None, 3, int(arena.numbers[0]), plan_seed(SEED))
+        legal = np.isfinite(values[0].numpy())
+        np.testing.assert_allclose(found[1][legal], values[0].numpy()[legal], rtol=1e-4, atol=1e-3)
+        assert found[0] == actions[0].tolist(), f"turn {turn}, seed {SEED}"
+        np.testing.assert_allclose(models.log_weights, planner._models._log_weights[0].numpy(), rtol=1e-4, atol=1e-4)
+        rivals.act(arena, seats_of(arena, 1), moves)
+        moves[0, :TEAM] = actions[0]
+        arena.play_turn(moves)
+    likeliest = planner._models.weights()[0].argmax(-1).tolist()
+    assert likeliest == [{"territory": TERRITORY, "level4": LEVEL4, "level0": RANDOM}[foes]] * TEAM
+
+
+def seats_of(arena: BatchArena, side: int) -> torch.Tensor:
+    return (torch.arange(arena.matches)[:, None] * SNAKES + side * TEAM + torch.arange(TEAM)).flatten().int()
+
+
+def plan_seed(seed: int) -> int:
+    return (PLAN_SEED << 31) ^ (seed & 0x7FFFFFFF)
 
 
 def policy_moves(module: ModuleType, position, side: int) -> list[int]:
@@ -220,7 +254,7 @@ def test_without_time_it_plays_the_policys_moves(submission, monkeypatch) -> Non
         assert module._match.plans == {0: None}
 
 
-@pytest.mark.parametrize("broken", ["play_out", "forward", "Simulation", "plan", "Clock"])
+@pytest.mark.parametrize("broken", ["play_replies", "forward", "Simulation", "FoeModels", "plan", "Clock"])
 def test_an_error_in_planning_leaves_the_policys_moves_and_is_told_once(
     submission, monkeypatch, capsys, broken
 ) -> None:
@@ -231,8 +265,9 @@ def test_an_error_in_planning_leaves_the_policys_moves_and_is_told_once(
 
     # However busy the machine is, there is time for the part that fails.
     monkeypatch.setattr(module, "PLAN_MS", 100_000)
-    monkeypatch.setattr(module.Clock, "turn_seconds", 1e-3)
-    monkeypatch.setattr(module.Clock, "slow_turn", 0.0)
+    monkeypatch.setattr(module.Clock, "copy_seconds", 1e-3)
+    monkeypatch.setattr(module.Clock, "slowness", 1.0)
+    monkeypatch.setattr(module, "_foe_models", {})
     monkeypatch.setattr(module, broken, fail)
     monkeypatch.setattr(module, "_told", set())
     for game in games()[:4]:
@@ -301,7 +336,7 @@ def test_the_first_call_of_a_turn_plans_for_all_three(submission, monkeypatch) -
     _, module = submission
     calls = []
 
-    def plan(match, team, clock):
+    def plan(match, team, models, clock):
         calls.append((match.turn, team))
         return [1, 2, 3], None, (1, 1)
 
@@ -312,81 +347,62 @@ def test_the_first_call_of_a_turn_plans_for_all_three(submission, monkeypatch) -
     assert calls == [(0, 1), (1, 1), (2, 1)]
 
 
-def test_calls_without_time_do_not_make_it_bold(module, monkeypatch) -> None:
-    """The measured time of a turn stays; after a slow machine it shrinks only as far as the time that there is."""
-    monkeypatch.setattr(module.Clock, "turn_seconds", 0.5)
-    assert module.Clock(time.perf_counter() - 1).fitting(0.5) == 0
-    assert module.Clock.turn_seconds == 0.5
-    found = [module.Clock(time.perf_counter() + 0.1).fitting(0.5) for _ in range(20)]
+def with_clock(module, monkeypatch, copy_seconds: float) -> list[float]:
+    """The time, which the test sets; the clock has measured this much for a copy."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(module.Clock, "copy_seconds", copy_seconds)
+    monkeypatch.setattr(module.Clock, "slowness", 1.0)
+    return now
+
+
+def test_replies_fill_the_time(module, monkeypatch) -> None:
+    now = with_clock(module, monkeypatch, 0.001)
+    candidates = module.DEVIATIONS + len(module.COMBINATIONS)
+    overhead = 2 * module.FIXED * 0.001
+    clock = module.Clock(overhead + 4.5 * candidates * 0.001)
+    assert clock.fitting(27) == 4
+    assert clock.fitting(3) == 3, "no more than there are"
+    now[0] = overhead + 3.6 * candidates * 0.001
+    assert clock.fitting(27) == 0
+
+
+def test_turns_without_time_do_not_end_planning_for_good(module, monkeypatch) -> None:
+    with_clock(module, monkeypatch, 0.5)
+    assert module.Clock(-1.0).fitting(27) == 0
+    assert module.Clock.copy_seconds == 0.5, "no time at all says nothing"
+    found = [module.Clock(10.0).fitting(27) for _ in range(20)]
     assert found[0] == 0
-    assert set(found) <= {0, 1}
-    assert module.Clock.turn_seconds > 0.02
+    assert found[-1] > 0
 
 
-def test_a_slow_turn_is_expected_again_and_soon_forgotten(module, monkeypatch) -> None:
-    """On a core with other work turns take several times as long now and then."""
-    now = [0.0]
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(module.Clock, "turn_seconds", 0.01)
-    monkeypatch.setattr(module.Clock, "slow_turn", 0.0)
-
-    def played(*times: float) -> list[bool]:
-        clock, now[0] = module.Clock(1.0), 0.0
-        clock.start()
-        found = []
-        for now[0] in times:
-            found.append(clock.next_fits(1))
-        return found
-
-    assert played(0.01, 0.02, 0.98) == [True, True, False]
-    now[0] = 0.0
-    assert module.Clock(0.9).fitting(1.0) == 0, "0.96 s may come again"
-    assert module.Clock(0.9).fitting(1.0) > 0
-    assert played(0.01, 0.72) == [True, False], "0.71 s"
-    assert played(0.5, 0.51) == [False, True], "half of 0.5 s"
+def test_a_slow_stage_is_expected_again_and_soon_forgotten(module, monkeypatch) -> None:
+    """On a core with other work stages take several times as long now and then."""
+    with_clock(module, monkeypatch, 0.001)
+    clock = module.Clock(10.0)
+    clock.measure(84, 0.1)
+    assert clock.fits(1000)
+    clock.measure(84, 10.0)  # a hundred times as long
+    assert not clock.fits(1000)
+    for _ in range(8):
+        clock.measure(84, 0.1)
+    assert clock.fits(1000)
 
 
-def test_a_stage_leaves_the_other_its_time(module, monkeypatch) -> None:
-    """If not even one rollout of four turns fits into its half, the first stage ends early."""
-    now = [0.0]
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(module.Clock, "turn_seconds", 0.2)
-    monkeypatch.setattr(module.Clock, "slow_turn", 0.0)
-    clock = module.Clock(1.0)
-    turns = []
-    for share in (0.5, 1.0):
-        assert clock.fitting(share) == 1
-        clock.start()
-        turns.append(1)
-        now[0] += 0.2
-        while clock.next_fits(1):
-            turns[-1] += 1
-            now[0] += 0.2
-    assert turns == [2, 2]
-
-
-def test_a_late_clock_ends_the_search_for_dead_ends(module, monkeypatch) -> None:
-    searched = []
-    search = module.is_dead_end
-    monkeypatch.setattr(module, "is_dead_end", lambda *arguments: searched.append(1) or search(*arguments))
+def test_without_time_for_the_second_stage_each_snake_plays_its_best_action(module, monkeypatch) -> None:
+    monkeypatch.setattr(module.Clock, "copy_seconds", 1e-9)
+    monkeypatch.setattr(module.Clock, "fits", lambda self, copies: False)
     match = module.Match(0, *read(module, games()[0][0]))
-    assert module.plan(match, 0, module.Clock(time.perf_counter() - 1)) == (None, None, (0, 0))
-    assert not searched
-
-
-def test_a_late_clock_ends_rollouts_early(module, monkeypatch) -> None:
-    """Time enough for one turn of each stage: the positions after it are judged."""
-    played = []
-    turn = module.Simulation.play_turn
-    monkeypatch.setattr(module.Simulation, "play_turn", lambda self, moves: played.append(1) or turn(self, moves))
-    monkeypatch.setattr(module.Clock, "turn_seconds", 1e-9)
-    monkeypatch.setattr(module.Clock, "next_fits", lambda self, rollouts: False)
-    match = module.Match(0, *read(module, games()[0][0]))
-    moves, values, rollouts = module.plan(match, 0, module.Clock(time.perf_counter() + 100))
-    assert len(played) == 2
-    assert rollouts == (module.MOST_ROLLOUTS, module.MOST_ROLLOUTS)
+    moves, values, replies = module.plan(match, 0, module.FoeModels(0), module.Clock(time.perf_counter() + 100))
+    assert replies[0] > 0
+    assert replies[1] == 0
     assert np.isfinite(values).sum() == 9
-    assert all(move in range(4) for move in moves)
+    assert moves == values.argmax(1).tolist()
+
+
+def test_a_late_clock_ends_a_plan(module) -> None:
+    match = module.Match(0, *read(module, games()[0][0]))
+    assert module.plan(match, 0, module.FoeModels(0), module.Clock(time.perf_counter() - 1)) == (None, None, (0, 0))
 
 
 def test_calls_keep_their_time(submission, monkeypatch) -> None:
