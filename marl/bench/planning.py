@@ -20,7 +20,7 @@ from opponents.players import Player
 
 CPU_MATCHES = (1, 64)
 CUDA_MATCHES = (64, 2048)
-BUDGETS = (Budget(1, 4), Budget(4, 4), Budget(8, 6))
+BUDGETS = (Budget(1, 1), Budget(8, 1), Budget(27, 1))
 
 
 class PlanningBench:

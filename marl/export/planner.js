@@ -1,7 +1,6 @@
-// The planner of marl/planning/planner.py in a browser, for one match and with a clock. Needs rules.js, searches.js and
-// policy.js.
+// Looks ahead in a browser, for one match and with a clock. Needs rules.js, searches.js and policy.js.
 // Stage 1 gives a value to every action of every own snake; stage 2 compares all combinations of their two best actions.
-// With the same seed, rollouts and turns it chooses the actions of plan=ROLLOUTSxTURNS:NAME; tests compare them.
+// Simpler than marl/planning/planner.py: all six snakes draw from the policy. tests/helpers/drawn_plans.py is the reference.
 "use strict";
 
 function makePlanner(policy) {

@@ -43,7 +43,7 @@ class PlannedPlayer:
         budget = self.budget
         if budget.milliseconds is not None:
             budget = self._fitting(arena, seats, budget.milliseconds)
-            print(f"{self.name}: {budget.rollouts} rollouts of {budget.turns} turns fit", file=sys.stderr, flush=True)
+            print(f"{self.name}: {budget.rollouts} rollouts fit", file=sys.stderr, flush=True)
         self._planner = self._make_planner(arena, seats, budget)
 
     def _make_planner(self, arena: BatchArena, seats: torch.Tensor, budget: Budget) -> Planner:
@@ -110,5 +110,5 @@ def split_planned(name: str) -> tuple[Budget, str]:
         return Budget(milliseconds=float(found[3])), inner
     budget = Budget(int(found[1]), int(found[2])) if found else DEFAULT
     if not (1 <= budget.rollouts <= MOST_REPLIES and 1 <= budget.turns <= MOST_TURNS):
-        raise UserError(f"player {name!r}: allowed are 1 to {MOST_REPLIES} rollouts of 1 to {MOST_TURNS} turns")
+        raise UserError(f"player {name!r}: allowed are 1 to {MOST_REPLIES} rollouts (replies of the foes) of 1 to {MOST_TURNS} turns")
     return budget, inner

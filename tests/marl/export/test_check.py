@@ -16,19 +16,19 @@ from marl.export.jidi import submission_source, weights_hash
 from opponents.sandbox.process import CannotSandbox, Host
 
 PLAN_MS = 20.0
-# Always has time for one rollout of each stage: whether there was time depends on the machine.
+# Always has time for one reply: whether there was time depends on the machine.
 PATIENT_CLOCK = """
 class Clock:
     def __init__(self, deadline):
         self.deadline = float("inf")
 
-    def fitting(self, share):
+    def fitting(self, wanted):
         return 1
 
-    def start(self):
+    def measure(self, copies, seconds):
         pass
 
-    def next_fits(self, rollouts):
+    def fits(self, copies):
         return True
 """
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers import browser, drawn_boards
 from helpers.drawn_boards import beside
+from helpers.drawn_plans import drawn_plan
 from helpers.exporting import ENCODERS, arena_of, player, recorded_states
 from helpers.pages import called, in_cells, opened, opened_again, shown, text
 
@@ -18,7 +19,7 @@ from arena.rules import BEANS_MAX, CELLS, COLUMNS, ROWS, SNAKES, TEAM, TURNS
 from marl.bench.positions import FILE as POSITIONS
 from marl.export.dense_layers import dense_layers
 from marl.export.play_page import play_page
-from marl.planning.planner import Budget, Planner, write_losses
+from marl.planning.planner import write_losses
 from marl.planning.positions import load as load_positions
 from opponents.match import play
 
@@ -120,7 +121,7 @@ PLAN = """(async (positions) => {
 
 
 @pytest.mark.parametrize(("encoder", "budget"), [("tactical", (1, 6)), ("canonical", (3, 4)), ("planes", (2, 4))])
-def test_plans_are_those_of_the_arenas_planner(chrome, files, encoder, budget) -> None:
+def test_plans_are_those_of_the_reference(chrome, files, encoder, budget) -> None:
     """The same draws, a fixed number of rollouts; both teams.
 
     Recorded positions up to the last turns of matches, and mined ones in which dead ends decide.
@@ -131,23 +132,21 @@ def test_plans_are_those_of_the_arenas_planner(chrome, files, encoder, budget) -
     teams = torch.cat([torch.arange(len(recorded)) % 2, mined.snakes // TEAM]).tolist()
     arena = arena_of(torch.cat([recorded, mined.states]), SEED)
     who = player(encoder, value=True)
-    seats = torch.tensor([b * SNAKES + team * TEAM + i for b, team in enumerate(teams) for i in range(TEAM)]).int()
-    planner = Planner(who.actor, who.encoder, arena, seats, Budget(*budget))
-    actions, values = planner.plan()
-    dead_ends = ((planner._losses > 0) & values.isfinite()).flatten(1).sum(1)  # without reversals, which are not legal
-    assert dead_ends[len(recorded) :].all(), "every mined position has a dead end"
+    plans = [drawn_plan(who, arena, b, team, *budget) for b, team in enumerate(teams)]
+    dead_ends = [((plan.losses > 0) & plan.values.isfinite()).any() for plan in plans]  # reversals are not legal
+    assert all(dead_ends[len(recorded) :]), "every mined position has a dead end"
     options = {"seed": SEED, "rollouts": budget[0], "turns": budget[1]}
     sent = [
         [in_cells(arena.get_match(b)) | {"over": False}, team, options | {"number": int(arena.numbers[b])}]
         for b, team in enumerate(teams)
     ]
-    for b, found in enumerate(called(page, PLAN, sent)):
+    for found, plan in zip(called(page, PLAN, sent), plans, strict=True):
         assert found["rollouts"] == [budget[0], budget[0]]
-        legal = np.isfinite(values[b].numpy())
+        legal = np.isfinite(plan.values.numpy())
         assert [[value is not None for value in row] for row in found["values"]] == legal.tolist()
         planned = np.array(found["values"], float)
-        np.testing.assert_allclose(planned[legal], values[b].numpy()[legal], rtol=1e-4, atol=1e-3)
-        assert found["moves"] == actions[b].tolist()
+        np.testing.assert_allclose(planned[legal], plan.values.numpy()[legal], rtol=1e-4, atol=1e-3)
+        assert found["moves"] == plan.actions
     assert page.errors == []
     page.close()
 

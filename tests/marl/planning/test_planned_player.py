@@ -19,7 +19,7 @@ from opponents.match import play
     ("name", "budget"),
     [
         ("plan:champion", DEFAULT),
-        ("plan=8x6:champion", Budget(8, 6)),
+        ("plan=27x6:champion", Budget(27, 6)),
         ("plan=1x1:champion", Budget(1, 1)),
         ("plan=50ms:champion", Budget(milliseconds=50.0)),
     ],
@@ -32,7 +32,7 @@ def test_names_say_how_far_to_look(name, budget) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["plan:", "plan=8:champion", "plan=x:champion", "plan=0x4:champion", "plan=4x99:champion", "plan=0ms:champion"],
+    ["plan:", "plan=8:champion", "plan=x:champion", "plan=0x4:champion", "plan=28x1:champion", "plan=4x99:champion", "plan=0ms:champion"],
 )
 def test_a_name_that_says_nothing_is_refused(name) -> None:
     with pytest.raises(UserError) as error:
@@ -47,7 +47,7 @@ def test_other_names_are_policies_as_they_are() -> None:
 
 def test_a_team_that_plans_beats_the_same_team_that_does_not() -> None:
     """Far more often than chance: a random policy that looks ahead eats what is beside it."""
-    planned = PlannedPlayer(player("canonical", value=True), Budget(1, 3))
+    planned = PlannedPlayer(player("canonical", value=True), Budget(2, 3))
     result = play(planned, player("canonical", value=True), 12, seed=3)
     assert result.points > 0.75, result
 
@@ -58,7 +58,7 @@ def test_as_many_rollouts_as_fit_into_the_time(monkeypatch, capsys) -> None:
     monkeypatch.setattr(planned_player, "_clock", lambda device: next(seconds))
     planned = PlannedPlayer(player("canonical", value=True), Budget(milliseconds=20.0), "it")
     play(planned, "level0", 2, seed=3)
-    assert capsys.readouterr().err.startswith("it: 5 rollouts of 4 turns fit\n")
+    assert capsys.readouterr().err.startswith("it: 5 rollouts fit\n")
 
 
 def test_a_policy_without_a_value_head_can_be_planned_with() -> None:

@@ -1,18 +1,33 @@
 """marl.planning: what a plan is worth, what it must not know, and what it finds."""
 
+import math
+from itertools import product
+
 import pytest
 import torch
 from helpers.drawn_boards import arena_of, draw
 from helpers.exporting import actor
 from helpers.in_play import in_play
+from helpers.plain_levels import distance
 
 from arena import BatchArena
 from arena.dangers import is_dead_end
 from arena.encoders import encoder_named
-from arena.rules import DIRECTION, DOWN, LENGTH, RIGHT, SNAKES, START_LENGTH, TEAM, UP
+from arena.rules import DIRECTION, DOWN, HEAD, LENGTH, RIGHT, SNAKES, START_LENGTH, TEAM, UP
 from marl.networks.policy import mask_reversal, to_board_logits
 from marl.planning import planner as module
-from marl.planning.planner import CANDIDATES, DEAD_END, DISCOUNT, FOES, LEAF, PRIOR, Budget, Planner
+from marl.planning.planner import (
+    CANDIDATES,
+    DEAD_END,
+    DISCOUNT,
+    FOES,
+    LEAF,
+    LEAST_SHARE,
+    NEAR,
+    PRIOR,
+    Budget,
+    Planner,
+)
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 
 SEED = 11
@@ -78,6 +93,36 @@ def test_every_turn_has_other_rollouts() -> None:
     assert not (planner._sim.keys == keys).any()
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_replies_are_the_likeliest_joint_actions_of_the_foes(side) -> None:
+    """By the mean of the models' predictions; a foe that is far from all own heads has one action."""
+    arena = in_play(18, SEED)  # planned in one part
+    planner = a_planner(arena, side, Budget(27, 1))
+    planner.plan()
+    foes = [TEAM - side * TEAM + place for place in range(TEAM)]
+    probs = (planner._weights[..., None] * planner._predictions).sum(2)
+    torch.testing.assert_close(probs.sum(-1), torch.ones(18, TEAM, dtype=torch.float64))
+    counts = set()
+    for b in range(18):
+        heads = arena.state[b, HEAD : HEAD + SNAKES].tolist()
+        own = [head for snake, head in enumerate(heads) if snake not in foes]
+        options = []
+        for place, foe in enumerate(foes):
+            near = min(distance(heads[foe], head) for head in own) <= NEAR
+            likeliest = int(probs[b, place].argmax())
+            options.append({move: float(probs[b, place, move]) for move in range(4)} if near else {likeliest: 1.0})
+        joint = {moves: math.prod(each[m] for each, m in zip(options, moves, strict=True)) for moves in product(*options)}
+        expected = sorted(joint.values(), reverse=True)[:27]
+        expected = [share for i, share in enumerate(expected) if share >= LEAST_SHARE or i == 0]
+        found = planner._shares[b, : len(expected)]
+        torch.testing.assert_close(found, torch.tensor(expected) / sum(expected), rtol=1e-4, atol=1e-6)
+        assert not planner._shares[b, len(expected) :].any()
+        for r, share in enumerate(expected):
+            assert joint[tuple(planner._replies[b, r].tolist())] == pytest.approx(share, abs=1e-6)
+        counts.add(len(expected))
+    assert len(counts) > 3, f"some have more near foes than others, seed {SEED}"
+
+
 def test_all_candidates_of_a_match_share_their_random_numbers() -> None:
     planner = a_planner(in_play(3, SEED))
     planner.plan()
@@ -110,6 +155,7 @@ def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> No
     )[1]
     values = planner.plan()[1][0]
     rollout_keys, candidates = keys[0][0].view(CANDIDATES, budget.rollouts), keys[0][1][0]
+    replies, shares = planner._replies[0], planner._shares[0].tolist()
 
     def outputs_in(sim: BatchArena) -> tuple[torch.Tensor, torch.Tensor]:
         obs = sim.observe("canonical")[0]
@@ -123,7 +169,7 @@ def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> No
         )()
         return actions
 
-    def worth(candidate: torch.Tensor, key: int) -> float:
+    def worth(candidate: torch.Tensor, key: int, reply: torch.Tensor) -> float:
         sim = BatchArena(1)
         sim.state.copy_(arena.state)
         sim.keys[:] = key
@@ -132,6 +178,7 @@ def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> No
             actions = drawn(sim, *outputs_in(sim))
             if turn == 0:
                 actions[0, sides[side]] = candidate.to(torch.int8)
+                actions[0, sides[1 - side]] = reply
             before = sim.state[0, LENGTH : LENGTH + SNAKES].clone().int()
             sim.play_turn(actions)
             growth = sim.state[0, LENGTH : LENGTH + SNAKES].int() - before
@@ -154,7 +201,8 @@ def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> No
         for place, number in ((0, 0), (1, 2 * snake + 1), (2, 2 * snake + 2)):
             action = ranked[snake, place]
             assert candidates[number, snake] == action
-            mean = sum(worth(candidates[number], int(key)) for key in rollout_keys[number]) / budget.rollouts
+            worths = [worth(candidates[number], int(rollout_keys[number, r]), replies[r]) for r in range(budget.rollouts)]
+            mean = sum(share * each for share, each in zip(shares, worths, strict=True))
             expected = mean + prior[snake, action].item()
             assert values[snake, action].item() == pytest.approx(expected, abs=1e-3)
 
