@@ -148,7 +148,7 @@ def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED
             clock.measure(len(new) * count, time.perf_counter() - began)
         known.update(zip(map(tuple, new), found))
     total = [known[tuple(moves)] + prior[np.arange(TEAM), moves].sum() for moves in combinations.tolist()]
-    return combinations[int(np.argmax(total))].tolist(), values, (count, count)
+    return combinations[total.index(max(total))].tolist(), values, (count, count)
 
 
 def likeliest_replies(match, foes, probs):

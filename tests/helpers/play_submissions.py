@@ -34,8 +34,8 @@ def answers(path, games):
     if hasattr(module, "plan"):
         plan = module.plan
 
-        def plan_without_clock(match, team, clock):
-            moves, values, rollouts = plan(match, team, None, ROLLOUTS)
+        def plan_without_clock(match, team, models, clock):
+            moves, values, rollouts = plan(match, team, models, None, ROLLOUTS)
             found["values"].append(values.tolist())
             found["rollouts"].append(rollouts)
             return moves, values, rollouts

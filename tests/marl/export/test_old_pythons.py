@@ -136,11 +136,13 @@ def test_they_answer_and_plan_alike_under_every_python(files, expected, minor) -
         assert clear.mean() > 0.9
         assert (np.array(there["moves"]) == here["moves"])[clear].all(), path.name
         if "planned" in here:
-            assert there["rollouts"] == here["rollouts"] == [[ROLLOUTS, ROLLOUTS]] * turns, path.name
+            assert there["rollouts"] == here["rollouts"], path.name
+            assert len(here["rollouts"]) == turns
+            assert [ROLLOUTS, ROLLOUTS] in here["rollouts"]
             pairs = zip(there["values"], here["values"], strict=True)
             close += sum(np.allclose(found, wanted, atol=CLEAR) for found, wanted in pairs)
             equal += sum(np.array(there["planned"]) == here["planned"])
             plans += turns
     assert plans == turns * sum("planned" in here for here in expected) > 0
-    # Not all of them: of a hundred thousand drawn actions one may fall on the border of two.
+    # Not all of them: two replies may be equally likely but for rounding.
     assert min(close, equal) >= 0.95 * plans
