@@ -1,6 +1,6 @@
 """Probes that search as `territory` does and want something else: no beans, less room for the foes, a draw.
 
-Most probes are weak; these stay alive, so that a team that has learned from beans alone meets foes that do not seek them.
+Most probes are weak; these stay alive, and so a team that has learned from bean eaters meets foes that are none.
 """
 
 from arena.jit import njit

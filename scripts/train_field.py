@@ -24,12 +24,20 @@ def main() -> int:
     parser.add_argument("--print", action="store_true", help="print the commands, start nothing")
     args = parser.parse_args()
     halves = [args.half] if args.half else [DEVELOPMENT, HELD_OUT]
-    SNAPSHOTS.mkdir(exist_ok=True)
+    if not args.print:
+        SNAPSHOTS.mkdir(exist_ok=True)
     for name, flags in (item for half in halves for item in trainings(half).items()):
         snapshot = SNAPSHOTS / f"{name}.safetensors"
         if snapshot.exists():
             continue
-        words = [*shlex.split(flags), f"--max_episodes={NEVER_REACHED}", "--runs_dir", args.runs_dir, "--run_name", name]
+        words = [
+            *shlex.split(flags),
+            f"--max_episodes={NEVER_REACHED}",
+            "--runs_dir",
+            args.runs_dir,
+            "--run_name",
+            name,
+        ]
         commands = (["train", *words], ["export", f"{args.runs_dir}/{name}", "--safetensors", str(snapshot)])
         for command in commands:
             print(shlex.join(["python", "-m", "marl", *command]), flush=True)

@@ -6,7 +6,7 @@ Appended after batched_tactical_template.py, from the first ruled comment on.
 import numpy as np
 
 from marl.export.simulation_template import NEIGHBOURS
-from marl.export.submission_template import COLUMNS, ROWS, SNAKES, TEAM, apart
+from marl.export.submission_template import COLUMNS, ROWS, TEAM, apart
 from marl.export.tactical_template import NEIGHBOUR_CELLS, Surroundings, contest, set_of
 
 # --- models of the foes, weighted by the moves that they have made ----------------------------------------------------
@@ -29,8 +29,8 @@ class FoeModels:
         """Weigh the models by the moves made since the last turn; start anew in a match that did not go on by one."""
         heads = [match.bodies[foe][0] for foe in self.foes]
         if self.turn is not None and match.turn == self.turn + 1:
-            for place, (before, now) in enumerate(zip(self.heads, heads)):
-                made = NEIGHBOURS[before] == now
+            for place, before in enumerate(self.heads):
+                made = NEIGHBOURS[before] == heads[place]
                 if made.any():  # otherwise the snake has died
                     likelihood = (1 - UNIFORM) * self.predictions[place][:, made].sum(1) + UNIFORM / 3
                     kept = FADING * self.log_weights[place] + (1 - FADING) * np.log(PRIOR_WEIGHTS)
@@ -139,12 +139,12 @@ def level4(match, snake):
     care = 8 + 2 * len(match.bodies[snake])
 
     def score(move, cell):
-        ways_on = sum(
-            waits[NEIGHBOUR_CELLS[cell][beyond]] <= 2 for beyond in range(4) if beyond != move ^ 1
-        )
+        ways_on = sum(waits[NEIGHBOUR_CELLS[cell][beyond]] <= 2 for beyond in range(4) if beyond != move ^ 1)
         points = 9 * (move in nearer) + 2 * ((move == direction) != only_reversal)
         points -= 2 * (care * heads_beside(foes, cell) + 80 * heads_beside(mates, cell))
-        return points - 2 * (200 * (ways_on == 0) + care * (ways_on == 1) + 2 * care * tail_may_stay(match, snake, cell))
+        return points - 2 * (
+            200 * (ways_on == 0) + care * (ways_on == 1) + 2 * care * tail_may_stay(match, snake, cell)
+        )
 
     return best_move(match, snake, score)
 

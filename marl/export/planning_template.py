@@ -137,7 +137,7 @@ def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED
 
     best = np.argsort(-values, axis=-1, kind="stable")[:, :2]
     combinations = best[np.arange(TEAM), COMBINATIONS]  # [C, 3]
-    known = {tuple(moves): worth for moves, worth in zip(candidates.tolist(), worth)}
+    known = {tuple(moves): worth[i] for i, moves in enumerate(candidates.tolist())}
     new = [moves for moves in combinations.tolist() if tuple(moves) not in known]
     if clock and not clock.fits(len(new) * count):
         return best[:, 0].tolist(), values, (count, 0)
@@ -146,7 +146,7 @@ def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED
         found = play_replies(root, np.array(new), joint, shares, keys, own)
         if clock:
             clock.measure(len(new) * count, time.perf_counter() - began)
-        known.update(zip(map(tuple, new), found))
+        known.update((tuple(moves), found[i]) for i, moves in enumerate(new))
     total = [known[tuple(moves)] + prior[np.arange(TEAM), moves].sum() for moves in combinations.tolist()]
     return combinations[total.index(max(total))].tolist(), values, (count, count)
 

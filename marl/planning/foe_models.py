@@ -71,14 +71,16 @@ class FoeModels:
         self.predictions = torch.ones(matches, TEAM, MODELS, ACTIONS, dtype=torch.float64, device=device)
 
     def see(self, states: torch.Tensor) -> None:
-        """Weigh the models by the moves made since the last call; start anew in matches that did not go on by a turn."""
+        """Weigh the models by the moves made since the last call; start anew in matches that did not go on by one."""
         turns = states[:, TURN].long()
         foes = (1 - self._side)[:, None] * TEAM + torch.arange(TEAM, device=turns.device)
         heads = states[:, HEAD : HEAD + SNAKES].long().gather(1, foes)
         made = self._neighbours[self._heads] == heads[..., None]  # [B, 3, 4]; none for a snake that died
         likelihood = (self.predictions * made[:, :, None]).sum(-1)
         seen = made.any(-1) & (turns == self._turns + 1)[:, None]
-        found = FADING * self._log_weights + (1 - FADING) * self._prior + ((1 - UNIFORM) * likelihood + UNIFORM / 3).log()
+        found = (
+            FADING * self._log_weights + (1 - FADING) * self._prior + ((1 - UNIFORM) * likelihood + UNIFORM / 3).log()
+        )
         self._log_weights = torch.where(seen[..., None], found, self._log_weights)
         anew = (turns != self._turns + 1) & (turns != self._turns)
         self._log_weights = torch.where(anew[:, None, None], self._prior, self._log_weights)

@@ -110,5 +110,7 @@ def split_planned(name: str) -> tuple[Budget, str]:
         return Budget(milliseconds=float(found[3])), inner
     budget = Budget(int(found[1]), int(found[2])) if found else DEFAULT
     if not (1 <= budget.rollouts <= MOST_REPLIES and 1 <= budget.turns <= MOST_TURNS):
-        raise UserError(f"player {name!r}: allowed are 1 to {MOST_REPLIES} rollouts (replies of the foes) of 1 to {MOST_TURNS} turns")
+        raise UserError(
+            f"player {name!r}: allowed are 1 to {MOST_REPLIES} rollouts (replies) of 1 to {MOST_TURNS} turns"
+        )
     return budget, inner

@@ -13,8 +13,8 @@ all six snakes draw from the policy from there on. A rollout is worth
 
     sum over H turns of discount^t * (growth of the own team - FOES * growth of the foes) + discount^H * LEAF * values
 
-where growth is the change of length and values are those of the own snakes' value heads at the end. A candidate is worth
-the mean of its rollouts, weighted by the probabilities of the replies. To this its actions add
+where growth is the change of length and values are those of the own snakes' value heads at the end. A candidate is
+worth the mean of its rollouts, weighted by the probabilities of the replies. To this its actions add
 
     PRIOR * log-probability - DEAD_END * length lost in a dead end (arena/dangers.py: a way of no return within 8 turns)
 
@@ -23,7 +23,7 @@ and the legal actions of a snake are ranked by this sum.
 All candidates meet the same replies and random numbers, so that only the candidates differ. The numbers are not those
 of the match: a planner does not know which beans will appear.
 
-Few long rollouts with drawn replies are worse than many short ones: their noise chooses the action (docs/log/planning.md).
+A few long rollouts with drawn replies are worse than many short ones: noise chooses the action (docs/log/planning.md).
 """
 
 from typing import NamedTuple

@@ -84,7 +84,11 @@ def coward(match: Match, key: int, snake: int) -> int:
 def thief(match: Match, key: int, snake: int) -> int:
     if not bean_cells(match):
         return go(match, snake, ahead_of(match, snake))
-    return go(match, snake, min(bean_cells(match), key=lambda bean: min(distance(heads(match)[foe], bean) for foe in foes(snake))))
+    return go(
+        match,
+        snake,
+        min(bean_cells(match), key=lambda bean: min(distance(heads(match)[foe], bean) for foe in foes(snake))),
+    )
 
 
 def hoarder(match: Match, key: int, snake: int) -> int:

@@ -32,7 +32,15 @@ def test_names_say_how_far_to_look(name, budget) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["plan:", "plan=8:champion", "plan=x:champion", "plan=0x4:champion", "plan=28x1:champion", "plan=4x99:champion", "plan=0ms:champion"],
+    [
+        "plan:",
+        "plan=8:champion",
+        "plan=x:champion",
+        "plan=0x4:champion",
+        "plan=28x1:champion",
+        "plan=4x99:champion",
+        "plan=0ms:champion",
+    ],
 )
 def test_a_name_that_says_nothing_is_refused(name) -> None:
     with pytest.raises(UserError) as error:

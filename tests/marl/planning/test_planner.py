@@ -111,7 +111,9 @@ def test_replies_are_the_likeliest_joint_actions_of_the_foes(side) -> None:
             near = min(distance(heads[foe], head) for head in own) <= NEAR
             likeliest = int(probs[b, place].argmax())
             options.append({move: float(probs[b, place, move]) for move in range(4)} if near else {likeliest: 1.0})
-        joint = {moves: math.prod(each[m] for each, m in zip(options, moves, strict=True)) for moves in product(*options)}
+        joint = {
+            moves: math.prod(each[m] for each, m in zip(options, moves, strict=True)) for moves in product(*options)
+        }
         expected = sorted(joint.values(), reverse=True)[:27]
         expected = [share for i, share in enumerate(expected) if share >= LEAST_SHARE or i == 0]
         found = planner._shares[b, : len(expected)]
@@ -201,7 +203,9 @@ def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> No
         for place, number in ((0, 0), (1, 2 * snake + 1), (2, 2 * snake + 2)):
             action = ranked[snake, place]
             assert candidates[number, snake] == action
-            worths = [worth(candidates[number], int(rollout_keys[number, r]), replies[r]) for r in range(budget.rollouts)]
+            worths = [
+                worth(candidates[number], int(rollout_keys[number, r]), replies[r]) for r in range(budget.rollouts)
+            ]
             mean = sum(share * each for share, each in zip(shares, worths, strict=True))
             expected = mean + prior[snake, action].item()
             assert values[snake, action].item() == pytest.approx(expected, abs=1e-3)

@@ -1,0 +1,63 @@
+"""The field of opponents/field.yaml: two halves without a common team, and every command that makes a team is one."""
+
+import shlex
+
+import pytest
+import yaml
+from helpers.script import load_script
+
+from marl.commands.player_groups import expand_groups
+from marl.config.train_config import read_config
+from opponents.field import DEVELOPMENT, HELD_OUT, LIST, SNAPSHOTS, field, trainings
+from opponents.players import champion, is_scripted
+
+HALVES = (DEVELOPMENT, HELD_OUT)
+MOST_BYTES = 4_000_000  # of all snapshots
+TRAINED = {name: flags for half in HALVES for name, flags in trainings(half).items()}
+
+
+def test_two_halves_of_different_teams() -> None:
+    teams = [*field(DEVELOPMENT), *field(HELD_OUT)]
+    assert len(teams) == len(set(teams)) >= 12
+    assert min(len(field(half)) for half in HALVES) >= 6
+    assert yaml.safe_load(LIST.read_text()).keys() == set(HALVES)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_each_half_has_scripted_and_trained_teams(half) -> None:
+    scripted = [name for name in field(half) if is_scripted(name)]
+    assert len(scripted) >= 3
+    assert [*scripted, *trainings(half)] == field(half)
+    assert len({read_config(shlex.split(flags)).algo for flags in trainings(half).values()}) >= 3
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_flags_of_a_training_are_read(name) -> None:
+    config = read_config(shlex.split(TRAINED[name]))
+    assert 0 < config.max_minutes <= 1
+
+
+def test_the_script_prints_the_commands(tmp_path, monkeypatch, capsys) -> None:
+    """Of teams whose snapshots are not there; it writes nothing."""
+    monkeypatch.setattr("opponents.field.SNAPSHOTS", tmp_path / "none")
+    monkeypatch.setattr("sys.argv", ["train_field.py", "--print", "--runs-dir", "runs/it"])
+    assert load_script("train_field").main() == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2 * len(TRAINED)
+    for name, train, export in zip(TRAINED, said[::2], said[1::2], strict=True):
+        assert train.startswith("python -m marl train ")
+        assert train.endswith(f"--runs_dir runs/it --run_name {name}")
+        assert export.startswith(f"python -m marl export runs/it/{name} --safetensors ")
+    assert not any(tmp_path.iterdir())
+
+
+def test_shipped_snapshots_are_small_and_players_by_name() -> None:
+    shipped = sorted(SNAPSHOTS.glob("*.safetensors"))
+    assert sum(path.stat().st_size for path in shipped) <= MOST_BYTES
+    assert {path.stem for path in shipped} <= TRAINED.keys()
+    assert all(champion(path.stem) == path for path in shipped)
+
+
+def test_a_half_is_a_group_of_players() -> None:
+    assert expand_groups(["level1", DEVELOPMENT]) == ["level1", *field(DEVELOPMENT)]
+    assert expand_groups([HELD_OUT, "champion"]) == [*field(HELD_OUT), "champion"]
