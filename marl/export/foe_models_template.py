@@ -13,7 +13,7 @@ from marl.export.tactical_template import NEIGHBOUR_CELLS, Surroundings, contest
 
 POLICY, TERRITORY, LEVEL4, RANDOM = range(4)
 PRIOR_WEIGHTS = np.array([0.55, 0.15, 0.15, 0.15])
-SURE, UNIFORM, FADING, LEAST = 0.9, 0.05, 0.95, 0.03  # see marl/planning/foe_models.py
+SURE, UNIFORM, FORGETTING, LEAST = 0.9, 0.05, 0.05, 0.03  # see marl/planning/foe_models.py
 MATE_COST, FOE_COST, NO_MOVES = 8, 4, 1000  # of beans; see opponents/scripted.py
 
 
@@ -26,16 +26,16 @@ class FoeModels:
         self.log_weights = np.log(np.repeat(PRIOR_WEIGHTS[None], TEAM, 0))
 
     def see(self, match):
-        """Weigh the models by the moves made since the last turn; start anew in a match that did not go on by one."""
+        """Weigh the models by the moves made since the last call; start anew in a match that has begun again."""
         heads = [match.bodies[foe][0] for foe in self.foes]
         if self.turn is not None and match.turn == self.turn + 1:
             for place, before in enumerate(self.heads):
                 made = NEIGHBOURS[before] == heads[place]
                 if made.any():  # otherwise the snake has died
                     likelihood = (1 - UNIFORM) * self.predictions[place][:, made].sum(1) + UNIFORM / 3
-                    kept = FADING * self.log_weights[place] + (1 - FADING) * np.log(PRIOR_WEIGHTS)
+                    kept = (1 - FORGETTING) * self.log_weights[place] + FORGETTING * np.log(PRIOR_WEIGHTS)
                     self.log_weights[place] = kept + np.log(likelihood)
-        elif self.turn is not None and match.turn != self.turn:
+        elif self.turn is not None and match.turn < self.turn:
             self.__init__(self.foes[0] == 0)
         self.heads, self.turn = heads, match.turn
 

@@ -38,7 +38,7 @@ MOST_REPLIES = 3**TEAM  # of the foes
 DEVIATIONS = 1 + 2 * TEAM  # candidates of the first stage
 FIXED = 16  # the time of a stage is that of its copies and of so many more
 MARGIN, LEAST_MARGIN = 0.15, 0.002  # of the time of a call, and in seconds: left unused
-FADING_SLOWNESS = 0.5  # of a slow stage, with every turn after it
+FADING, ROOT_FADING = 0.5, 0.9  # of slow stages and slow starts, with every turn after them
 PLAN_SEED = 0x706C616E << 31
 PLANNING_FAILS = "planning fails; the policy plays alone"
 
@@ -70,29 +70,36 @@ class Clock:
     """Fits replies into the time until a deadline (seconds of time.perf_counter)."""
 
     copy_seconds = 0.0005  # of one copy of the match; measured, shared by all clocks
+    root_seconds = 0.0  # from the start of a plan to its replies; the longest of the last plans
     slowness = 1.0  # of the slowest of the last stages: on a core with other work the next one may be as slow
 
     def __init__(self, deadline):
         self.deadline = deadline
+        self.began = time.perf_counter()
 
-    def is_late(self):
-        """Whether the time is up."""
-        return time.perf_counter() > self.deadline
+    def can_begin(self):
+        """Whether there is time to find the replies."""
+        if self.deadline - self.began > Clock.root_seconds:
+            return True
+        Clock.root_seconds *= ROOT_FADING
+        return False
 
     def fitting(self, wanted):
         """How many of the wanted replies fit into the time left, if all candidates of both stages meet each."""
-        left = self.deadline - time.perf_counter()
+        now = time.perf_counter()
+        Clock.root_seconds = max(ROOT_FADING * Clock.root_seconds, now - self.began)
+        left = self.deadline - now
         copies = left / (Clock.slowness * Clock.copy_seconds) - 2 * FIXED
         found = min(wanted, int(copies / (DEVIATIONS + len(COMBINATIONS))))
         if found < 1 and left > 0:  # a few slow stages must not end planning for good
-            Clock.slowness = max(1.0, FADING_SLOWNESS * Clock.slowness)
+            Clock.slowness = max(1.0, FADING * Clock.slowness)
             Clock.copy_seconds *= 0.9
         return max(0, found)
 
     def measure(self, copies, seconds):
         """A stage of so many copies took this long."""
         each = seconds / (copies + FIXED)
-        Clock.slowness = max(1.0, FADING_SLOWNESS * Clock.slowness, each / Clock.copy_seconds)
+        Clock.slowness = max(1.0, FADING * Clock.slowness, each / Clock.copy_seconds)
         # A stage during which the machine did something else says little.
         Clock.copy_seconds += 0.2 * (min(each, 2 * Clock.copy_seconds) - Clock.copy_seconds)
 
@@ -107,6 +114,8 @@ def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED
 
     Without a clock it weighs this number of replies. `number` is that of the match.
     """
+    if clock and not clock.can_begin():
+        return None, None, (0, 0)
     own = slice(team * TEAM, team * TEAM + TEAM)
     root = Simulation([match])
     log_probs = board_log_probs(root, *forward(root))[0]

@@ -22,7 +22,7 @@ PRIOR_WEIGHTS = (0.55, 0.15, 0.15, 0.15)
 MODELS = len(PRIOR_WEIGHTS)
 SURE = 0.9  # the probability that a model other than the policy gives to its moves; the rest is uniform
 UNIFORM = 0.05  # share of uniform moves in every likelihood: one odd move does not rule out a model
-FADING = 0.95  # of what was seen, with every turn after it
+FORGETTING = 0.05  # of what was seen, with every turn after it
 LEAST = 0.03  # weight of every model
 _NEIGHBOURS = torch.tensor([[neighbour(cell, action) for action in range(ACTIONS)] for cell in range(CELLS)])
 
@@ -71,18 +71,17 @@ class FoeModels:
         self.predictions = torch.ones(matches, TEAM, MODELS, ACTIONS, dtype=torch.float64, device=device)
 
     def see(self, states: torch.Tensor) -> None:
-        """Weigh the models by the moves made since the last call; start anew in matches that did not go on by one."""
+        """Weigh the models by the moves made since the last call; start anew in a match that has begun again."""
         turns = states[:, TURN].long()
         foes = (1 - self._side)[:, None] * TEAM + torch.arange(TEAM, device=turns.device)
         heads = states[:, HEAD : HEAD + SNAKES].long().gather(1, foes)
         made = self._neighbours[self._heads] == heads[..., None]  # [B, 3, 4]; none for a snake that died
         likelihood = (self.predictions * made[:, :, None]).sum(-1)
         seen = made.any(-1) & (turns == self._turns + 1)[:, None]
-        found = (
-            FADING * self._log_weights + (1 - FADING) * self._prior + ((1 - UNIFORM) * likelihood + UNIFORM / 3).log()
-        )
+        kept = (1 - FORGETTING) * self._log_weights + FORGETTING * self._prior
+        found = kept + ((1 - UNIFORM) * likelihood + UNIFORM / 3).log()
         self._log_weights = torch.where(seen[..., None], found, self._log_weights)
-        anew = (turns != self._turns + 1) & (turns != self._turns)
+        anew = turns < self._turns
         self._log_weights = torch.where(anew[:, None, None], self._prior, self._log_weights)
         self._heads, self._turns = heads, turns
 

@@ -22,6 +22,9 @@ class Clock:
     def __init__(self, deadline):
         self.deadline = float("inf")
 
+    def can_begin(self):
+        return True
+
     def fitting(self, wanted):
         return 1
 

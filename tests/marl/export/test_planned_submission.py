@@ -267,6 +267,7 @@ def test_an_error_in_planning_leaves_the_policys_moves_and_is_told_once(
     monkeypatch.setattr(module, "PLAN_MS", 100_000)
     monkeypatch.setattr(module.Clock, "copy_seconds", 1e-3)
     monkeypatch.setattr(module.Clock, "slowness", 1.0)
+    monkeypatch.setattr(module.Clock, "root_seconds", 0.0)
     monkeypatch.setattr(module, "_foe_models", {})
     monkeypatch.setattr(module, broken, fail)
     monkeypatch.setattr(module, "_told", set())
@@ -391,6 +392,7 @@ def test_a_slow_stage_is_expected_again_and_soon_forgotten(module, monkeypatch) 
 
 def test_without_time_for_the_second_stage_each_snake_plays_its_best_action(module, monkeypatch) -> None:
     monkeypatch.setattr(module.Clock, "copy_seconds", 1e-9)
+    monkeypatch.setattr(module.Clock, "root_seconds", 0.0)
     monkeypatch.setattr(module.Clock, "fits", lambda self, copies: False)
     match = module.Match(0, *read(module, games()[0][0]))
     moves, values, replies = module.plan(match, 0, module.FoeModels(0), module.Clock(time.perf_counter() + 100))
@@ -398,6 +400,17 @@ def test_without_time_for_the_second_stage_each_snake_plays_its_best_action(modu
     assert replies[1] == 0
     assert np.isfinite(values).sum() == 9
     assert moves == values.argmax(1).tolist()
+
+
+def test_a_plan_that_would_not_get_to_its_replies_is_not_begun(module, monkeypatch) -> None:
+    now = with_clock(module, monkeypatch, 0.001)
+    monkeypatch.setattr(module.Clock, "root_seconds", 0.0)
+    clock = module.Clock(1.0)
+    assert clock.can_begin()
+    now[0] = 0.6
+    clock.fitting(1)
+    assert module.Clock(1.1).can_begin() is False, "0.5 s are left, and it took 0.6 s"
+    assert [module.Clock(1.1).can_begin() for _ in range(2)] == [False, True], "soon forgotten"
 
 
 def test_a_late_clock_ends_a_plan(module) -> None:
