@@ -28,12 +28,17 @@ DEFAULT = Budget()
 
 
 class PlannedPlayer:
-    """A policy that looks ahead before it moves; see opponents.players.Player."""
+    """A policy that looks ahead before it moves; see opponents.players.Player.
 
-    def __init__(self, policy: PolicyPlayer, budget: Budget = DEFAULT, name: str | None = None) -> None:
+    learns_foes: the models of the foes are weighted by the moves seen. Otherwise a plan depends on the position alone.
+    """
+
+    def __init__(
+        self, policy: PolicyPlayer, budget: Budget = DEFAULT, name: str | None = None, learns_foes: bool = True
+    ) -> None:
         if policy.actor.spec.lstm_size:
             raise UserError(f"{policy.name} has an LSTM; planning needs a policy without hidden state")
-        self.policy, self.budget = policy, budget
+        self.policy, self.budget, self._learns_foes = policy, budget, learns_foes
         self.name = printable(name) if name else f"plan={budget.rollouts}x{budget.turns}:{policy.name}"
         self._planner: Planner | None = None
 
@@ -47,7 +52,7 @@ class PlannedPlayer:
         self._planner = self._make_planner(arena, seats, budget)
 
     def _make_planner(self, arena: BatchArena, seats: torch.Tensor, budget: Budget) -> Planner:
-        return Planner(self.policy.actor, self.policy.encoder, arena, seats, budget)
+        return Planner(self.policy.actor, self.policy.encoder, arena, seats, budget, self._learns_foes)
 
     def _fitting(self, arena: BatchArena, seats: torch.Tensor, milliseconds: float) -> Budget:
         """The budget that takes this time, measured by planning the matches as they are."""

@@ -94,7 +94,13 @@ class Planner:
     """Plans for one team in every match of an arena, always for the same number of matches."""
 
     def __init__(
-        self, actor: AnyActor, encoder: Encoder, arena: BatchArena, seats: torch.Tensor, budget: Budget
+        self,
+        actor: AnyActor,
+        encoder: Encoder,
+        arena: BatchArena,
+        seats: torch.Tensor,
+        budget: Budget,
+        learns_foes: bool = True,
     ) -> None:
         device = arena.device
         self.budget, self._arena, self._actor, self._encoder = budget, arena, actor, encoder
@@ -119,7 +125,7 @@ class Planner:
             len(all_seats), device, matches_of, drawn, torch.zeros(1, device=device), True, self._board_actions
         )
         self._idx = torch.zeros(self._chunk, dtype=torch.int64, device=device)  # matches of the chunk
-        self._models = FoeModels(arena, self._side)
+        self._models, self._learns_foes = FoeModels(arena, self._side), learns_foes
         self._weights = torch.zeros(self._chunk, TEAM, MODELS, dtype=torch.float64, device=device)
         self._predictions = torch.zeros(self._chunk, TEAM, MODELS, ACTIONS, dtype=torch.float64, device=device)
         self._replies = torch.zeros(self._chunk, budget.rollouts, TEAM, dtype=torch.int8, device=device)
@@ -152,7 +158,8 @@ class Planner:
     def plan(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Planned actions [B, 3] of the own snakes on the board, and planned values [B, 3, 4] of all their actions."""
         device = self._arena.device
-        self._models.see(self._arena.state)
+        if self._learns_foes:
+            self._models.see(self._arena.state)
         weights = self._models.weights()
         actions = torch.empty(len(self._side), TEAM, dtype=torch.int8, device=device)
         values = torch.empty(len(self._side), TEAM, ACTIONS, device=device)

@@ -154,7 +154,10 @@ def _player(name: str, frozen: FrozenPolicy | None, options: SubmissionOptions) 
     if frozen is None:
         return find(name, load_player, options)
     policy = PolicyPlayer(*build_actor(frozen.about, frozen.weights, name), name)
-    return PlannedPlayer(policy, split_planned(name)[0], name) if plans(name) else policy
+    if not plans(name):
+        return policy
+    # A checkpoint does not hold what a planner has learned of its foes: a resumed run would differ.
+    return PlannedPlayer(policy, split_planned(name)[0], name, learns_foes=False)
 
 
 def _seats_of(player: Player, rollout: Rollout, seats: torch.Tensor, precision: Precision) -> NamedSeats:
