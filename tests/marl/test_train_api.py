@@ -133,20 +133,21 @@ except BaseException as error:
 finally:
     print("cleaned up", flush=True)
 """
-WITH_CTRL_C = (signal.SIGINT, "none", ["raised KeyboardInterrupt", "cleaned up"], -signal.SIGINT)
-WITH_TERM = (signal.SIGTERM, "none", ["raised SystemExit 143", "cleaned up"], 143)
-WITH_HANDLER = (signal.SIGTERM, "own", ["handled 15", "returned first False", "cleaned up"], 0)
+# Python itself chooses how it ends by a KeyboardInterrupt that nobody catches: by the signal, or with exit code 1.
+WITH_CTRL_C = (signal.SIGINT, "none", ["raised KeyboardInterrupt", "cleaned up"], {-signal.SIGINT, 1})
+WITH_TERM = (signal.SIGTERM, "none", ["raised SystemExit 143", "cleaned up"], {143})
+WITH_HANDLER = (signal.SIGTERM, "own", ["handled 15", "returned first False", "cleaned up"], {0})
 
 
 @pytest.mark.parametrize(
-    ("number", "handler", "said", "code"), [WITH_CTRL_C, WITH_TERM, WITH_HANDLER], ids=["ctrl-c", "term", "handler"]
+    ("number", "handler", "said", "codes"), [WITH_CTRL_C, WITH_TERM, WITH_HANDLER], ids=["ctrl-c", "term", "handler"]
 )
-def test_a_signal_saves_and_reaches_the_caller(number, handler, said, code, tmp_path) -> None:
+def test_a_signal_saves_and_reaches_the_caller(number, handler, said, codes, tmp_path) -> None:
     with started(["-c", LOOP, tmp_path / "runs", handler]) as process:
         wait_for(process, "episode ")
         process.send_signal(number)
         done = finish(process)
-    assert done.returncode == code, done
+    assert done.returncode in codes, done
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert any(line.startswith("stopped by a signal") for line in lines), "it was saved first"
     assert [line for line in lines if line.startswith(("raised", "handled", "returned", "cleaned"))] == said, done
