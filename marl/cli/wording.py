@@ -38,3 +38,11 @@ def duration(seconds: float) -> str:
         return f"{minutes // 60} h {minutes % 60} min"
     hours = round(seconds / 3600)
     return f"{hours // 24} d {hours % 24} h"
+
+
+def chinese_duration(seconds: float) -> str:
+    """The same in Chinese: `3 分 20 秒`."""
+    text = duration(seconds)
+    for english, chinese in ((" min", " 分"), (" s", " 秒"), (" h", " 小时"), (" d", " 天")):
+        text = text.replace(english, chinese)
+    return text
