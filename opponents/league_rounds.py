@@ -120,7 +120,8 @@ def play_rounds(
 
             def show(share: float, pair: PairedMatches = pair, done: float = done, width: float = width) -> None:
                 if progress is not None:
-                    progress(pair, done + width * share if seconds is None else min(1.0, (clock() - begun) / seconds))
+                    spent = clock() - begun
+                    progress(pair, done + width * share if seconds is None else spent / max(spent, seconds, 1e-9))
 
             pair.play(size, show)
         played += size

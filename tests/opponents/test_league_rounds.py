@@ -103,7 +103,7 @@ class FakePair:
         progress(1.0)
 
 
-@pytest.mark.parametrize(("seconds", "boards"), [(100.0, 10), (1.0, 1), (1e6, 40)])
+@pytest.mark.parametrize(("seconds", "boards"), [(100.0, 10), (1.0, 1), (0.0, 1), (1e6, 40)])
 def test_as_much_as_fits_is_played_evenly(seconds, boards):
     now = [0.0]
     pairs = [FakePair(now, each) for each in (1.0, 3.0, 6.0)]  # 10 s for a board of all pairs
