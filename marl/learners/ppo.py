@@ -28,7 +28,7 @@ from marl.learners.precision import Precision
 from marl.learners.returns import generalized_advantages, moments
 from marl.learners.rollout_buffer import Minibatches, RolloutBuffer
 from marl.networks.actors import make_actor
-from marl.networks.central_critic import ActorCritic, CentralCritic
+from marl.networks.critics import ActorCritic, CentralCritic
 from marl.networks.spec import spec_from_config
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout

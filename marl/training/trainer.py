@@ -16,7 +16,7 @@ import torch
 from arena.backends.cuda_graphs import WARM_UPS, Captured
 from arena.jit import announced
 from marl.errors import UserError
-from marl.learners.lr_schedule import lr_factor, warmup
+from marl.learners.learner import lr_factor, warmup
 from marl.metrics.log_window import LogWindow, pack, unpack
 from marl.metrics.rank_gauges import RankGauges
 from marl.metrics.run_metrics import gpu_gauges
