@@ -15,7 +15,10 @@ def verb(things: Sized, one: str, many: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """The text with `?` for every letter that is not printable: names of files may hold terminal escapes."""
+    """The text with `?` for every letter that is not printable: names of files may hold terminal escapes.
+
+    As arena.errors.printable, but importing the arena loads Numba, which a mistake in the command line does without.
+    """
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 

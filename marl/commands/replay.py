@@ -124,7 +124,7 @@ def _watch(matches: list["Match"]) -> None:
 
 def _print_match(match: "Match", turn: int | None, fps: float) -> None:
     """Print boards as text: animated in a terminal, one below the other in a file."""
-    from arena.printable import printable
+    from arena.errors import printable
     from arena.render.ansi import ansi, terminal
     from arena.render.export import state_at
 

@@ -19,9 +19,9 @@ import torch
 
 from arena import BatchArena
 from arena.encoders import ENCODERS, Encoder, encoder_named
+from arena.errors import printable
 from arena.jidi import DIRECTION_NAMES, FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
-from arena.printable import printable
 from arena.rules import DIRECTION, SNAKES, TEAM
 from marl.errors import UserError
 from marl.export import check_harness
