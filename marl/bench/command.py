@@ -245,7 +245,7 @@ def _print_report(args: argparse.Namespace, report: dict[str, Any], table: Calla
 
 
 def _run_positions(args: argparse.Namespace) -> int:
-    from marl.bench.positions import measure_players
+    from marl.bench.planning import measure_players
 
     rows = measure_players(args.players, args.file, args.device or "cpu")
     if args.json:

@@ -101,9 +101,8 @@ def run(args: argparse.Namespace) -> int:
     from arena.files import write_user_file
     from arena.replay import today
     from marl.analysis.pages import MOST_PLAYERS_WITH_CELLS, league_page
-    from marl.analysis.rating_days import Day
+    from marl.analysis.rating_days import Day, read_days, write_day
     from marl.analysis.telling import TellingMatches, examples_per_pair
-    from marl.commands.league_days import read_days, write_day
     from marl.commands.league_plan import plan_matches
     from marl.planning.planned_player import load_player
     from opponents.league import league

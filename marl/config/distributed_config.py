@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from marl.config.ranges import at_least, check_ranges
+from marl.config.values import at_least, check_ranges
 
 
 @dataclass(frozen=True)

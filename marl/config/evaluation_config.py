@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from marl.config.ranges import at_least, check_ranges
+from marl.config.values import at_least, check_ranges
 from marl.errors import UserError
 
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from marl.config.ranges import between, check_ranges
-from marl.config.values import Choices
+from marl.config.values import Choices, between, check_ranges
 from marl.errors import UserError
 from marl.registry import NETWORKS
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from marl.config.ranges import between, check_ranges
-from marl.config.values import Choices
+from marl.config.values import Choices, between, check_ranges
 from marl.rewards import PRESETS, RewardWeights
 
 WEIGHTS = ("own", "mates", "foes", "eat", "die", "lead", "win")

@@ -17,9 +17,8 @@ from marl.config.learner_configs import DdpgConfig, PpoConfig, QLearningConfig
 from marl.config.named_configs import config_names, defaults_of, find_config
 from marl.config.network_config import NetworkConfig
 from marl.config.options import OldNames, section_of
-from marl.config.ranges import at_least, between, check_ranges
 from marl.config.reward_config import RewardConfig
-from marl.config.values import Choices
+from marl.config.values import Choices, at_least, between, check_ranges
 from marl.config.yaml_file import Layer, read_yaml
 from marl.errors import UserError
 from marl.registry import LEARNERS
