@@ -18,13 +18,33 @@ import numpy as np
 
 from arena.errors import ArenaError
 from opponents.intervals import NORMAL_95
-from opponents.league_conduct import Conduct, conduct_of
 from opponents.league_decision import AWAY, HOME
 from opponents.league_rounds import PairedMatches, play_rounds
 from opponents.match import choose_device, open_player, play_some, summarise
 from opponents.players import Loader, Player
 from opponents.results import Results
 from opponents.submission import SANDBOXED, Submission, SubmissionOptions
+
+
+@dataclass(frozen=True)
+class Conduct:
+    """Of all matches of one team. Only submissions make errors and have times: other players decide in batches."""
+
+    errors: int = 0  # moves that did not come, and failures to load
+    forfeits: int = 0  # matches
+    mean_ms: float | None = None  # of a move: CPU time if the kernel tells it
+    longest_ms: float | None = None
+
+
+def conduct_of(player: Player, forfeits: int) -> Conduct:
+    """The conduct of a player since it was opened."""
+    if not isinstance(player, Submission):
+        return Conduct(forfeits=forfeits)
+    times = player.move_times
+    if not times.moves:
+        return Conduct(player.errors, forfeits)
+    return Conduct(player.errors, forfeits, 1000 * times.mean, 1000 * times.longest)
+
 
 MEAN = 1500.0
 ELO = 400 / math.log(10)  # rating points per unit of log-odds

@@ -48,10 +48,9 @@ ORDER = (
     ("marl.config",),
     ("marl.compute",),
     ("marl.networks",),
-    ("marl.fast.blas", "marl.fast.policy_kernels"),  # of dense networks, whoever asks them
+    ("marl.fast.blas",),  # of dense networks, whoever asks them
     ("marl.fast.dense_kernels",),
     ("marl.fast.dense_pass",),
-    ("marl.fast.many_actors",),
     ("marl.ranks",),
     ("marl.rollout",),
     ("marl.storage", "marl.learners", "marl.pictures"),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from arena.files import cannot_write, write_user_file
 from marl.errors import UserError
-from marl.storage.regular_file import read_regular
+from marl.storage.run_folder import read_regular
 
 NAME = re.compile(r"league-(\d{4}-\d\d-\d\d)\.json")
 INDEX = "index.html"

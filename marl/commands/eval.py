@@ -13,9 +13,11 @@ from marl.analysis.tables import print_rows
 from marl.cli.arguments import (
     add_device_flag,
     add_seed_flag,
+    add_stop_flag,
     add_submission_flags,
     choose_seed,
     count,
+    error_rates_text,
     new_file,
     new_folder,
     submission_options,
@@ -23,7 +25,6 @@ from marl.cli.arguments import (
 from marl.cli.invocation import command
 from marl.cli.progress_bar import ProgressBar
 from marl.commands.eval_explain import explain
-from marl.commands.stop_flag import add_stop_flag, error_rates_text
 from marl.errors import UserError
 from marl.storage.run_names import player_name, player_names
 

@@ -18,7 +18,7 @@ from marl.errors import UserError
 from marl.storage.run_names import player_names
 
 if TYPE_CHECKING:
-    from opponents.league_conduct import Conduct
+    from opponents.league import Conduct
     from opponents.league_entries import Entry
     from opponents.players import Player
     from opponents.results import Results
@@ -117,7 +117,7 @@ def _grade(
 ) -> Grade:
     """Play the matches of one submission."""
     from marl.planning.planned_player import load_player
-    from opponents.league_conduct import conduct_of
+    from opponents.league import conduct_of
     from opponents.league_entries import BrokenEntry, open_entry
     from opponents.match import play
     from opponents.submission import Submission

@@ -12,15 +12,16 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marl.analysis.league_rows import league_rows
-from marl.analysis.spreadsheet import write_spreadsheet
+from marl.analysis.spreadsheet import league_rows, write_spreadsheet
 from marl.analysis.tables import display_width, padded, print_rows
 from marl.cli.arguments import (
     add_device_flag,
     add_seed_flag,
+    add_stop_flag,
     add_submission_flags,
     choose_seed,
     count,
+    error_rates_text,
     new_file,
     new_file_ending,
     new_folder,
@@ -29,7 +30,6 @@ from marl.cli.arguments import (
 )
 from marl.cli.invocation import command
 from marl.cli.progress_bar import ProgressBar
-from marl.commands.stop_flag import add_stop_flag, error_rates_text
 from marl.errors import UserError
 from marl.storage.run_names import player_names
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from arena.files import write_atomically
 from marl.errors import UserError
-from marl.storage.regular_file import read_regular
+from marl.storage.run_folder import read_regular
 from opponents.intervals import wilson
 from opponents.prioritised import hardness
 

@@ -95,10 +95,9 @@ def run(args: argparse.Namespace) -> int:
     if args.png:
         _draw(document, args.by, args.png)
     if args.csv:
-        from marl.analysis.report_rows import COLUMNS, report_rows
-        from marl.analysis.spreadsheet import write_spreadsheet
+        from marl.analysis.spreadsheet import REPORT_COLUMNS, report_rows, write_spreadsheet
 
-        write_spreadsheet(args.csv, COLUMNS, report_rows(groups, opponents))
+        write_spreadsheet(args.csv, REPORT_COLUMNS, report_rows(groups, opponents))
     files = (("page", args.html), ("CSV", args.csv), ("picture", args.png), ("marl-eval's JSON", args.json))
     for what, path in files:
         if path:

@@ -24,10 +24,9 @@ from pathlib import Path
 from arena.errors import ArenaError
 from marl.cli.arguments import flag_names, refuse_flags
 from marl.cli.invocation import command, interpreter
-from marl.commands.exploiters import FINE_TUNING, exploiter_job
 from marl.commands.league_record import LeagueRecord, Pair, Step, read_record
 from marl.commands.train_argv import LEAGUE, TrainArgv
-from marl.commands.training_jobs import LIMITS, TrainingJob
+from marl.commands.training_jobs import FINE_TUNING, LIMITS, TrainingJob, exploiter_job
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.ranks import environment

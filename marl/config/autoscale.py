@@ -17,7 +17,7 @@ from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.cli.wording import count
 from marl.config.learner_configs import PpoConfig, ReplayConfig
-from marl.config.network_config import MODEL_SIZES
+from marl.config.sections import MODEL_SIZES
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from opponents.scheduler import EPISODES

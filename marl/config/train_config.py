@@ -11,13 +11,10 @@ from typing import Annotated, Literal
 from arena.rules import TURNS
 from marl import plugins
 from marl.config import reader
-from marl.config.distributed_config import DistributedConfig
-from marl.config.evaluation_config import EvalConfig
 from marl.config.learner_configs import DdpgConfig, PpoConfig, QLearningConfig
 from marl.config.named_configs import config_names, defaults_of, find_config
-from marl.config.network_config import NetworkConfig
 from marl.config.options import OldNames, section_of
-from marl.config.reward_config import RewardConfig
+from marl.config.sections import DistributedConfig, EvalConfig, NetworkConfig, RewardConfig
 from marl.config.values import Choices, at_least, between, check_ranges
 from marl.config.yaml_file import Layer, read_yaml
 from marl.errors import UserError

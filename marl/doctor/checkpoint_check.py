@@ -16,7 +16,7 @@ from marl.doctor.check import Check, amount
 from marl.errors import UserError
 from marl.storage import checkpoint, checkpoint_finder
 from marl.storage.checkpoint import BEST, FOLDER, LAST, MANIFEST, WEIGHTS, Checkpoint
-from marl.storage.regular_file import read_regular
+from marl.storage.run_folder import read_regular
 from marl.storage.saved_player import load_policy
 from opponents.match import play
 

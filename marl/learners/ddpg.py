@@ -25,7 +25,7 @@ from arena.jit import njit
 from arena.rng import DRAW_RANGE, SLOT_TARGET_NOISE, draw
 from arena.rules import ACTIONS, TEAM
 from marl.config.learner_configs import DdpgConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.learners.adam import Adam
 from marl.learners.replay_buffer import BatchRows, ReplayBuffer
 from marl.learners.replay_learner import ReplayLearner

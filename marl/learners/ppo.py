@@ -19,7 +19,7 @@ from torch import nn
 from arena.encoders import encoder_named
 from arena.rules import ACTIONS, TEAM
 from marl.config.learner_configs import PpoConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.config.train_config import TrainConfig
 from marl.learners.adam import Adam
 from marl.learners.learner import Learner

@@ -14,8 +14,7 @@ from marl.cli.wording import count, duration
 from marl.compute.machine import usable_cores
 from marl.config.evaluation_plan import describe_plan
 from marl.ranks.environment import ranks_on_this_node, read_rank_environment
-from opponents.scheduler import BY_PROGRESS
-from opponents.shares import ROUNDING
+from opponents.scheduler import BY_PROGRESS, ROUNDING
 
 if TYPE_CHECKING:
     from marl.config.train_config import TrainConfig

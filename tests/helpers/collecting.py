@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from arena.encoders import Encoder, encoder_named
-from marl.config.reward_config import RewardConfig
+from marl.config.sections import RewardConfig
 from marl.learners.learner import Learner
 from marl.learners.precision import Precision
 from marl.learners.replay_buffer import ReplayBuffer

@@ -11,8 +11,7 @@ from marl.analysis.pages import league_page
 from marl.analysis.telling import EXAMPLES, TellingMatches
 from marl.cli.main import main
 from opponents.intervals import wilson
-from opponents.league import league
-from opponents.league_conduct import Conduct
+from opponents.league import Conduct, league
 from opponents.league_entries import BrokenEntry
 
 EVIL = "<script>hacked = 1</script>"

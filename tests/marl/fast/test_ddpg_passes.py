@@ -9,7 +9,7 @@ from arena.encoders import encoder_named
 from arena.rules import ACTIONS, TEAM
 from marl.compute.overlap import Overlap
 from marl.config.learner_configs import DdpgConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.fast import blas
 from marl.fast.ddpg_passes import DdpgPasses, actor_gradient, mask_logits, td_gradient
 from marl.fast.dense_pass import dense_layers

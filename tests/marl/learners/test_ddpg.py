@@ -13,7 +13,7 @@ from helpers.collecting import CPU, a_buffer, a_copy, a_filled_buffer, a_rollout
 from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.config.learner_configs import DdpgConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.learners.adam import Adam
 from marl.learners.ddpg import Ddpg
 from marl.learners.precision import Precision

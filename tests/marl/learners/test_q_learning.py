@@ -9,7 +9,7 @@ from helpers.training_states import LEAGUE, small_state
 
 from arena.rules import TEAM
 from marl.config.learner_configs import QLearningConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.learners.adam import views_of
 from marl.learners.precision import Precision
 from marl.learners.q_learning import QLearning
