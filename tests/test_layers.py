@@ -48,7 +48,7 @@ ORDER = (
     ("marl.config",),
     ("marl.compute",),
     ("marl.networks",),
-    ("marl.fast.blas",),  # of dense networks, whoever asks them
+    ("marl.fast.blas", "marl.fast.policy_kernels"),  # of dense networks, whoever asks them
     ("marl.fast.dense_kernels",),
     ("marl.fast.dense_pass",),
     ("marl.ranks",),

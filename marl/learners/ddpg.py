@@ -12,7 +12,6 @@ the last two lines only in every policy_delay-th update (configs/maddpg.yaml, ma
 """
 
 import copy
-import math
 from typing import Any, ClassVar
 
 import torch
@@ -20,15 +19,13 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from arena.backends.loops import item_loop
-from arena.jit import njit
-from arena.rng import DRAW_RANGE, SLOT_TARGET_NOISE, draw
-from arena.rules import ACTIONS, TEAM
+from arena.rules import ACTIONS
 from marl.config.learner_configs import DdpgConfig
 from marl.config.sections import NetworkConfig
 from marl.learners.adam import Adam
-from marl.learners.replay_buffer import BatchRows, ReplayBuffer
+from marl.learners.replay_buffer import BatchRows
 from marl.learners.replay_learner import ReplayLearner
+from marl.learners.target_noise import TargetNoise
 from marl.networks.actors import make_actor
 from marl.networks.critics import Critics, expected_q, min_over_critics
 from marl.networks.policy import MASKED_LOGIT
@@ -153,33 +150,3 @@ class Ddpg(ReplayLearner[DdpgConfig]):
             "target_actor": self.target_actor,
             "target_critic": self.target_critics,
         }
-
-
-class TargetNoise:
-    """Clipped Gaussian noise [M, 3, 4] for the logits of the present batch (TD3's target policy smoothing).
-
-    Always in the same tensor, and drawn by number like the batches themselves: a resumed run draws the same noise.
-    """
-
-    def __init__(self, buffer: ReplayBuffer, rows: int, std: float, clip: float) -> None:
-        self.noise = torch.zeros(rows, TEAM, ACTIONS, device=buffer.device)
-        self._draw = draw_noises.bind(rows, buffer.device, buffer.key, buffer.counts, std, clip, self.noise)
-
-    def draw(self) -> torch.Tensor:
-        self._draw()
-        return self.noise
-
-
-@njit
-def draw_noise(i, key, counts, std, clip, noise):
-    """Row i of the noise [M, 3, 4] for the present batch."""
-    batch = int(counts[1])
-    for k in range(TEAM):
-        for action in range(ACTIONS):
-            slot = SLOT_TARGET_NOISE + 2 * ((i * TEAM + k) * ACTIONS + action)
-            radius = math.sqrt(-2.0 * math.log((draw(key, batch, slot) + 1.0) / DRAW_RANGE))
-            angle = 2.0 * math.pi * (draw(key, batch, slot + 1) / DRAW_RANGE)
-            noise[i, k, action] = min(max(std * radius * math.cos(angle), -clip), clip)
-
-
-draw_noises = item_loop(draw_noise)

@@ -7,12 +7,11 @@ import torch
 
 from arena import BatchArena
 from arena.encoders import Encoder
-from arena.encoders.orientation import local_action
 from arena.errors import printable
-from arena.jit import njit
 from arena.rules import ACTIONS, SNAKES, TURN
 from marl.fast import blas
 from marl.fast.dense_pass import DenseInference, proven_layers
+from marl.fast.policy_kernels import choose_on_board
 from marl.networks.actors import AnyActor
 from marl.networks.policy import MASKED_LOGIT, mask_reversal, to_board_logits
 
@@ -78,23 +77,3 @@ class PolicyPlayer:
 
     def close(self) -> None:
         """Nothing to release."""
-
-
-@njit
-def choose_on_board(outputs, obs, direction_at, orientation_at, masked_logit, seats, moves):
-    """Write the likeliest legal actions of N seats into moves [B, 6]; of equal ones, the first action on the board.
-
-    outputs [N, 4 or more]: logits of local actions. obs [N, W]: what an encoder has written, with the direction as four
-    numbers at direction_at, and the orientation at orientation_at (-1: the board as it is).
-    """
-    for i in range(seats.shape[0]):
-        orientation = int(obs[i, orientation_at]) if orientation_at >= 0 else 0
-        chosen, highest = 0, outputs[i, 0]
-        for action in range(ACTIONS):
-            local = local_action(orientation, action) if orientation_at >= 0 else action
-            logit = outputs[i, local]
-            if obs[i, direction_at + (local ^ 1)] != 0:  # the reversal
-                logit = masked_logit
-            if action == 0 or logit > highest:
-                chosen, highest = action, logit
-        moves[int(seats[i]) // SNAKES, int(seats[i]) % SNAKES] = chosen

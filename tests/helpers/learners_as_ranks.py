@@ -14,11 +14,11 @@ from helpers.ppo_rounds import a_ppo, begin, play
 from marl.config.sections import NetworkConfig
 from marl.config.train_config import TrainConfig, read_config
 from marl.fast.seam import speed_up
-from marl.learners.ddpg import TargetNoise
 from marl.learners.learner import Learner
 from marl.learners.precision import Precision
 from marl.learners.replay_buffer import BatchRows
 from marl.learners.replay_learner import ReplayLearner
+from marl.learners.target_noise import TargetNoise
 from marl.ranks.process_group import Ranks, Solo
 from marl.ranks.startup import start
 from marl.registry import LEARNERS, load

@@ -14,9 +14,9 @@ import numpy as np
 
 from arena.backends.loops import ItemLoop
 from arena.backends.tensors import Events
-from marl.fast import ppo_passes
-from marl.fast.ppo_passes import Minibatch, Targets
-from marl.learners import ddpg, replay_buffer, rollout_buffer
+from marl.fast import ppo_kernels
+from marl.fast.ppo_kernels import Minibatch, Targets
+from marl.learners import replay_buffer, shuffle, target_noise
 from marl.learners.ppo_loss import Coefs
 from marl.learners.replay_buffer import BatchRows
 from marl.rollout import turn_kernels
@@ -74,10 +74,10 @@ CASES = (
     ),
     record(MASKED),
     record(FREE, "FREE_"),
-    Case(ddpg.draw_noises, "NOISE", (KEY, "held_counts", STD, STD_CLIP, "NOISE")),
-    Case(rollout_buffer.shuffle_items, "ORDER", (KEY, "held_counts", "ORDER")),
+    Case(target_noise.draw_noises, "NOISE", (KEY, "held_counts", STD, STD_CLIP, "NOISE")),
+    Case(shuffle.shuffle_items, "ORDER", (KEY, "held_counts", "ORDER")),
     Case(
-        ppo_passes.loss_gradients,
+        ppo_kernels.loss_gradients,
         "STATS",
         (Minibatch("minibatch_idx", "minibatch_outputs", "GRADIENTS", "STATS"), TARGETS, COEFS),
     ),

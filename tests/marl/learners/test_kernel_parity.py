@@ -12,8 +12,8 @@ from arena import BatchArena
 from arena.backends.loops import ItemLoop
 from arena.encoders.orientation import ORIENTATIONS
 from arena.rules import SNAKES, TEAM
-from marl.fast import ppo_passes
-from marl.learners import ddpg, replay_buffer, rollout_buffer
+from marl.fast import ppo_kernels
+from marl.learners import replay_buffer, shuffle, target_noise
 from marl.rollout import turn_kernels
 from marl.rollout.turn_kernels import NONE
 
@@ -99,7 +99,7 @@ def given(matches: int) -> dict[str, np.ndarray]:
         "held_returns": normal(held, matches, TEAM),
         "regularisers": np.array([0.125, 0.0625], np.float32),
         "GRADIENTS": np.zeros((rows, TEAM, 5), np.float32),
-        "STATS": np.zeros((rows * TEAM, ppo_passes.STATS), np.float32),
+        "STATS": np.zeros((rows * TEAM, ppo_kernels.STATS), np.float32),
     }
 
 
@@ -117,7 +117,7 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], b
 
 
 def test_every_loop_is_run_and_every_array_is_used() -> None:
-    modules = (turn_kernels, replay_buffer, rollout_buffer, ddpg, ppo_passes)
+    modules = (turn_kernels, replay_buffer, shuffle, target_noise, ppo_kernels)
     loops = {value for module in modules for value in vars(module).values() if isinstance(value, ItemLoop)}
     assert {case.loop for case in CASES} == loops
     assert names_in(tuple(case.arguments for case in CASES)) | {case.items for case in CASES} == set(given(4))

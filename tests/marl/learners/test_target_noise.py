@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers.collecting import a_buffer
 
-from marl.learners.ddpg import TargetNoise
+from marl.learners.target_noise import TargetNoise
 
 ROWS, KEY = 4000, 11
 

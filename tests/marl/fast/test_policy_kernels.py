@@ -6,8 +6,8 @@ import torch
 
 from arena import BatchArena
 from arena.encoders import encoder_named
+from marl.fast.policy_kernels import choose_on_board
 from marl.networks.policy import MASKED_LOGIT, mask_reversal, to_board_logits
-from marl.storage.policy_player import choose_on_board
 
 SEED, MATCHES = 3, 40
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from arena.rng import match_key
-from marl.learners.rollout_buffer import shuffle_items
+from marl.learners.shuffle import shuffle_items
 
 SEED = 20
 
