@@ -35,9 +35,9 @@ from marl.errors import UserError
 from marl.planning.planned_player import load_player
 from marl.storage.run_folder import GROUP
 from opponents.intervals import wilson
-from opponents.league import league, rate
 from opponents.match import Results
 from opponents.players import CHAMPIONS
+from opponents.round_robin import play_round_robin, rate
 
 PAGE = DOCS / "log" / "strength.md"
 SECTION, LEAGUE, TIMES = "size_ladder", "league.json", "times.json"
@@ -133,7 +133,7 @@ def play_league(players: Sequence[str], matches: int, device: str) -> dict[str, 
     def notify(pair: Results) -> None:
         print(f"{Path(pair.home).name} - {Path(pair.away).name}: {pair.win_rate:.1%} won", flush=True)
 
-    found = league([*players, *OPPONENTS], matches, device, seed=1, progress=notify, loader=load_player)
+    found = play_round_robin([*players, *OPPONENTS], matches, device, seed=1, progress=notify, loader=load_player)
     return {"wins": found.wins.tolist(), "draws": found.draws.tolist()}
 
 

@@ -11,7 +11,7 @@ from marl.cli.wording import in_one_line
 
 if TYPE_CHECKING:
     from marl.analysis.groups import RunGroup
-    from opponents.league import Table
+    from opponents.round_robin import Table
 
 FORMULA = ("=", "+", "-", "@")  # how a cell begins that a spreadsheet would compute
 BYTE_ORDER_MARK = "\ufeff"  # without it Excel reads Chinese as something else

@@ -18,10 +18,10 @@ from marl.errors import UserError
 from marl.storage.run_names import player_names
 
 if TYPE_CHECKING:
-    from opponents.league import Conduct
     from opponents.league_entries import Entry
     from opponents.players import Player
     from opponents.results import Results
+    from opponents.round_robin import Conduct
 
 MATCHES = 20
 AGAINST = ["level1", "level2", "level3"]
@@ -117,9 +117,9 @@ def _grade(
 ) -> Grade:
     """Play the matches of one submission."""
     from marl.planning.planned_player import load_player
-    from opponents.league import conduct_of
     from opponents.league_entries import BrokenEntry, open_entry
     from opponents.match import play
+    from opponents.round_robin import conduct_of
     from opponents.submission import Submission
 
     with ExitStack() as opened:

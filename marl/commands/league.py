@@ -1,4 +1,4 @@
-"""The command `league`: print or draw a league. The matches and ratings are computed in opponents/league.py."""
+"""The command `league`: print or draw a league. The matches and ratings are computed in opponents/round_robin.py."""
 
 import argparse
 import json
@@ -34,9 +34,9 @@ from marl.errors import UserError
 from marl.storage.run_names import player_names
 
 if TYPE_CHECKING:
-    from opponents.league import Table
     from opponents.league_entries import BrokenEntry, Entry
     from opponents.results import Results
+    from opponents.round_robin import Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,8 +105,8 @@ def run(args: argparse.Namespace) -> int:
     from marl.analysis.telling import TellingMatches, examples_per_pair
     from marl.commands.league_plan import plan_matches
     from marl.planning.planned_player import load_player
-    from opponents.league import league
     from opponents.league_entries import open_entries
+    from opponents.round_robin import play_round_robin
 
     begun = time.monotonic()
     entries = _entries(args)
@@ -140,7 +140,9 @@ def run(args: argparse.Namespace) -> int:
         record = telling is not None and len(players) <= MOST_PLAYERS_WITH_CELLS
         settings = (plan.matches, args.device, seed, progress, load_player, record, turn_progress)
         examples = examples_per_pair(len(players)) if telling is not None else 0
-        table = league(players, *settings, stop_when_decided=args.stop_when_decided, seconds=seconds, examples=examples)
+        table = play_round_robin(
+            players, *settings, stop_when_decided=args.stop_when_decided, seconds=seconds, examples=examples
+        )
     if args.png:
         from marl.pictures.canvas import save_png
         from marl.pictures.league_table import draw

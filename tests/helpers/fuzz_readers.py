@@ -21,8 +21,8 @@ from arena.errors import ArenaError
 from helpers.command import ROOT
 from helpers.fuzzing import changed, damaged, limited_time
 from marl.analysis.runs import read_summary
-from marl.commands.league_record import FILE as LEAGUE
-from marl.commands.league_record import read_record
+from marl.commands.train_league_record import FILE as LEAGUE
+from marl.commands.train_league_record import read_record
 from marl.config.yaml_file import read_yaml
 from marl.errors import UserError
 from marl.metrics.run_metrics import last_line, read_lines
