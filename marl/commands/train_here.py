@@ -20,7 +20,6 @@ from marl.training.resume_plan import ResumePlan
 if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo
     from marl.storage.checkpoint import Checkpoint
-    from marl.training.compile_kernels import KernelCompilers
     from marl.training.cpu_setup import CpuSetup
 
 
@@ -37,12 +36,11 @@ def train_here(plan: ResumePlan) -> TrainingEnd:
     """Train in this process, alone or as a rank."""
     from marl.compute.process_state import process_state_restored
     from marl.ranks.placement import set_nccl_defaults
-    from marl.training.compile_kernels import compiling_kernels
 
     end = TrainingEnd(folder=plan.run)
-    with process_state_restored(), compiling_kernels(plan.config) as compilers:
+    with process_state_restored():
         nccl_settings = set_nccl_defaults()  # before CUDA starts
-        end.code = _run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, end, compilers))
+        end.code = _run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, end))
     return end
 
 
@@ -84,19 +82,12 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
         leave(lost, group)
 
 
-def _train_in_group(
-    plan: ResumePlan,
-    group: "Solo | Ranks",
-    nccl_settings: dict[str, str],
-    end: TrainingEnd,
-    compilers: "KernelCompilers",
-) -> int:
+def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], end: TrainingEnd) -> int:
     """One rank's training from the plan to the summary, as the owner of the run's folder; returns the exit code.
 
     Folder and signal are written to `end`.
     """
     plan = plan.with_relaunch(group).with_resolved_config(group)
-    compilers.begin(plan.config, group.device)
     check_opponents(plan, group.is_main)
     with RunOwner() as owner:
         plan.take_folder(owner, group)
@@ -118,9 +109,7 @@ def _train_as_owner(
     checkpoint = plan.load_checkpoint(group)
     check_limit(plan, checkpoint)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
-    with (
-        compiling_ahead(plan.config, cpu.threads, cpu.halves) if cpu is not None and group.world == 1 else nullcontext()
-    ):
+    with compiling_ahead(plan.config, group.device, cpu) if group.world == 1 else nullcontext():
         state = build_state(plan.config, group, checkpoint)
         state.until = plan.until
         message = plan.check_unfinished(checkpoint, state) if checkpoint else ""
