@@ -112,7 +112,10 @@ def add_submission_flags(parser: argparse.ArgumentParser) -> None:
         "--uncaged", action="store_true", help="run submissions with your rights, not in a sandbox (see SECURITY.md)"
     )
     parser.add_argument(
-        "--workers", type=count, metavar="N", help="matches of a submission that compute at a time (default: cores)"
+        "--workers",
+        type=positive_int,
+        metavar="N",
+        help="matches of a submission that compute at a time (default: cores)",
     )
 
 
@@ -142,7 +145,7 @@ def submission_options(args: argparse.Namespace) -> "SubmissionOptions":
     return SubmissionOptions(args.uncaged, args.workers, notify=lambda line: print(f"snakes: {line}", file=sys.stderr))
 
 
-def count(text: str) -> int:
+def positive_int(text: str) -> int:
     """A whole number from 1."""
     number = parse_whole_number(text, least=1)
     if number is None:

@@ -16,10 +16,10 @@ from marl.cli.arguments import (
     add_stop_flag,
     add_submission_flags,
     choose_seed,
-    count,
     error_rates_text,
     new_file,
     new_folder,
+    positive_int,
     submission_options,
 )
 from marl.cli.invocation import command
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PLAYER",
         help="its opponent, or several: level2,territory,friend/submission.py",
     )
-    parser.add_argument("--matches", type=count, default=1000, metavar="N", help="how many (default: 1000)")
+    parser.add_argument("--matches", type=positive_int, default=1000, metavar="N", help="how many (default: 1000)")
     add_stop_flag(parser)
     add_seed_flag(parser)
     add_device_flag(parser)

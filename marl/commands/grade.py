@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 from marl.analysis.points import PointsTable, read_points
 from marl.analysis.spreadsheet import write_spreadsheet
 from marl.analysis.tables import print_rows
-from marl.cli.arguments import add_seed_flag, add_submission_flags, choose_seed, count, new_file, submission_options
+from marl.cli.arguments import (
+    add_seed_flag,
+    add_submission_flags,
+    choose_seed,
+    new_file,
+    positive_int,
+    submission_options,
+)
 from marl.cli.invocation import command
 from marl.cli.progress_bar import ProgressBar
 from marl.errors import UserError
@@ -58,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the opponents, named as for eval (default: {','.join(AGAINST)})",
     )
     parser.add_argument(
-        "--matches", type=count, default=MATCHES, metavar="N", help=f"against each opponent (default: {MATCHES})"
+        "--matches", type=positive_int, default=MATCHES, metavar="N", help=f"against each opponent (default: {MATCHES})"
     )
     parser.add_argument(
         "--points", type=Path, metavar="FILE", help="what there are points for, a YAML file (see below)"

@@ -20,12 +20,12 @@ from marl.cli.arguments import (
     add_stop_flag,
     add_submission_flags,
     choose_seed,
-    count,
     error_rates_text,
     new_file,
     new_file_ending,
     new_folder,
     positive,
+    positive_int,
     submission_options,
 )
 from marl.cli.invocation import command
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--matches",
-        type=count,
+        type=positive_int,
         metavar="N",
         help="per pair (default: 1000; with submissions or players that plan as many as take about 10 minutes)",
     )

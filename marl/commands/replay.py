@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from marl.cli.arguments import new_file, new_file_ending
 from marl.errors import UserError
 from marl.storage.run_names import find_named
-from marl.training.report import BEST_MATCH
+from marl.training.summary import BEST_MATCH
 
 if TYPE_CHECKING:
     from arena.render.export import Match

@@ -102,8 +102,8 @@ def _train_as_owner(
     from marl.training.checkpointing import build_state
     from marl.training.compile_ahead import compiling_ahead
     from marl.training.outputs import open_outputs
-    from marl.training.report import banner, summarise
     from marl.training.signals import stop_on_signals
+    from marl.training.summary import banner, summarise
     from marl.training.trainer import Trainer
 
     checkpoint = plan.load_checkpoint(group)

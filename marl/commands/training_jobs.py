@@ -256,10 +256,10 @@ def find_room(flags: Mapping[str, str], plan: ResumePlan, asked: int | None) -> 
     fixed = plan.config.threads or parse_whole_number(given, least=1)
     number = asked or max(1, cores // (ranks * (fixed or min(BESIDE_OTHERS, cores))))
     # Alone, a training chooses its threads itself.
-    return Room(({} if number == 1 else limit_threads(fixed or max(1, cores // (number * ranks))),) * number)
+    return Room(({} if number == 1 else thread_limits(fixed or max(1, cores // (number * ranks))),) * number)
 
 
-def limit_threads(number: int) -> dict[str, str]:
+def thread_limits(number: int) -> dict[str, str]:
     """Environment variables of a training beside others: its threads of torch and Numba."""
     return {THREADS: str(number), NUMBA_THREADS: str(number)}
 

@@ -6,7 +6,7 @@ A value of None is shown as `auto`: autoscale.py chooses it for the device of th
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from arena.rules import TURNS
 from marl import plugins
@@ -208,7 +208,7 @@ def read_config(argv: Sequence[str], saved: Path | None = None, unread_flags: bo
     A flag that the learner does not read is a UserError. With `unread_flags` it is not: the learner may still change.
     What the words and the files import is imported first; the saved configuration of a run imports nothing.
     """
-    names, argv = plugins.split_flags(argv)
+    names, argv = plugins.split_imports(argv)
     plugins.import_plugins(names)
     files, flags = _config_files(argv)
     layers = [_after_imports(read_yaml(find_config(name))) for name in files]
@@ -248,3 +248,9 @@ def _config_files(argv: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             flags.append(word)
     return files, flags
+
+
+def value_at(config: TrainConfig, path: str) -> Any:
+    """The value of an option by its path, like `ppo.lr`."""
+    section, _, name = path.rpartition(".")
+    return getattr(getattr(config, section) if section else config, name)

@@ -22,7 +22,7 @@ from arena.encoders import Encoder
 from arena.encoders.orientation import BOARD_ACTIONS
 from arena.rules import ACTIONS, RULES_VERSION, TEAM
 from marl.errors import UserError
-from marl.export.dense_layers import DenseLayer, NotDense, dense_layers, widths
+from marl.export.dense_layers import DenseLayer, NotDense, policy_layers, widths
 from marl.storage.policy_player import PolicyPlayer
 
 # Old versions on purpose: these operators have not changed since, and old runtimes can read them.
@@ -35,7 +35,7 @@ TRACED_ROWS, CHECKED_ROWS = 2 * TEAM, 4 * TEAM  # of different sizes: the number
 def onnx_of(player: PolicyPlayer) -> bytes:
     """The model of a policy: of plain dense layers where it has nothing else."""
     try:
-        return onnx_model(dense_layers(player), player.encoder)
+        return onnx_model(policy_layers(player), player.encoder)
     except NotDense:
         return _finished(traced_model(player), player.encoder, list(player.actor.spec.body))
 
