@@ -1,6 +1,7 @@
 """A training in this process, alone or as a rank: from its plan to its summary."""
 
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -53,7 +54,7 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
     from marl.ranks.lost_rank import explain, leave
     from marl.ranks.startup import start
     from marl.ranks.sync_check import OutOfSync
-    from marl.training.nonfinite import NotFinite
+    from marl.training.training_state import NotFinite
 
     try:
         group = start(config.ddp.backend, config.ddp.timeout, config.device)
@@ -98,7 +99,6 @@ def _train_as_owner(
     plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], end: TrainingEnd, owner: RunOwner
 ) -> int:
     """The same once nobody else can write to the folder of a resumed run; a new one is taken when it is made."""
-    from marl.ranks.node_lines import NodeLines
     from marl.training.checkpointing import build_state
     from marl.training.compile_ahead import compiling_ahead
     from marl.training.outputs import open_outputs
@@ -148,3 +148,36 @@ def _set_up_cpu(
     saved = checkpoint.part("state").get("onednn") if checkpoint else None
     cpu = set_up_cpu(plan.config, group, saved, plan.saved_start().get("cpu"))
     return replace(plan, config=replace(plan.config, onednn=cpu.onednn)), cpu
+
+
+class NodeLines:
+    """What a node prints whose ranks do not include rank 0: who its ranks are, how they end. Rank 0 prints the rest.
+
+    Only the first rank of such a node prints; log files get all lines.
+    """
+
+    def __init__(self, group: "Solo | Ranks") -> None:
+        """A collective."""
+        found = environment.read_rank_environment()
+        self._main_host = group.broadcast(socket.gethostname())
+        self._world = group.world
+        self._prints = not group.is_main and environment.is_first_on_node()
+        first = group.rank - (found.local_rank if found else 0)
+        last = first + (found.local_world if found else 1) - 1
+        self._who = f"rank {first}" if first == last else f"ranks {first} to {last}"
+
+    def begin(self, where: object) -> None:
+        """where: the folder of the run."""
+        self._tell(
+            f"{self._who} of {self._world} on {socket.gethostname()}: training {where}; rank 0 on {self._main_host} "
+            "prints the progress"
+        )
+
+    def end(self, why: str, episodes: int) -> None:
+        """why: the reason for which a training has ended, as `Trainer.run` names it."""
+        self._tell(f"{self._who} of {self._world} on {socket.gethostname()}: ended by {why} at episode {episodes:,}")
+
+    def _tell(self, text: str) -> None:
+        rank_log.write(text)
+        if self._prints:
+            print(f"snakes: {text}", file=sys.stderr, flush=True)

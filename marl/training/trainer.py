@@ -25,12 +25,11 @@ from marl.rollout.rollout import Wrap
 from marl.storage.saver import Saver, on_host
 from marl.training.checkpointing import manifest_fields, rank_part, shared_part
 from marl.training.evaluation import Evaluation, evaluate
-from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_finite
 from marl.training.outputs import RunOutputs
 from marl.training.past_selves import remove_unneeded
 from marl.training.profiling import CycleProfile
 from marl.training.progress import Stopwatch, crosses_multiple
-from marl.training.training_state import TrainingState
+from marl.training.training_state import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, TrainingState, all_finite
 
 DDP_WARM_UPS = 11  # backward passes that DDP needs before a recording
 RESUMABLE = ("signal", "callback", "pause")  # ends before the limit of the run
