@@ -161,9 +161,12 @@ def _check(args: argparse.Namespace) -> int:
 
 def _check_encoder(args: argparse.Namespace, encoder: str) -> None:
     """Refuse outputs that have to compute the observation themselves and do not know how."""
-    from marl.export import jidi, play_page
+    from marl.export import play_page, submission_file
 
-    for flag, wanted, known in (("--jidi", args.jidi, jidi.ENCODERS), ("--html", args.html, play_page.ENCODERS)):
+    for flag, wanted, known in (
+        ("--jidi", args.jidi, submission_file.ENCODERS),
+        ("--html", args.html, play_page.ENCODERS),
+    ):
         if wanted and encoder not in known:
             raise UserError(
                 f"{flag}: {args.player} was trained with the encoder {encoder!r}, which {flag} cannot compute; "

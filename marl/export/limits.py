@@ -6,7 +6,7 @@ from pathlib import Path
 from marl.errors import UserError
 from marl.export.check import ComparedPolicy, Result, check_source
 from marl.export.dense_layers import policy_layers
-from marl.export.jidi import ENCODERS, submission_source
+from marl.export.submission_file import ENCODERS, submission_source
 from marl.storage.policy_player import PolicyPlayer
 from marl.storage.run_names import LAST_RUN
 from marl.storage.saved_player import load_policy

@@ -12,7 +12,7 @@ from helpers.submissions import UNCAGED_FLAG
 from helpers.training import here
 
 from marl.export.dense_layers import policy_layers
-from marl.export.jidi import submission_source, weights_hash
+from marl.export.submission_file import submission_source, weights_hash
 from opponents.sandbox.process import CannotSandbox, Host
 
 PLAN_MS = 20.0

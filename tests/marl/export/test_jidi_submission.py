@@ -35,7 +35,7 @@ from helpers.training import here
 from arena.encoders import encoder_named
 from arena.jidi import jidi_observation
 from arena.rules import SNAKES, TURNS
-from marl.export import jidi
+from marl.export import submission_file
 from marl.storage.saved_player import load_policy
 from opponents.match import play
 
@@ -386,14 +386,14 @@ def test_nothing_random_and_nothing_global(exported) -> None:
 def test_every_encoder_is_known_and_the_canonical_one_also_by_its_earlier_name() -> None:
     from marl.export.tactical_template import ENCODERS as known
 
-    assert set(ENCODERS) == set(jidi.ENCODERS) == set(known) - {"turned"}
+    assert set(ENCODERS) == set(submission_file.ENCODERS) == set(known) - {"turned"}
     assert known["turned"] is known["canonical"]
 
 
 def test_a_value_is_left_out(tmp_path) -> None:
     """The fifth output of a policy that judges positions must never be taken for a move."""
     from marl.export.dense_layers import policy_layers
-    from marl.export.jidi import submission_source
+    from marl.export.submission_file import submission_source
 
     who = player("features", value=True)
     who.actor.tail.head.bias[4] = 1e6
@@ -410,7 +410,7 @@ def test_a_value_is_left_out(tmp_path) -> None:
 def test_half_floats_stay_half_floats_to_the_same_weights(tmp_path, encoder) -> None:
     """As the champion's are: half the file. Other weights are written as floats."""
     from marl.export.dense_layers import policy_layers
-    from marl.export.jidi import submission_source
+    from marl.export.submission_file import submission_source
 
     who, sizes = player(encoder), []
     for halves in (False, True):
@@ -429,7 +429,7 @@ def test_half_floats_stay_half_floats_to_the_same_weights(tmp_path, encoder) -> 
 def test_a_formatter_leaves_it_as_it_is(tmp_path, name) -> None:
     pytest.importorskip("ruff", reason="ruff is not installed")
     from marl.export.dense_layers import policy_layers
-    from marl.export.jidi import submission_source
+    from marl.export.submission_file import submission_source
 
     who = player("canonical")
     path = tmp_path / "submission.py"

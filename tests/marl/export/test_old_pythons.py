@@ -16,7 +16,7 @@ from helpers.interpreters import with_numpy
 from helpers.play_submissions import ROLLOUTS
 
 from marl.export.dense_layers import policy_layers
-from marl.export.jidi import submission_source
+from marl.export.submission_file import submission_source
 
 OLDEST, NEWEST = 6, 13
 ASKED = [(0, 0), (5, 4)]  # game and snake

@@ -8,8 +8,8 @@ import pytest
 from helpers.exporting import ENCODERS, player
 
 from marl.export.dense_layers import policy_layers
-from marl.export.jidi import submission_source
 from marl.export.oldest_python import NAMES, OLDEST, newest_need
+from marl.export.submission_file import submission_source
 
 NEEDED = {
     "(a := 1)": 8,

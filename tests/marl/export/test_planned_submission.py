@@ -33,7 +33,7 @@ from arena.rules import (
     TURN,
 )
 from marl.export.dense_layers import policy_layers
-from marl.export.jidi import TEMPLATE, submission_source
+from marl.export.submission_file import TEMPLATE, submission_source
 from marl.planning.planner import PLAN_SEED, Budget, Planner
 from opponents.players import find
 

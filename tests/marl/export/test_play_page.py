@@ -32,8 +32,8 @@ from arena import BatchArena
 from arena.encoders import FORMER_NAMES
 from arena.match_dict import to_dict
 from arena.rules import SNAKES, TURNS
-from marl.export import jidi
 from marl.export import play_page as page_export
+from marl.export import submission_file
 from marl.export.dense_layers import packed, policy_layers, widths
 from marl.export.play_page import play_page
 from marl.storage.saved_player import load_policy
@@ -96,7 +96,7 @@ def page(tab, exported):
 
 def test_the_page_computes_all_encoders_that_the_export_accepts(rules_page) -> None:
     known = rules_page.value("Object.keys(encoders)")
-    assert page_export.ENCODERS == jidi.ENCODERS == set(ENCODERS) == {*known} - FORMER_NAMES.keys()
+    assert page_export.ENCODERS == submission_file.ENCODERS == set(ENCODERS) == {*known} - FORMER_NAMES.keys()
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
