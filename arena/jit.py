@@ -125,12 +125,6 @@ def at_first_compile(call: Callable[[], None] | None) -> None:
     _at_first_compile[:] = [] if call is None else [call]
 
 
-def has_code(compiled: Any) -> bool:
-    """Whether the cache holds code of a compiled function, for any types."""
-    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    return files is not None and os.path.exists(files._index_path)
-
-
 def _forget_unreadable(compiled: Any) -> None:
     """Let an index that cannot be read be an empty one: its types may be of a module that is gone since an update."""
     files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from arena.replay import Replay
-from opponents.examples import first_examples, join_examples
 from opponents.league_decision import verdict
 from opponents.match import PlayedMatches, Progress, keep_first, leads, play_some, summarise
 from opponents.players import Player
-from opponents.results import Examples, Results
+from opponents.results import Examples, Results, first_examples, join_examples
 
 FIRST_ROUND = 8  # boards; fewer decide nothing
 BOARDS_MOST = 50_000  # per pair, as many as tell 50 % of the points from 50.5 %

@@ -29,10 +29,9 @@ import numpy as np
 import torch
 
 from arena import BatchArena
-from arena.errors import ArenaError
+from arena.errors import ArenaError, printable
 from arena.jidi import FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
-from arena.printable import printable
 from arena.rng import SLOT_SUBMISSION, draw_below
 from arena.rules import DIRECTION, OVER, SNAKES, TEAM, TURN
 from opponents.sandbox.controller import HELLO, LOADED, MOVES, NO_CONTROLLER

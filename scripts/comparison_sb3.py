@@ -27,7 +27,7 @@ from torch import nn
 
 from arena.extras import install_hint
 from marl import team_env, train
-from marl.cli.arguments import count
+from marl.cli.arguments import positive_int
 from marl.compute import machine
 
 try:
@@ -112,7 +112,7 @@ def measure_sb3(threads: int) -> Rate:
 
 def main() -> None:
     parser = ScriptParser(__doc__)
-    parser.add_argument("--threads", type=count, default=1, help="of torch and Numba, for both")
+    parser.add_argument("--threads", type=positive_int, default=1, help="of torch and Numba, for both")
     parser.add_argument("--write", action="store_true", help="write the result into docs/log/comparison.md")
     args = parser.parse_args()
     _train(1, args.threads)  # compiles

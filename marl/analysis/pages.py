@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from arena.replay import Replay
     from marl.analysis.exploitability import CurvePoint
     from marl.analysis.telling import TellingMatch, TellingMatches
-    from opponents.league import Table
     from opponents.league_entries import BrokenEntry
     from opponents.results import Results
+    from opponents.round_robin import Table
 
 HERE = Path(__file__).parent
 SCRIPTS = {"elements": "page_elements", "days": "rating_days"}

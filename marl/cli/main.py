@@ -164,7 +164,7 @@ def _run(argv: list[str]) -> int:
         raise UserError(f"unknown {kind} {name!r}{guess}; known commands: {', '.join(COMMANDS)}")
     machine_errors.check_address_space()
     module_name, summary = COMMANDS[name]
-    own_code, others = plugins.split_flags(rest)
+    own_code, others = plugins.split_imports(rest)
     _import_plugins(own_code)
     module = importlib.import_module(module_name)
     if hasattr(module, "run_argv"):  # a command that parses its own flags

@@ -22,7 +22,7 @@ LAUNCH_FLAGS = {
     "rank_logs": True,
 }  # fmt: skip
 # What a training imports when it needs it.
-LOADED_LATE = ("marl.training.trainer", "marl.training.outputs", "marl.training.report")
+LOADED_LATE = ("marl.training.trainer", "marl.training.outputs", "marl.training.summary")
 # Flags that stand for an environment variable.
 VARIABLES = {
     "nnodes": "NNODES", "node_rank": "NODE_RANK", "master_addr": "MASTER_ADDR", "master_port": "MASTER_PORT",

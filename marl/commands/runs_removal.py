@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from marl.analysis.runs import RUNNING, RunSummary, read_summary, size_on_disk
-from marl.analysis.tables import print_rows, size_text
-from marl.cli.wording import count
+from marl.analysis.tables import print_rows
+from marl.cli.wording import count, size_text
 from marl.errors import UserError
 from marl.storage.run_owner import RunOwner
 

@@ -31,6 +31,7 @@ from marl.config.train_config import TrainConfig
 from marl.config.values import as_written
 from marl.errors import UserError
 from marl.metrics.run_metrics import last_line
+from marl.storage.run_folder import named
 from marl.training.resume_plan import ResumePlan, plan_resume
 from marl.training.signals import STOP_SIGNALS, stop_on_signals
 from opponents.processes import end_with_parent
@@ -255,10 +256,10 @@ def find_room(flags: Mapping[str, str], plan: ResumePlan, asked: int | None) -> 
     fixed = plan.config.threads or parse_whole_number(given, least=1)
     number = asked or max(1, cores // (ranks * (fixed or min(BESIDE_OTHERS, cores))))
     # Alone, a training chooses its threads itself.
-    return Room(({} if number == 1 else limit_threads(fixed or max(1, cores // (number * ranks))),) * number)
+    return Room(({} if number == 1 else thread_limits(fixed or max(1, cores // (number * ranks))),) * number)
 
 
-def limit_threads(number: int) -> dict[str, str]:
+def thread_limits(number: int) -> dict[str, str]:
     """Environment variables of a training beside others: its threads of torch and Numba."""
     return {THREADS: str(number), NUMBA_THREADS: str(number)}
 
@@ -266,3 +267,32 @@ def limit_threads(number: int) -> dict[str, str]:
 def _python_path() -> str:
     """PYTHONPATH with the folder of this program: a script elsewhere may have found it by sys.path alone."""
     return os.pathsep.join([str(jit.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+FINE_TUNING = 5e-4  # learning rate from trained weights, at most: the default, for new ones, makes a policy forget
+
+
+def exploiter_job(
+    name: str,
+    settings: Sequence[str],
+    rivals: Mapping[str, float],
+    evaluated: str,
+    seed: int,
+    budget: tuple[int, float],
+    runs_dir: str | Path,
+    run_name: str,
+    log: Path = Path(),
+) -> TrainingJob:
+    """The training of an exploiter.
+
+    settings: flags of the learner and of its first weights. rivals: player -> share of the matches. evaluated: whom its
+    evaluations meet. budget: episodes and minutes; 0 minutes are no limit.
+    """
+    episodes, minutes = budget
+    argv = [
+        *settings, "--schedule.opponents", ",".join(f"{player}:{share:g}" for player, share in rivals.items()),
+        "--self-play", "0", "--eval-opponents", evaluated, "--no-eval-gif", "--seed", str(seed),
+        "--max-episodes", str(episodes), "--max-minutes", f"{minutes:.9g}",
+        "--runs-dir", str(runs_dir), "--run-name", run_name,
+    ]  # fmt: skip
+    return TrainingJob(name, argv, named(runs_dir, run_name), plan_resume(argv).config, log)

@@ -28,12 +28,3 @@ def tell(what: str) -> None:
     """Say on a terminal what is checked now: on a busy machine a check may take a minute."""
     if is_terminal(sys.stderr):
         print(f"checking {what} ...", file=sys.stderr, flush=True)
-
-
-def amount(size: float) -> str:
-    """A number of bytes as text."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:,.1f} GiB"

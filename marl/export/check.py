@@ -19,15 +19,15 @@ import torch
 
 from arena import BatchArena
 from arena.encoders import ENCODERS, Encoder, encoder_named
+from arena.errors import printable
 from arena.jidi import DIRECTION_NAMES, FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
-from arena.printable import printable
 from arena.rules import DIRECTION, SNAKES, TEAM
 from marl.errors import UserError
 from marl.export import check_harness
 from marl.export.dense_layers import DenseLayer, forward
-from marl.export.jidi import weights_hash
 from marl.export.oldest_python import OLDEST, Need, newest_need
+from marl.export.submission_file import weights_hash
 from marl.export.submission_template import unpacked
 from marl.networks.policy import mask_reversal, to_board_logits
 from opponents.sandbox.controller import HELLO, LOADED

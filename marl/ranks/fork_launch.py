@@ -18,7 +18,7 @@ from pathlib import Path
 
 from marl.compute.threads import limit_threads
 from marl.ranks import store
-from marl.ranks.exits import EXIT_LOST_RANK, leave_messages_to
+from marl.ranks.exits import EXIT_LOST_RANK, end_with_launcher, leave_messages_to
 from marl.ranks.launch import (
     SHUTDOWN_TIMEOUT,
     STOP_SIGNALS,
@@ -26,7 +26,6 @@ from marl.ranks.launch import (
     signal_name,
     stop_on_signal,
 )
-from marl.ranks.orphans import end_with_launcher
 
 POLL = 0.01  # seconds between two looks at the ranks
 

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from arena.rules import RULES_VERSION
 from marl.errors import UserError
-from marl.storage.regular_file import read_regular
-from marl.storage.run_folder import listing
+from marl.storage.run_folder import listing, read_regular
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,7 @@ from arena.render.fonts import CHINESE_FONT, PILLOW_FONT, font_file, font_for
 from arena.render.frame import Film
 from arena.render.timeline import Timeline, Turn
 from marl.pictures import league_table, learning_curve
-from opponents.league import Table
+from opponents.round_robin import Table
 
 # As long as each other: as boxes they would be equal pictures. 鑫 and 婷 are of the second half of GB 2312.
 NAMES = ("李四/submission.py", "王五/submission.py", "鑫婷/submission.py")

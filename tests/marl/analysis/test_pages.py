@@ -11,9 +11,8 @@ from marl.analysis.pages import league_page
 from marl.analysis.telling import EXAMPLES, TellingMatches
 from marl.cli.main import main
 from opponents.intervals import wilson
-from opponents.league import league
-from opponents.league_conduct import Conduct
 from opponents.league_entries import BrokenEntry
+from opponents.round_robin import Conduct, play_round_robin
 
 EVIL = "<script>hacked = 1</script>"
 RUN = "runs/snakes_3v3/run1_20260101_120000"
@@ -29,7 +28,7 @@ NAMES = {
 @pytest.fixture(scope="module")
 def results():
     pairs, telling = [], TellingMatches(1)
-    table = league(list(NAMES), 20, seed=1, progress=pairs.append, record=True, examples=EXAMPLES)
+    table = play_round_robin(list(NAMES), 20, seed=1, progress=pairs.append, record=True, examples=EXAMPLES)
     faulty = Conduct(errors=1234, forfeits=7, mean_ms=1.25, longest_ms=980.0)
     table = dataclasses.replace(table, names=tuple(NAMES[name] for name in table.names))
     table = dataclasses.replace(table, conduct=(faulty, *table.conduct[1:]))

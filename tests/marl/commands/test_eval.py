@@ -199,7 +199,7 @@ def test_a_gpu_plays_if_there_is_one_and_the_players_can(tmp_path, monkeypatch, 
         raise ArenaError("stopped by the test")
 
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
-    for module in ("opponents.league", "opponents.match"):  # the first imports it from the second
+    for module in ("opponents.round_robin", "opponents.match"):  # the first imports it from the second
         monkeypatch.setattr(f"{module}.play_some", stop)
     for command in (["eval", "--home", home, "--away", away], ["league", "--players", f"{home},{away}"]):
         assert "stopped by the test" in here(*command, *flags).stderr

@@ -13,8 +13,8 @@ import yaml
 from helpers.command import assert_one_line
 from helpers.training import SMOKE, assert_goes_on, files_of, here
 
-from marl.commands.league_record import LeagueRecord, read_record
 from marl.commands.train_league import ROLES, League
+from marl.commands.train_league_record import LeagueRecord, read_record
 from marl.metrics.run_metrics import read_lines
 from marl.storage import snapshot
 from marl.storage.run_names import find_named

@@ -11,8 +11,8 @@ from helpers.exporting import player, saved_run
 from helpers.submissions import UNCAGED_FLAG
 from helpers.training import here
 
-from marl.export.dense_layers import dense_layers
-from marl.export.jidi import submission_source, weights_hash
+from marl.export.dense_layers import policy_layers
+from marl.export.submission_file import submission_source, weights_hash
 from opponents.sandbox.process import CannotSandbox, Host
 
 PLAN_MS = 20.0
@@ -35,7 +35,7 @@ class Clock:
 
 def source(encoder: str = "canonical", plan_ms: float | None = None) -> str:
     who = player(encoder, value=plan_ms is not None)
-    return submission_source(dense_layers(who), who.encoder, f"untrained_{encoder}", plan_ms)
+    return submission_source(policy_layers(who), who.encoder, f"untrained_{encoder}", plan_ms)
 
 
 def checked(folder: Path, text: str, *words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -35,7 +35,7 @@ from helpers.training import here
 from arena.encoders import encoder_named
 from arena.jidi import jidi_observation
 from arena.rules import SNAKES, TURNS
-from marl.export import jidi
+from marl.export import submission_file
 from marl.storage.saved_player import load_policy
 from opponents.match import play
 
@@ -386,19 +386,19 @@ def test_nothing_random_and_nothing_global(exported) -> None:
 def test_every_encoder_is_known_and_the_canonical_one_also_by_its_earlier_name() -> None:
     from marl.export.tactical_template import ENCODERS as known
 
-    assert set(ENCODERS) == set(jidi.ENCODERS) == set(known) - {"turned"}
+    assert set(ENCODERS) == set(submission_file.ENCODERS) == set(known) - {"turned"}
     assert known["turned"] is known["canonical"]
 
 
 def test_a_value_is_left_out(tmp_path) -> None:
     """The fifth output of a policy that judges positions must never be taken for a move."""
-    from marl.export.dense_layers import dense_layers
-    from marl.export.jidi import submission_source
+    from marl.export.dense_layers import policy_layers
+    from marl.export.submission_file import submission_source
 
     who = player("features", value=True)
     who.actor.tail.head.bias[4] = 1e6
     path = tmp_path / "submission.py"
-    path.write_text(submission_source(dense_layers(who), who.encoder, 'it\'s "odd"\n\\'))
+    path.write_text(submission_source(policy_layers(who), who.encoder, 'it\'s "odd"\n\\'))
     module = loaded(path)
     assert module.PLAYER == 'it\'s "odd"\n\\'
     logits = legal_logits(who, rows("features")[7, :, 2])
@@ -409,14 +409,14 @@ def test_a_value_is_left_out(tmp_path) -> None:
 @pytest.mark.parametrize("encoder", ["tactical", "planes"])
 def test_half_floats_stay_half_floats_to_the_same_weights(tmp_path, encoder) -> None:
     """As the champion's are: half the file. Other weights are written as floats."""
-    from marl.export.dense_layers import dense_layers
-    from marl.export.jidi import submission_source
+    from marl.export.dense_layers import policy_layers
+    from marl.export.submission_file import submission_source
 
     who, sizes = player(encoder), []
     for halves in (False, True):
         if halves:
             round_to_halves(who)
-        layers, path = dense_layers(who), tmp_path / f"{len(sizes)}.py"
+        layers, path = policy_layers(who), tmp_path / f"{len(sizes)}.py"
         path.write_text(submission_source(layers, who.encoder, "it"))
         sizes.append(len(path.read_text().split("LAYERS = unpacked")[-1]))
         for (weight, bias), layer in zip(loaded(path).LAYERS, layers, strict=True):
@@ -428,12 +428,12 @@ def test_half_floats_stay_half_floats_to_the_same_weights(tmp_path, encoder) -> 
 @pytest.mark.parametrize("name", ["champion", "run1_20260101_120000", "it's", 'say "a"', "größer"])
 def test_a_formatter_leaves_it_as_it_is(tmp_path, name) -> None:
     pytest.importorskip("ruff", reason="ruff is not installed")
-    from marl.export.dense_layers import dense_layers
-    from marl.export.jidi import submission_source
+    from marl.export.dense_layers import policy_layers
+    from marl.export.submission_file import submission_source
 
     who = player("canonical")
     path = tmp_path / "submission.py"
-    path.write_text(submission_source(dense_layers(who), who.encoder, name))
+    path.write_text(submission_source(policy_layers(who), who.encoder, name))
     for words in (["format", "--check"], ["check"]):
         call = [sys.executable, "-m", "ruff", *words, "--no-cache", "--config", ROOT / "pyproject.toml", path]
         done = subprocess.run(call, capture_output=True, text=True, timeout=300)

@@ -32,8 +32,8 @@ from arena.rules import (
     TEAM,
     TURN,
 )
-from marl.export.dense_layers import dense_layers
-from marl.export.jidi import TEMPLATE, submission_source
+from marl.export.dense_layers import policy_layers
+from marl.export.submission_file import TEMPLATE, submission_source
 from marl.planning.planner import PLAN_SEED, Budget, Planner
 from opponents.players import find
 
@@ -52,7 +52,7 @@ def planned(folder: Path, encoder: str, milliseconds: float = 50) -> ModuleType:
     """The module of a planned submission of an untrained policy with a value head."""
     who = player(encoder, value=True)
     path = folder / f"{encoder}.py"
-    path.write_text(submission_source(dense_layers(who), who.encoder, "it", milliseconds))
+    path.write_text(submission_source(policy_layers(who), who.encoder, "it", milliseconds))
     return loaded(path)
 
 
@@ -409,11 +409,11 @@ def test_calls_keep_their_time(submission, monkeypatch) -> None:
 
 def test_without_plan_nothing_is_added() -> None:
     who = player("features", value=True)
-    text = submission_source(dense_layers(who), who.encoder, "it")
+    text = submission_source(policy_layers(who), who.encoder, "it")
     template = TEMPLATE.read_text()
     assert text.startswith(template[: template.index("# --- the trained policy")])
     assert text.endswith('""",\n)\n')
-    assert submission_source(dense_layers(who), who.encoder, "it", 50).count("PLAN_MS = ") == 1
+    assert submission_source(policy_layers(who), who.encoder, "it", 50).count("PLAN_MS = ") == 1
 
 
 def test_eval_plays_it(tmp_path) -> None:

@@ -12,11 +12,11 @@ from helpers import browser, drawn_boards
 from helpers.drawn_boards import beside
 from helpers.exporting import ENCODERS, arena_of, player, recorded_states
 from helpers.pages import called, in_cells, opened, opened_again, shown, text
+from marl.bench.positions import FILE as POSITIONS
 
 from arena import BatchArena
 from arena.rules import BEANS_MAX, CELLS, COLUMNS, ROWS, SNAKES, TEAM, TURNS
-from marl.bench.positions import FILE as POSITIONS
-from marl.export.dense_layers import dense_layers
+from marl.export.dense_layers import policy_layers
 from marl.export.play_page import play_page
 from marl.planning.planner import Budget, Planner, write_losses
 from marl.planning.positions import load as load_positions
@@ -45,7 +45,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
     for encoder in ENCODERS:
         who = player(encoder, value=True)
         found[encoder] = folder / f"{encoder}.html"
-        found[encoder].write_text(play_page(dense_layers(who), who.encoder, "it"), "utf-8")
+        found[encoder].write_text(play_page(policy_layers(who), who.encoder, "it"), "utf-8")
     return found
 
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers.collecting import CPU, WholeNumbers, a_buffer, a_copy, a_rollout
+from helpers.collecting import CPU, a_buffer, a_copy, a_filled_buffer, a_rollout, add_weight_noise
 
 from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.config.learner_configs import DdpgConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.learners.adam import Adam
 from marl.learners.ddpg import Ddpg
 from marl.learners.precision import Precision
@@ -47,18 +47,10 @@ def seed_printed():
 
 @pytest.fixture(scope="module")
 def filled() -> ReplayBuffer:
-    """Sixty turns of real matches, with more ends of matches than there were."""
-    rollout = a_rollout(16, turns=60, opponents=("level0", "level1"), seed=SEED)
-    rollout.start()
-    rollout.set_mix({"level0": 0.5, "level1": 0.5})
-    rollout.epsilon.fill_(0.3)
-    for _ in range(70):
-        rollout.play_turn(WholeNumbers(rollout.encoder, SEED))
-    assert rollout.buffer.terminated.any()
-    rollout.buffer.terminated |= (
-        torch.rand(rollout.buffer.terminated.shape, generator=torch.Generator().manual_seed(SEED)) < 0.1
-    )
-    return rollout.buffer
+    """With more ends of matches than there were."""
+    buffer = a_filled_buffer(SEED)
+    buffer.terminated |= torch.rand(buffer.terminated.shape, generator=torch.Generator().manual_seed(SEED)) < 0.1
+    return buffer
 
 
 @pytest.fixture
@@ -99,11 +91,7 @@ def learner(
     if isinstance(precision, str):
         precision = Precision(precision, CPU)
     made = Ddpg(config, BODY, buffer, Solo(CPU), precision, sync_freq, seed)
-    with torch.no_grad():  # initial outputs are nearly 0 everywhere, and targets equal the online networks: not so here
-        generator = torch.Generator().manual_seed(seed)
-        for net in made.networks().values():
-            for parameter in net.parameters():
-                parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    add_weight_noise(made, seed)
     return made
 
 

@@ -16,8 +16,7 @@ import torch
 from helpers.collecting import CPU, a_rollout
 from helpers.training import here
 
-from marl.config.evaluation_config import EvalConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import EvalConfig, NetworkConfig
 from marl.config.train_config import read_config
 from marl.learners.precision import Precision
 from marl.ranks.process_group import Solo

@@ -11,7 +11,7 @@ import torch
 from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, begin, play
 
-from marl.config.evaluation_config import EvalConfig
+from marl.config.sections import EvalConfig
 from marl.config.train_config import read_config
 from marl.ranks.process_group import Solo
 from marl.rollout.assignment import assign_matches

@@ -14,8 +14,7 @@ from arena.encoders import encoder_named
 from arena.encoders.features import F_BEANS, F_DIRECTION, F_MATES
 from arena.rules import ACTIONS, SNAKES, TEAM, TURN, TURNS
 from marl.config.learner_configs import PpoConfig
-from marl.config.network_config import NetworkConfig
-from marl.config.reward_config import RewardConfig
+from marl.config.sections import NetworkConfig, RewardConfig
 from marl.learners.ppo import KL
 from marl.learners.ppo_lstm import PpoLstm
 from marl.learners.precision import Precision

@@ -6,7 +6,7 @@ import pytest
 
 from marl.config.train_config import read_config
 from marl.training.checkpointing import CheckpointSize
-from marl.training.report import (
+from marl.training.summary import (
     _next_commands,
     _times,
     checkpoints_text,
@@ -53,10 +53,10 @@ def test_too_little_memory_is_told_before_the_kernel_kills_the_run(free, ranks, 
         (CheckpointSize(900_000, 300_000, 0), 3,
          "1.2 MB each, the last 3 and the best are kept; a run resumes bit by bit"),
         (CheckpointSize(900_000, 118_000_000, 0), 0,
-         "the newest up to 119 MB with matches and buffer, to resume bit by bit; older ones 0.9 MB, all are kept "
+         "the newest up to 119 MB with matches and buffer, to resume bit by bit; older ones 900 kB, all are kept "
          "(--save_buffer 0: none has a buffer)"),
         (CheckpointSize(12_000_000, 0, 2_500_000_000), 1,
-         "12 MB each, the last and the best are kept; without the buffer of 2,500 MB, which a resumed run fills again "
+         "12 MB each, the last and the best are kept; without the buffer of 2.5 GB, which a resumed run fills again "
          "with new matches (--save_buffer 256)"),
     ],
 )  # fmt: skip

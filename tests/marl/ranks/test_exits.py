@@ -12,7 +12,7 @@ from helpers.processes import wait_until
 LAUNCHER = """
 import os, sys, time
 from marl.ranks import environment
-from marl.ranks.orphans import end_with_launcher
+from marl.ranks.exits import end_with_launcher
 environment.announce_launcher()
 if not os.fork():
     end_with_launcher()
@@ -44,7 +44,7 @@ def test_a_rank_is_gone_as_soon_as_its_launcher_is_killed() -> None:
 
 
 def test_a_rank_whose_launcher_died_before_it_could_ask_ends_by_itself() -> None:
-    late = "from marl.ranks.orphans import end_with_launcher; end_with_launcher(); print('goes on')"
+    late = "from marl.ranks.exits import end_with_launcher; end_with_launcher(); print('goes on')"
     with run(late, TORCHELASTIC_RUN_ID="x", SNAKES_LAUNCHER="1") as rank:
         out, err = rank.communicate(timeout=300)
     assert (rank.returncode, out) == (3, "")

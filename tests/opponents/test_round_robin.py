@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from arena.errors import ArenaError
-from opponents import league as league_module
-from opponents.league import league, rate
+from opponents import round_robin
 from opponents.match import play
+from opponents.round_robin import play_round_robin, rate
 
 
 @pytest.fixture
 def no_prior(monkeypatch):
-    monkeypatch.setattr(league_module, "PRIOR", 0.0)
+    monkeypatch.setattr(round_robin, "PRIOR", 0.0)
 
 
 @pytest.mark.usefixtures("no_prior")
@@ -55,7 +55,7 @@ def test_more_matches_make_narrower_intervals():
 
 def test_all_pairs_play():
     heard = []
-    table = league(["level0", "level3", "level1"], 20, seed=2, progress=heard.append)
+    table = play_round_robin(["level0", "level3", "level1"], 20, seed=2, progress=heard.append)
     assert table.names == ("level0", "level3", "level1")
     assert table.order() == [1, 2, 0]
     assert [(r.home, r.away) for r in heard] == [("level0", "level3"), ("level0", "level1"), ("level3", "level1")]
@@ -69,6 +69,6 @@ def test_all_pairs_play():
 
 def test_a_league_needs_different_players():
     with pytest.raises(ArenaError, match="at least two players, got 1"):
-        league(["level0"], 2)
+        play_round_robin(["level0"], 2)
     with pytest.raises(ArenaError, match="level1 is named 2 times"):
-        league(["level1", "level0", "level1"], 2)
+        play_round_robin(["level1", "level0", "level1"], 2)

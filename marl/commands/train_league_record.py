@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from arena.files import write_atomically
 from marl.errors import UserError
-from marl.storage.regular_file import read_regular
+from marl.storage.run_folder import read_regular
 from opponents.intervals import wilson
 from opponents.prioritised import hardness
 
 if TYPE_CHECKING:
-    from opponents.league import Table
+    from opponents.round_robin import Table
 
 FILE = "league.json"
 VERSION = 1
@@ -88,7 +88,7 @@ class LeagueRecord:
         """All results and the ratings."""
         import numpy as np
 
-        from opponents.league import Table, rate
+        from opponents.round_robin import Table, rate
 
         at = {name: i for i, name in enumerate(self.members)}
         wins = np.zeros((len(at), len(at)), np.int64)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from arena.checks import whole_number
-from arena.errors import ArenaError
+from arena.errors import ArenaError, whole_number
 
 
 @pytest.mark.parametrize("value", [5, np.int8(5), np.uint64(5), np.array(5), torch.tensor(5)], ids=repr)

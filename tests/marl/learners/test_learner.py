@@ -1,6 +1,6 @@
 """Scaling of the learning rate with the number of ranks, and its warm-up."""
 
-from marl.learners.lr_schedule import lr_factor, warmup
+from marl.learners.learner import lr_factor, warmup
 
 
 def test_learning_rate_scaling_and_warm_up() -> None:

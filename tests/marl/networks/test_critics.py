@@ -5,7 +5,7 @@ import torch
 
 from arena.encoders import encoder_named
 from marl.networks.actors import make_actor
-from marl.networks.central_critic import ActorCritic, CentralCritic
+from marl.networks.critics import ActorCritic, CentralCritic
 from marl.networks.spec import NetworkSpec
 
 SEED = 5

@@ -1,4 +1,4 @@
-"""The league itself: plays all pairs of players and computes ratings. (marl/commands/league.py is the command.)
+"""A round robin: plays all pairs of players and computes their ratings, for the command `league`.
 
 Ratings are Bradley-Terry ratings on the Elo scale: of two players 400 apart the better one takes 10 of 11 points, and
 the mean of the league is 1500. A draw counts as half a win and half a loss. One additional draw per pair (PRIOR) keeps
@@ -18,7 +18,6 @@ import numpy as np
 
 from arena.errors import ArenaError
 from opponents.intervals import NORMAL_95
-from opponents.league_conduct import Conduct, conduct_of
 from opponents.league_decision import AWAY, HOME
 from opponents.league_rounds import PairedMatches, play_rounds
 from opponents.match import choose_device, open_player, play_some, summarise
@@ -31,6 +30,26 @@ ELO = 400 / math.log(10)  # rating points per unit of log-odds
 PRIOR = 1.0  # additional drawn matches per pair
 REPLAYS = ("best", "worst")  # of a pair, if recorded
 TOLERANCE = 1e-6  # log-odds; far below any measurable difference
+
+
+@dataclass(frozen=True)
+class Conduct:
+    """How a team behaved in its matches. Only submissions make errors and have times: others decide in batches."""
+
+    errors: int = 0  # moves that did not come, and failures to load
+    forfeits: int = 0  # matches
+    mean_ms: float | None = None  # of a move: CPU time if the kernel tells it
+    longest_ms: float | None = None
+
+
+def conduct_of(player: Player, forfeits: int) -> Conduct:
+    """The conduct of a player since it was opened."""
+    if not isinstance(player, Submission):
+        return Conduct(forfeits=forfeits)
+    times = player.move_times
+    if not times.moves:
+        return Conduct(player.errors, forfeits)
+    return Conduct(player.errors, forfeits, 1000 * times.mean, 1000 * times.longest)
 
 
 @dataclass(frozen=True)
@@ -70,7 +89,7 @@ class Table:
         return [int(i) for i in np.argsort(-self.ratings, kind="stable")]
 
 
-def league(
+def play_round_robin(
     players: Sequence[str | Player],
     matches: int,
     device: str = "cpu",

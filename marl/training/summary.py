@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from arena.control_groups import free_memory
 from marl import registry
 from marl.cli.invocation import command, interpreter
-from marl.cli.wording import count, duration
+from marl.cli.wording import count, duration, size_text
 from marl.compute.machine import usable_cores
 from marl.config.evaluation_plan import describe_plan
 from marl.ranks.environment import ranks_on_this_node, read_rank_environment
-from opponents.scheduler import BY_PROGRESS
-from opponents.shares import ROUNDING
+from opponents.scheduler import BY_PROGRESS, ROUNDING
 
 if TYPE_CHECKING:
     from marl.config.train_config import TrainConfig
@@ -86,10 +85,10 @@ def checkpoints_text(size: "CheckpointSize", keep_last: int, save_buffer: int) -
 
     last = "the last" + f" {keep_last}" * (keep_last > 1)
     kept = f"{last} and the best are kept" if keep_last else "all are kept"
-    with_ranks, without = _megabytes(size.shared + size.ranks), _megabytes(size.shared)
+    with_ranks, without = size_text(size.shared + size.ranks), size_text(size.shared)
     if size.left_out:
         return (
-            f"{without} each, {kept}; without the buffer of {_megabytes(size.left_out)}, which a resumed run fills "
+            f"{without} each, {kept}; without the buffer of {size_text(size.left_out)}, which a resumed run fills "
             f"again with new matches (--save_buffer {save_buffer})"
         )
     if size.ranks <= KEPT_IN_OLDER:
@@ -98,10 +97,6 @@ def checkpoints_text(size: "CheckpointSize", keep_last: int, save_buffer: int) -
         f"the newest up to {with_ranks} with matches and buffer, to resume bit by bit; older ones {without}, {kept} "
         "(--save_buffer 0: none has a buffer)"
     )
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
 
 
 def _meeting_point(world: int) -> str:
