@@ -10,7 +10,7 @@ from torch.nn import functional as F
 ALIGNED = 8  # columns: matrix units read whole words
 
 
-def set_orthogonal(weight: nn.Parameter, gain: float) -> None:
+def set_orthogonal(weight: torch.Tensor, gain: float) -> None:
     """Set first weights. On the device meta there are none, and torch 2.11 would import its compiler to set them."""
     if not weight.is_meta:
         nn.init.orthogonal_(weight, gain)
