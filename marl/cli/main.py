@@ -127,7 +127,7 @@ def _prepare_streams() -> None:
     """Output that no mistake of its own can end: a letter that the terminal does not know is shown as its number."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller (`>&-`)
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (for the whole process)
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for the whole process)
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError):

@@ -85,7 +85,7 @@ def _model() -> str:
             return line.partition(":")[2].strip()
     try:  # ARM: /proc/cpuinfo has only numbers, lscpu has names
         listing = subprocess.run(
-            ["lscpu"], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
+            ["lscpu"], capture_output=True, encoding="ascii", check=True, env={**os.environ, "LC_ALL": "C"}
         )
         for line in listing.stdout.splitlines():
             if line.startswith("Model name:"):

@@ -1,13 +1,12 @@
 """Ranks end when their launcher is gone: otherwise they would train on, unseen, beside the next start of the run."""
 
 import os
-import sys
 import threading
-import time
 
+from arena import system
 from marl.ranks import environment
 from marl.ranks.exits import exit_now
-from opponents.processes import end_with_parent
+from opponents.processes import HAS_PRCTL, end_with_parent
 
 POLL = 1.0  # seconds, where the system cannot watch the launcher
 
@@ -20,7 +19,7 @@ def end_with_launcher() -> None:
     """
     if environment.launch_id() is None:
         return
-    if sys.platform == "linux":
+    if HAS_PRCTL:
         end_with_parent()
         expected = environment.launcher_pid()
         if expected is not None and os.getppid() != expected:  # it ended before this call
@@ -30,8 +29,7 @@ def end_with_launcher() -> None:
 
 
 def _watch(launcher: int) -> None:
-    while os.getppid() == launcher:
-        time.sleep(POLL)
+    system.wait_for_end_of(launcher, POLL)
     _leave()
 
 

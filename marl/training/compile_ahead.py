@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import torch
 
-from arena import jit
+from arena import jit, system
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS
 from arena.encoders.encoder import measure_nothing, write_nothing
@@ -92,7 +92,7 @@ def compile_training(config: TrainConfig, overlaps: bool) -> None:
 def main() -> None:
     """The second process. Its input is the configuration."""
     end_with_parent()
-    os.nice(NICE)
+    system.be_nice(NICE)
     config, overlaps, own_code = pickle.load(sys.stdin.buffer)
     plugins.import_plugins(own_code)
     use_threads(config.threads, overlaps)

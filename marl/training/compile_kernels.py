@@ -19,7 +19,7 @@ from typing import BinaryIO, NoReturn
 
 import torch
 
-from arena import BatchArena, jit
+from arena import BatchArena, jit, system
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS, Encoder
 from arena.encoders.encoder import measure_nothing, write_nothing
@@ -91,7 +91,8 @@ def compiling_kernels(config: TrainConfig) -> Iterator[KernelCompilers]:
 
 def _may_use_gpu(device: str) -> bool:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all") not in ("", "-1")
-    return device != "cpu" and visible and os.path.exists(DRIVER) and not torch.cuda.is_initialized()
+    has_driver = system.FORKS_WHEN_LOADED and os.path.exists(DRIVER)
+    return device != "cpu" and visible and has_driver and not torch.cuda.is_initialized()
 
 
 def _are_compiled() -> bool:
@@ -106,7 +107,7 @@ def _compile_part(part: Part, read: int) -> NoReturn:
     """The life of a forked process: nothing is said, and no mistake matters; the training will find it itself."""
     try:
         end_with_parent()
-        os.nice(NICE)
+        system.be_nice(NICE)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (sys.stdout, sys.stderr):
             os.dup2(nowhere, stream.fileno())
