@@ -19,7 +19,6 @@ HAS_LINUX_CALLS = HAS_FORK and sys.platform == "linux"
 FORKS_WHEN_LOADED = HAS_LINUX_CALLS  # also after torch and Numba are loaded
 HAS_SESSIONS = hasattr(os, "setsid")  # else Ctrl-C reaches all processes of a console
 REPLACES_OPEN_FILES = HAS_FORK  # Windows refuses to replace, rename or remove a file that any process has open
-LONGEST_PATH = None if HAS_FORK else 259  # letters, unless the user of Windows has switched long paths on
 # What asks a program to end. SIGBREAK is Windows': Ctrl-Break, and the one request that a program can send to another.
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name))
 SIGKILL: int | None = getattr(signal, "SIGKILL", None)

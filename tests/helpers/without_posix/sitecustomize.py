@@ -1,10 +1,9 @@
 """Takes away what Windows' Python does not have, from a Python that starts with this folder on its PYTHONPATH.
 
-Python imports a module of this name before anything else, in every process that inherits the variable. What is gone:
-functions and modules of POSIX, their signals and sockets, /proc and /dev/shm, links, folders that can be opened; text
-files without an encoding are cp936 with \\r\\n, and no file that this process has open can be replaced or removed.
-
-What the libraries need of it on this system was looked up before, and stays with them.
+Python imports a module of this name before anything else, in every process that inherits the variable. Gone for our
+packages: functions and modules of POSIX, their signals and sockets; libraries, which know on which system they are,
+keep them. Gone for all: /proc and /dev/shm, links, folders that can be opened. Text files without an encoding are cp936
+with \\r\\n, and no file that this process has open can be replaced or removed.
 """
 
 import builtins
@@ -12,19 +11,19 @@ import errno
 import functools
 import io
 import os
-import platform
 import select
 import selectors
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-import types
+from pathlib import Path
 
 ENCODING = "cp936"
+ROOT = Path(__file__).resolve().parents[3]
+OURS = tuple(f"{ROOT / package}{os.sep}" for package in ("arena", "opponents", "marl"))
 HIDDEN_FOLDERS = ("/proc", "/dev/shm", "/sys")
 MODULES = ("fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty")
 NAMES = {
@@ -46,17 +45,12 @@ read_link, make_open, make_os_open = os.readlink, io.open, os.open
 
 
 def hide() -> None:
-    platform.uname()  # kept by the module
-    os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "1")  # else numpy asks os.uname for the version of Linux
-    subprocess.signal = types.SimpleNamespace(**vars(signal))  # it kills by SIGKILL on this system
-    selectors.DefaultSelector = selectors.SelectSelector
-    socket.socket.recvmsg = property(_missing)
     for module, names in NAMES.items():
-        for name in names:
-            if hasattr(module, name):
-                delattr(module, name)
-    for name in MODULES:
-        sys.modules[name] = None  # an import then fails
+        kept = {name: vars(module).pop(name) for name in names if hasattr(module, name)}
+        module.__getattr__ = functools.partial(_attribute, module.__name__, kept)
+    receive = socket.socket.recvmsg
+    socket.socket.recvmsg = property(lambda self: _attribute("socket", {"recvmsg": receive.__get__(self)}, "recvmsg"))
+    builtins.__import__ = functools.partial(_import, builtins.__import__)
     os.symlink = _refuse_link
     os.open = functools.wraps(make_os_open)(_open_number)
     io.open = builtins.open = functools.wraps(make_open)(_open_text)
@@ -68,8 +62,21 @@ def hide() -> None:
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile
 
 
-def _missing(_self):
-    raise AttributeError("recvmsg")
+def _is_ours(depth: int) -> bool:
+    """Whether the function so many calls above the caller is of our packages."""
+    return sys._getframe(depth + 1).f_code.co_filename.startswith(OURS)
+
+
+def _attribute(module: str, kept: dict, name: str):
+    if name not in kept or _is_ours(1 if name != "recvmsg" else 2):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    return kept[name]
+
+
+def _import(real, name, *rest, **named):
+    if name in MODULES and _is_ours(1):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    return real(name, *rest, **named)
 
 
 def _refuse_link(source, target, *_, **__):
