@@ -17,6 +17,7 @@ from typing import Any
 HAS_FORK = hasattr(os, "fork")
 HAS_LINUX_CALLS = HAS_FORK and sys.platform == "linux"
 FORKS_WHEN_LOADED = HAS_LINUX_CALLS  # also after torch and Numba are loaded
+SHARES_MEMORY = HAS_LINUX_CALLS and hasattr(os, "memfd_create")  # with other processes, without a file or a name
 HAS_SESSIONS = hasattr(os, "setsid")  # else Ctrl-C reaches all processes of a console
 REPLACES_OPEN_FILES = HAS_FORK  # Windows refuses to replace, rename or remove a file that any process has open
 # What asks a program to end. SIGBREAK is Windows': Ctrl-Break, and the one request that a program can send to another.

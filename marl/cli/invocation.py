@@ -15,7 +15,7 @@ LONG = len(".venv/bin/python -m marl")
 # Backslashes are of Windows: its shells quote otherwise, and have scripts of their own.
 ON_WINDOWS = os.sep == "\\"
 SETUP = "train.bat" if ON_WINDOWS else "train_ddp.sh"  # the script that sets up .venv and trains
-TRAIN = SETUP if ON_WINDOWS else f"./{SETUP}"
+TRAIN = f".{os.sep}{SETUP}"
 ACTIVATE = ".venv\\Scripts\\activate" if ON_WINDOWS else "source .venv/bin/activate"
 
 

@@ -51,7 +51,7 @@ def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nod
     is_given = is_replay and sizes.batch_size is not None
     cpu_ranks = choose_cpu_ranks(
         processor()["cores"],
-        shares_memory=nodes.most == 1 and config.ddp.backend is None and not is_given,
+        shares_memory=system.SHARES_MEMORY and nodes.most == 1 and config.ddp.backend is None and not is_given,
         splits_small=is_replay and config.ddp.scaling == "strong",
     )
     ranks = choose_ranks_per_node(variables, cpu_ranks, gpus, num_gpus)
