@@ -16,7 +16,7 @@ if not defined python (
     echo snakes: Python 3.10 to 3.13 is needed, from python.org >&2
     exit /b 2
 )
-%python% "%root%scripts\venv.py" || exit /b 2
+%python% "%root%scripts\windows_venv.py" || exit /b 2
 if defined CONFIG set "CONFIG=--config "%CONFIG%""
 "%root%.venv\Scripts\python.exe" -m marl train --distributed %CONFIG% %*
 exit /b %errorlevel%

@@ -204,7 +204,7 @@ class MatchProcess:
         self._unread = bytearray()
         self._pid: int | None = None
         self._ending: str | None = None
-        if hasattr(socket, "SO_PASSCRED"):
+        if hasattr(socket, "SO_PASSCRED") and channel.family == socket.AF_UNIX:
             channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     def fileno(self) -> int:

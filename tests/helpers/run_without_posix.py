@@ -1,7 +1,7 @@
 """A program of the tests: runs commands one after another, on a Python without what Windows does not have.
 
-Started with helpers/without_posix on PYTHONPATH. argv: a JSON list of command lines. After each of them a line with MARK
-and the exit code comes on stdout and on stderr; at the end, what the program takes the system for.
+Started with helpers/without_posix on PYTHONPATH. argv: a JSON list of command lines. After each of them a line with
+MARK and the exit code comes on stdout and on stderr; at the end, what the program takes the system for.
 """
 
 import json

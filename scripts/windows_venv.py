@@ -1,4 +1,4 @@
-"""python scripts/venv.py [dev]: make .venv what the lock files say, where there is no shell for scripts/venv.sh.
+"""python scripts/windows_venv.py [dev]: make .venv what the lock files say, where there is no shell for venv.sh.
 
 With the packages of the tests if "dev" is given, and with those of a GPU where there is one. What is installed is
 recorded in .venv/setup.<part>: the hash of everything it depends on, written last. Any Python 3.10 to 3.13, which .venv
@@ -18,6 +18,7 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {"run": "requirements.lock", "gpu": "requirements-gpu.lock", "dev": "requirements-dev.lock"}
 CUDA_TORCH = "https://download.pytorch.org/whl/cu130"  # the torch of PyPI has no CUDA on Windows
+ON_WINDOWS = os.name == "nt"
 OLDEST, NEWEST = (3, 10), (3, 13)
 
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str]) -> None:
         venv.create(folder(), clear=True, with_pip=True)
     for part in stale:
         record(part).unlink(missing_ok=True)
-    if "gpu" in stale and os.name == "nt":
+    if "gpu" in stale and ON_WINDOWS:
         # Without its packages, which the lock file has: this index has other versions of them.
         install("--force-reinstall", "--no-deps", "--index-url", CUDA_TORCH, locked_torch())
     install(*(word for part in stale for word in ("-r", str(ROOT / LOCKS[part]))))
@@ -55,7 +56,7 @@ def folder() -> Path:
 
 def python() -> Path:
     """The interpreter of the environment."""
-    return folder() / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    return folder() / ("Scripts/python.exe" if ON_WINDOWS else "bin/python")
 
 
 def record(part: str) -> Path:
