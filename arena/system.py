@@ -20,6 +20,7 @@ FORKS_WHEN_LOADED = HAS_LINUX_CALLS  # also after torch and Numba are loaded
 SHARES_MEMORY = HAS_LINUX_CALLS and hasattr(os, "memfd_create")  # with other processes, without a file or a name
 HAS_SESSIONS = hasattr(os, "setsid")  # else Ctrl-C reaches all processes of a console
 SOCKETS_ARE_FILES = HAS_FORK  # with a number that any library can use
+SHARES_BOUND_PORTS = HAS_FORK  # with SO_REUSEADDR: ports at which nobody listens; on Windows it would share all
 REPLACES_OPEN_FILES = HAS_FORK  # Windows refuses to replace, rename or remove a file that any process has open
 # What asks a program to end. SIGBREAK is Windows': Ctrl-Break, and the one request that a program can send to another.
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name))

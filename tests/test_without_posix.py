@@ -19,6 +19,8 @@ from helpers.run_without_posix import MARK
 
 from arena import system
 
+# runs without POSIX
+
 pytestmark = pytest.mark.in_order
 NAME = "蛇 队 ☃"  # the last letter is not in code page 936
 SMALL = [

@@ -77,11 +77,13 @@ class End(NamedTuple):
 def _run(backend: str, ranks: int) -> list[End]:
     with ExitStack() as held:
         # Held while the ranks run, so that no other program gets the port. Rank 0 can still listen: with SO_REUSEADDR
-        # a port that is bound but not listening may be shared.
+        # a port that is bound but not listening may be shared, where the system knows that.
         port = held.enter_context(socket.socket())
         port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         port.bind(("127.0.0.1", 0))
         environment = _environment(ranks, port.getsockname()[1])
+        if not system.SHARES_BOUND_PORTS:
+            port.close()
         running = []
         for rank in range(ranks):
             # Files, not pipes: a rank with much output must not wait for a reader.

@@ -20,7 +20,7 @@ PAUSE = 0.1  # seconds between two attempts
 def bind_error(port: int) -> OSError | None:
     """The error of listening at this port; None if the port is free."""
     with socket.socket() as probe:
-        if system.HAS_FORK:  # as torch does: a port whose last user has just ended is free
+        if system.SHARES_BOUND_PORTS:  # as torch does: a port whose last user has just ended is free
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
