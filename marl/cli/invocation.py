@@ -48,7 +48,7 @@ def interpreter() -> str:
     """The Python that runs, as it is typed here: its name if the shell finds it by that, else its path."""
     typed = sys.orig_argv[0]
     found = None if os.path.dirname(typed) else shutil.which(typed)
-    if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):
+    if found is not None and _is_same(found, sys.executable):
         return _join([typed])
     return _near(sys.executable)
 
@@ -58,7 +58,13 @@ def _started_as() -> str:
     if Path(script).stem != "snakes":
         return f"{interpreter()} -m marl"
     found = shutil.which("snakes")
-    return "snakes" if found is not None and os.path.abspath(found) == os.path.abspath(script) else _near(script)
+    # On Windows what the shell finds has an ending, and what the script says about itself has none.
+    is_found = found is not None and _is_same(found.removesuffix(".EXE").removesuffix(".exe"), script)
+    return "snakes" if is_found else _near(script)
+
+
+def _is_same(path: str, other: str) -> bool:
+    return os.path.normcase(os.path.abspath(path)) == os.path.normcase(os.path.abspath(other))
 
 
 def _join(words: Sequence[str]) -> str:

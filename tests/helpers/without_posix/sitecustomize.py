@@ -7,6 +7,7 @@ with \\r\\n, and no file that this process has open can be replaced or removed.
 """
 
 import builtins
+import ctypes
 import errno
 import functools
 import io
@@ -51,6 +52,7 @@ def hide() -> None:
     receive = socket.socket.recvmsg
     socket.socket.recvmsg = property(lambda self: _attribute("socket", {"recvmsg": receive.__get__(self)}, "recvmsg"))
     builtins.__import__ = functools.partial(_import, builtins.__import__)
+    ctypes.CDLL.__init__ = functools.partialmethod(_load_library, ctypes.CDLL.__init__)
     os.symlink = _refuse_link
     os.open = functools.wraps(make_os_open)(_open_number)
     io.open = builtins.open = functools.wraps(make_open)(_open_text)
@@ -77,6 +79,12 @@ def _import(real, name, *rest, **named):
     if name in MODULES and _is_ours(1):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     return real(name, *rest, **named)
+
+
+def _load_library(self, real, name, *rest, **named):
+    if name is None and sys._getframe(1).f_code.co_filename.startswith(OURS):  # libc, and with it prctl
+        raise TypeError("LoadLibrary() argument 1 must be str, not None")
+    return real(self, name, *rest, **named)
 
 
 def _refuse_link(source, target, *_, **__):

@@ -93,3 +93,10 @@ def test_a_program_on_another_drive_has_its_whole_path(start, monkeypatch) -> No
 
     monkeypatch.setattr(os.path, "relpath", refuse)
     assert invocation._near("/elsewhere/python") == "/elsewhere/python"
+
+
+def test_the_script_of_windows_has_an_ending(start, monkeypatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(sys, "argv", ["/env/Scripts/snakes", "eval"])
+    monkeypatch.setattr(invocation.shutil, "which", lambda name: f"/env/Scripts/{name}.EXE")
+    assert program() == "snakes"
