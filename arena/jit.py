@@ -44,7 +44,7 @@ def _file_of(module: str) -> Path | None:
 def _imported(file: Path) -> frozenset[Path]:
     """Our files that a file names in an import, wherever it stands in it."""
     found = set()
-    for base, names, plain in _IMPORT.findall(file.read_text()):
+    for base, names, plain in _IMPORT.findall(file.read_text("utf-8")):
         source = _file_of(base)
         if source is not None and source.name != "__init__.py":  # the names are in it
             found.add(source)

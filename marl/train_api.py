@@ -181,7 +181,7 @@ def _train_seeds(argv: TrainArgv, quiet: bool) -> list[TrainResult]:
     config = read_config(argv.training)
     name = config.run_name or name_now(config)
     argv = argv if config.run_name else argv.with_flags("--run-name", name)
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere) if quiet else nullcontext():
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere) if quiet else nullcontext():
         code = train_seeds(argv)
     if code > 128:
         _pass_on(code - 128)

@@ -208,7 +208,7 @@ def _registered_loader() -> Loader | None:
 def champion(name: str) -> Path | None:
     """The snapshot file of a trained team that comes with the program, or None."""
     path = CHAMPIONS / f"{name}.safetensors"
-    return path if os.sep not in name and path.is_file() else None
+    return path if os.path.basename(name) == name and path.is_file() else None
 
 
 def is_scripted(name: str) -> bool:
@@ -230,7 +230,7 @@ def probe_listing() -> list[tuple[str, str]]:
 def listing() -> list[tuple[str, str]]:
     """Every named player but the probes, with one line about how it plays."""
     ladder = _described(SCRIPTED)
-    cards = ((card.stem, json.loads(card.read_text())["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
+    cards = ((card.stem, json.loads(card.read_text("utf-8"))["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
     return [*ladder, *cards]
 
 

@@ -156,7 +156,7 @@ def describe(args: argparse.Namespace, names: list[str]) -> str:
 def call(*argv: str) -> str:
     """Run a command of the program, show its output and return it; end if it fails."""
     print(f"$ python -m marl {shlex.join(argv)}", flush=True)
-    done = subprocess.run([sys.executable, "-m", "marl", *argv], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, "-m", "marl", *argv], stdout=subprocess.PIPE, encoding="utf-8")
     print(done.stdout, end="", flush=True)
     if done.returncode:
         sys.exit(done.returncode)

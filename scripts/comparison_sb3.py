@@ -83,7 +83,7 @@ def _train(episodes: int, threads: int) -> tuple[float, float, float]:
             eval_interval=0, eval_matches=2, eval_opponents=("level0",), eval_gif=False, threads=threads, device="cpu",
             runs_dir=folder, resume="never", save_interval=10**9,
         )  # fmt: skip
-        lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text("utf-8").splitlines()]
     steps = max(line.get("train/env_steps", 0.0) for line in lines)
     return steps, time.perf_counter() - clock, time.process_time() - cpu
 

@@ -119,7 +119,7 @@ def training_argv(args: argparse.Namespace, name: str, argv: Sequence[str]) -> l
 def kept(file: Path, asked: dict[str, Any], measure: Callable[[], Any]) -> Any:
     """What `measure` returns; from the file, if it holds what is asked for now, and otherwise written to it."""
     if file.exists():
-        found = json.loads(file.read_text())
+        found = json.loads(file.read_text("utf-8"))
         if found["asked"] == asked:
             return found["result"]
     result = measure()
@@ -194,7 +194,7 @@ def about_size(folder: Path) -> tuple[str, ...]:
 
 def about_champion(name: str) -> tuple[str, ...]:
     """The same of a team that comes with the program, from its card."""
-    card = json.loads((CHAMPIONS / f"{name}.json").read_text())
+    card = json.loads((CHAMPIONS / f"{name}.json").read_text("utf-8"))
     size = Size(card["network"]["encoder"], tuple(card["network"]["body"]))
     training = f"{card['training']['seconds']} s, {amount(card['training']['env_steps'])} turns"
     return f"`{name}`", size.text, f"{float(card['config']['ppo']['lr']):g}", training

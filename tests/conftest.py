@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import posix_only
 
 gc.disable()  # while tests are collected: nothing becomes garbage, and looking for it takes a worker more than a second
 ROOT = Path(__file__).resolve().parent.parent
@@ -145,6 +146,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         with suppress(Exception, pytest.skip.Exception), warnings.catch_warnings():  # collection tells it
             warnings.simplefilter("ignore")
             import_module(file.stem)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Where Python cannot fork, a file that needs POSIX is skipped before it is loaded."""
+    reason = None if hasattr(os, "fork") else posix_only.group(module_path)
+    if reason is None:
+        return None
+    module = SkippedModule.from_parent(parent, path=module_path)
+    module.reason = f"needs POSIX: {reason}"
+    return module
+
+
+class SkippedModule(pytest.Module):
+    """A file that is not loaded."""
+
+    reason = ""
+
+    def collect(self) -> Any:
+        raise pytest.skip.Exception(self.reason, allow_module_level=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

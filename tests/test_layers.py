@@ -32,7 +32,7 @@ AT_HOME = {
 
 # Packages and modules, low to high; those of one line do not import each other. No import runs back up.
 ORDER = (
-    ("arena.errors", "arena.files", "arena.extras", "arena.callees"),
+    ("arena.errors", "arena.system", "arena.files", "arena.extras", "arena.callees"),
     ("arena.jit",),
     ("arena.rng",),
     ("arena.rules",),

@@ -269,8 +269,7 @@ def _machine_in_words() -> str:
 
 
 def _print_machine(about: dict[str, Any]) -> None:
-    cpu = about["cpu"]
-    print(f"CPU: {cpu['model']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB")
+    print(f"CPU: {machine.processor_text(about['cpu'])}")
     for i, gpu in enumerate(about["gpus"]):
         print(f"GPU {i}: {gpu['name']}, {gpu['memory_gib']} GiB")
     has_gpu = bool(about["gpus"])

@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
             raise
         leave(lost, group)
     if group.is_main:
-        Path(file).write_text(json.dumps(result))
+        Path(file).write_text(json.dumps(result), "utf-8")
     group.close()
     return 0
 

@@ -109,7 +109,10 @@ def add_device_flag(parser: argparse.ArgumentParser) -> None:
 def add_submission_flags(parser: argparse.ArgumentParser) -> None:
     """The flags about players that are a submission.py."""
     parser.add_argument(
-        "--uncaged", action="store_true", help="run submissions with your rights, not in a sandbox (see SECURITY.md)"
+        "--uncaged",
+        "--trust",
+        action="store_true",
+        help="run submissions with your rights, not in a sandbox (see SECURITY.md)",
     )
     parser.add_argument(
         "--workers",

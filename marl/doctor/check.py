@@ -3,9 +3,10 @@
 import sys
 from typing import NamedTuple
 
+from marl.cli.invocation import TRAIN
 from marl.cli.progress_bar import is_terminal
 
-REINSTALL = "run ./train_ddp.sh --help, which repairs .venv"
+REINSTALL = f"run {TRAIN} --help, which repairs .venv"
 
 
 class Check(NamedTuple):

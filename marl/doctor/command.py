@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from marl.cli.arguments import flag_names, positive, positive_int, split_own
-from marl.cli.invocation import command
+from marl.cli.invocation import TRAIN, command
 from marl.cli.wording import size_text
 from marl.compute import machine
 from marl.doctor.check import REINSTALL, Check, tell
@@ -290,14 +290,13 @@ def _print_machine(report: dict[str, Any]) -> None:
     _print_facts(report)
     print(f"{'backend':12} {report['backend'] or 'unknown'}")
     if report["ranks"] and report["ranks"]["train_ddp"]:
-        print(f"{'ranks':12} {report['ranks']['train_ddp']} if started by ./train_ddp.sh")
+        print(f"{'ranks':12} {report['ranks']['train_ddp']} if started by {TRAIN}")
 
 
 def _print_facts(report: dict[str, Any]) -> None:
     for name, version in report["versions"].items():
         print(f"{name:12} {machine.version_text(name, version, bool(report['gpus']))}")
-    cpu = report["cpu"]
-    print(f"{'CPU':12} {cpu['model']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB")
+    print(f"{'CPU':12} {machine.processor_text(report['cpu'])}")
     for i, gpu in enumerate(report["gpus"]):
         print(f"{f'GPU {i}':12} {gpu['name']}, {gpu['memory_gib']} GiB")
     if not report["gpus"]:

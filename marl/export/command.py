@@ -76,7 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="with --check: print one JSON document instead of text")
     parser.add_argument(
-        "--uncaged", action="store_true", help="with --check: run the file with your rights, not in a sandbox"
+        "--uncaged",
+        "--trust",
+        action="store_true",
+        help="with --check: run the file with your rights, not in a sandbox",
     )
 
 

@@ -30,7 +30,7 @@ _LINE = 116  # characters of base64 per line, a multiple of four
 
 def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str, plan_ms: float | None = None) -> str:
     """The text of a submission.py that plays like the policy, or looks ahead with it for plan_ms milliseconds."""
-    code, mark, rest = TEMPLATE.read_text().partition(_MARK)
+    code, mark, rest = TEMPLATE.read_text("utf-8").partition(_MARK)
     assert mark, f"{TEMPLATE} has no line that starts with {_MARK!r}"
     if plan_ms is None:
         last = layers[-1]
@@ -70,5 +70,5 @@ def _literal(text: str) -> str:
 
 def _joined(code: str, appended: Sequence[str]) -> str:
     """The template's code and the text of the appended templates."""
-    parts = [TEMPLATE.with_name(f"{name}_template.py").read_text().partition(_RULE) for name in appended]
+    parts = [TEMPLATE.with_name(f"{name}_template.py").read_text("utf-8").partition(_RULE) for name in appended]
     return code + "\n\n".join((rule + text).lstrip("\n") for _, rule, text in parts) + "\n\n"

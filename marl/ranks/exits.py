@@ -5,12 +5,12 @@ import contextlib
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import NoReturn
 
+from arena import system
 from marl.ranks import environment, rank_log
-from opponents.processes import end_with_parent
+from opponents.processes import HAS_PRCTL, end_with_parent
 
 EXIT_MISTAKE = 2  # a mistake of the user
 EXIT_LOST_RANK = 3  # another rank is dead or hangs
@@ -66,7 +66,7 @@ def end_with_launcher() -> None:
     """
     if environment.launch_id() is None:
         return
-    if sys.platform == "linux":
+    if HAS_PRCTL:
         end_with_parent()
         expected = environment.launcher_pid()
         if expected is not None and os.getppid() != expected:  # it ended before this call
@@ -76,8 +76,7 @@ def end_with_launcher() -> None:
 
 
 def _watch(launcher: int) -> None:
-    while os.getppid() == launcher:
-        time.sleep(POLL)
+    system.wait_for_end_of(launcher, POLL)
     _leave()
 
 

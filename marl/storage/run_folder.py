@@ -153,7 +153,8 @@ def git_state() -> dict[str, Any] | None:
     def git(*argv: str) -> str:
         # Without optional locks `status` does not touch the index: a user may be committing at this moment.
         call = ["git", "--no-optional-locks", "-C", str(root), *argv]
-        return subprocess.run(call, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+        done = subprocess.run(call, capture_output=True, check=True, timeout=20)
+        return done.stdout.decode(errors="replace").strip()
 
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != root:

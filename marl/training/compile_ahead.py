@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from arena import BatchArena, jit
+from arena import BatchArena, jit, system
 from arena.encoder_check import trust_encoder
 from arena.encoders import ENCODERS
 from arena.encoders.encoder import measure_nothing, write_nothing
@@ -166,7 +166,7 @@ class TrainingCalls:
 def main() -> None:
     """One of the other processes. Its input says what it calls."""
     end_with_parent()
-    os.nice(NICE)
+    system.be_nice(NICE)
     own_code, calls, parts = pickle.load(sys.stdin.buffer)
     plugins.import_plugins(own_code)
     calls.make(parts)

@@ -179,7 +179,7 @@ def test_where_there_is_no_sandbox_it_is_run_only_if_that_is_asked_for(tmp_path,
             raise CannotSandbox("no namespaces")
         return Host(path, sandboxed)
 
-    monkeypatch.setattr("marl.export.check.Host", refuse)
+    monkeypatch.setattr("marl.export.check.start_host", refuse)
     (tmp_path / "submission.py").write_text(source())
     assert_one_line(here("export", "--check", tmp_path), "cannot sandbox it (no namespaces)", "--uncaged")
     assert lines(here("export", "--check", tmp_path, "--uncaged"))["moves"].startswith("100 of 100 ")
