@@ -1,6 +1,7 @@
 @echo off
 rem train.bat [flags]: set up .venv on the first start, then train with the flags given. Works from any folder.
-rem What train_ddp.sh is on Linux. One rank per GPU that CUDA_VISIBLE_DEVICES leaves; without a GPU one process. More:
+rem What train_ddp.sh is on Linux. One rank per GPU that CUDA_VISIBLE_DEVICES leaves; without a GPU one process, for PPO
+rem on many cores a few. More:
 rem   set NPROC=2                  ranks on this machine, by torch's launcher with gloo
 rem   set CONFIG=configs\x.yaml    a configuration, or its name; flags override it
 setlocal
