@@ -39,9 +39,8 @@ from marl.export import jidi
 from marl.storage.saved_player import load_policy
 from opponents.match import play
 
-# Games that are compared, of 600 positions each. Encoders differ in few lines of the submission: most get fewer games.
-COMPARED = {"canonical": 12, "tactical": 3, "tactical_board": 3}
-COMPARED_ELSE = 5
+COMPARED = 2  # games, one of each team, of 600 positions each: encoders differ in few lines of the submission
+LIVE = pytest.mark.parametrize("exported", ["canonical", "tactical_board"], indirect=True)  # on the board, and turned
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
@@ -104,10 +103,9 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
     """
     encoder, run, path = exported
     module, obs = watched(path)
-    compared = COMPARED.get(encoder, COMPARED_ELSE)
-    logits = legal_logits(load_policy(str(run)), rows(encoder)[:compared])
+    logits = legal_logits(load_policy(str(run)), rows(encoder)[:COMPARED])
     chosen, at, doubtful = [], [], []
-    for number, game in enumerate(games()[:compared]):
+    for number, game in enumerate(games()[:COMPARED]):
         for turn, position in enumerate(game):
             observation = position.observation(0)
             doubt = turn > 0 and any(in_doubt(game[turn - 1], position, snake) for snake in range(SNAKES))
@@ -117,7 +115,7 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
                 at.append((number, turn, snake))
                 doubtful.append(doubt)
     at = tuple(np.array(at).T)
-    assert len(chosen) == compared * TURNS * 3
+    assert len(chosen) == COMPARED * TURNS * 3
     different = (np.array(obs) != rows(encoder)[at]).any(-1)
     assert not (different & ~np.array(doubtful)).any()
     assert different.sum() <= 6
@@ -185,7 +183,9 @@ def test_the_games_hold_what_is_hard_to_see() -> None:
     assert torus_blind > 20
 
 
+@LIVE
 def test_a_whole_match_is_the_match_of_its_checkpoint(exported) -> None:
+    """It remembers what it answered, by the same lines for all encoders."""
     _, run, path = exported
     with_it = play(str(run), str(path), 2, seed=5, record=True, loader=load_policy)
     without = play(str(run), str(run), 2, seed=5, record=True, loader=load_policy)
