@@ -6,6 +6,7 @@ import re
 
 import pytest
 from helpers.command import assert_one_line, snakes
+from helpers.short_matches import SHORT
 from helpers.submissions import UNCAGED_FLAG, controller, written
 from helpers.training import here
 
@@ -106,6 +107,7 @@ def test_without_a_policy_the_match_is_recorded_without(tmp_path):
 
 
 def test_the_time_of_slow_players_is_estimated(monkeypatch):
+    monkeypatch.setattr("opponents.match.TURNS", SHORT)
     monkeypatch.setattr("marl.commands.league_plan.seconds_per_match", lambda player, device: 3.0 * is_slow(player))
     words = ("eval", "--home", "plan=1x1:champion_small", "--away", "level0,level1", "--device", "cpu")
     result = here(*words, "--matches", "20")
