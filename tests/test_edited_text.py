@@ -42,7 +42,8 @@ SEED = "3"
 
 def trained(runs: Path, *flags: str, program: Sequence[str] = ("-m", "marl")) -> torch.Tensor:
     """The weights of a small run."""
-    flags = ("--config", "smoke", "--seed", SEED, "--runs_dir", str(runs), *flags)
+    few = ("--max_episodes", "16", "--eval_matches", "1", "--eval_opponents", "level0")
+    flags = ("--config", "smoke", "--seed", SEED, "--runs_dir", str(runs), *few, *flags)
     command = [sys.executable, *program, "train", *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

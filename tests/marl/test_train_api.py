@@ -8,21 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers.training import finish, started, wait_for
+from helpers import HELPERS, train_in_a_loop
+from helpers.train_in_a_loop import TINY
+from helpers.training import finish, forked_call, started, wait_for
 
 import marl
 from arena.errors import ArenaError
 from marl.config.train_config import read_config
 from marl.errors import UserError
 from marl.train_api import as_flags
-
-SEED = 5
-# Two matches at a time, a log line for each pair of them; on one thread.
-TINY = {
-    "device": "cpu", "precision": "fp32", "threads": 1, "seed": SEED, "matches": 2, "body": [8, 8], "algo": "ppo",
-    "update_interval": 60, "batch_size": 30, "log_interval": 2, "eval_matches": 2, "eval_gif": False,
-    "eval_opponents": ["level0", "level1"], "eval_interval": 4,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -120,24 +114,6 @@ def test_several_seeds_are_several_runs(small, capsys) -> None:
 
 # --- signals ----------------------------------------------------------------------------------------------------------
 
-# Two trainings in a loop. Words: the folder of the runs, and what the caller does about TERM.
-LOOP = f"""
-import signal, sys
-import marl
-runs_dir, handler = sys.argv[1:]
-if handler == "own":
-    signal.signal(signal.SIGTERM, lambda number, frame: print("handled", number, flush=True))
-try:
-    for name in ("first", "second"):
-        run = marl.train("smoke", run_name=name, runs_dir=runs_dir, max_episodes=1_000_000, **{TINY})
-        print("returned", run.path.name, run.complete, flush=True)
-        break
-except BaseException as error:
-    print("raised", type(error).__name__, error, flush=True)
-    raise
-finally:
-    print("cleaned up", flush=True)
-"""
 # Python itself chooses how it ends by a KeyboardInterrupt that nobody catches: by the signal, or with exit code 1.
 WITH_CTRL_C = (signal.SIGINT, "none", ["raised KeyboardInterrupt", "cleaned up"], {-signal.SIGINT, 1})
 WITH_TERM = (signal.SIGTERM, "none", ["raised SystemExit 143", "cleaned up"], {143})
@@ -148,7 +124,11 @@ WITH_HANDLER = (signal.SIGTERM, "own", ["handled 15", "returned first False", "c
     ("number", "handler", "said", "codes"), [WITH_CTRL_C, WITH_TERM, WITH_HANDLER], ids=["ctrl-c", "term", "handler"]
 )
 def test_a_signal_saves_and_reaches_the_caller(number, handler, said, codes, tmp_path) -> None:
-    with started(["-c", LOOP, tmp_path / "runs", handler]) as process:
+    if number == signal.SIGINT:  # of which Python itself makes an exit code
+        process = started([HELPERS / "train_in_a_loop.py", tmp_path / "runs", handler])
+    else:
+        process = forked_call(train_in_a_loop.main, tmp_path / "runs", handler)
+    with process as process:
         wait_for(process, "episode ")
         process.send_signal(number)
         done = finish(process)

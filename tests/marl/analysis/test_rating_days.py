@@ -5,6 +5,7 @@ import re
 
 import pytest
 from helpers import browser
+from helpers.short_matches import SHORT
 
 from marl.cli.main import main
 
@@ -13,6 +14,7 @@ WORDS = ["league", "--matches", "4", "--seed", "1", "--players"]
 
 @pytest.fixture
 def on_day(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("opponents.match.TURNS", SHORT)
     folder = tmp_path / "每日 league"
 
     def play(date, players="level0,level2"):

@@ -28,7 +28,7 @@ SEED, MATCHES, EPISODES = 5, 2, 16
 WORDS = [
     "train", "--config", SMOKE, "--algo", "ppo", "--device", "cpu", "--threads", "1", "--no-onednn",
     "--seed", str(SEED),
-    "--matches", "16", "--body", "8", "--update_interval", "320", "--batch_size", "480", "--epochs", "1",
+    "--matches", "16", "--body", "8,8", "--update_interval", "320", "--batch_size", "480", "--epochs", "1",
     "--max_episodes", str(EPISODES), "--log_interval", "4", "--save_interval", "2",
     "--eval_opponents", "level0", "--eval_matches", str(MATCHES), "--run_name", "team",
 ]  # fmt: skip

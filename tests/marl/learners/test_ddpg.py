@@ -38,6 +38,8 @@ def form_name(form: dict) -> str:
 # Torch tells at length that this CPU has no bf16 products of its own.
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 every_form = pytest.mark.parametrize("form", ALL_FORMS, ids=form_name)
+# What does not depend on the form of the critic is tried with the plainest and the fullest.
+two_forms = pytest.mark.parametrize("form", [ALL_FORMS[0], ALL_FORMS[-1]], ids=form_name)
 
 
 @pytest.fixture(autouse=True)
@@ -290,7 +292,7 @@ def together(batches: list[BatchRows]) -> BatchRows:
     return BatchRows(*(torch.cat(tensors) for tensors in zip(*batches, strict=True)))
 
 
-@every_form
+@two_forms
 @pytest.mark.parametrize("sync_freq", [2, 4])
 def test_small_batches_added_up_are_one_large_batch(sync_freq, form, buffer) -> None:
     batches = some_batches(buffer, sync_freq)
@@ -364,7 +366,7 @@ def test_learning_rates_fall_in_a_straight_line_to_the_share_that_is_left(done, 
 # --- precision --------------------------------------------------------------------------------------------------------
 
 
-@every_form
+@two_forms
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_narrow_products_are_those_of_fp32_within_their_rounding(precision, form, buffer) -> None:
     """Outputs and the first losses; what is learned stays in fp32 and finite. (In fp16 the first steps overflow.)"""
@@ -419,7 +421,7 @@ def spoilt(made: Ddpg, number: float) -> pytest.MonkeyPatch:
     return patch
 
 
-@every_form
+@two_forms
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_step_along_a_gradient_that_is_not_finite_is_left_out_and_counted(form, number, buffer) -> None:
     made = learner(buffer, **form)
@@ -518,7 +520,7 @@ def test_first_weights_depend_on_the_seed_alone(buffer) -> None:
     assert all(torch.equal(x, y) for (_, x), (_, y) in zip(a.named_weights(), b.named_weights(), strict=True))
 
 
-@every_form
+@two_forms
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_learner_that_was_saved_goes_on_identically(precision, form, buffer) -> None:
     made = learner(buffer, precision, **form)
