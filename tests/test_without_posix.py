@@ -69,7 +69,7 @@ def done(folder) -> dict[str, Done]:
     if system.HAS_FORK:
         places.insert(0, ROOT / "tests" / "helpers" / "without_posix")
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(map(str, places)),
+        "PYTHONPATH": os.pathsep.join([*map(str, places), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PYTHONIOENCODING": "cp936",  # as of a console with this code page; strict
         "SDL_VIDEODRIVER": "dummy",
         "NPROC": "1",

@@ -12,10 +12,10 @@ from helpers import browser, drawn_boards
 from helpers.drawn_boards import beside
 from helpers.exporting import ENCODERS, arena_of, player, recorded_states
 from helpers.pages import called, in_cells, opened, opened_again, shown, text
-from marl.bench.positions import FILE as POSITIONS
 
 from arena import BatchArena
 from arena.rules import BEANS_MAX, CELLS, COLUMNS, ROWS, SNAKES, TEAM, TURNS
+from marl.bench.planning import FILE as POSITIONS
 from marl.export.dense_layers import policy_layers
 from marl.export.play_page import play_page
 from marl.planning.planner import Budget, Planner, write_losses
