@@ -62,8 +62,9 @@ def hide() -> None:
     for name in ("replace", "rename", "unlink", "remove", "rmdir"):
         setattr(os, name, _without_open_files(getattr(os, name)))
     if hasattr(pathlib, "_NormalAccessor"):  # Python 3.10 keeps the functions of os that it found at its start
-        for name in ("stat", "listdir", "scandir", "readlink", "replace", "rename", "unlink", "rmdir", "symlink", "open"):
-            setattr(pathlib._NormalAccessor, name, staticmethod(getattr(io if name == "open" else os, name)))
+        for name in ("stat", "listdir", "scandir", "readlink", "replace", "rename", "unlink", "rmdir", "symlink"):
+            setattr(pathlib._NormalAccessor, name, staticmethod(getattr(os, name)))
+        pathlib._NormalAccessor.open = staticmethod(io.open)
     shutil._use_fd_functions = False
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile
 
