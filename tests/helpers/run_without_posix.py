@@ -6,6 +6,7 @@ MARK and the exit code comes on stdout and on stderr; at the end, what the progr
 
 import json
 import sys
+import warnings
 from pathlib import Path
 
 from helpers.short_matches import short_matches
@@ -14,6 +15,7 @@ MARK = "\x1e"
 
 
 def main() -> None:
+    warnings.filterwarnings("ignore", "pkg_resources is deprecated")  # pygame's own, beside an older setuptools
     import pygame
 
     import marl.cli.main as cli

@@ -1,5 +1,6 @@
 """Fonts of pictures and of the window: Chinese names are letters, each its own, and no boxes."""
 
+import warnings
 from itertools import combinations
 from pathlib import Path
 
@@ -96,3 +97,13 @@ def test_the_licence_is_beside_the_font():
     licence = Path(CHINESE_FONT).with_name("noto_sans_sc_OFL.txt").read_text("utf-8")
     assert "SIL OPEN FONT LICENSE" in licence
     assert Path(CHINESE_FONT).stat().st_size < 2_000_000
+
+
+def test_a_machine_without_a_list_of_fonts_is_no_reason_to_warn(monkeypatch, recwarn):
+    import pygame
+
+    from arena.render import window_sprites
+
+    monkeypatch.setattr(pygame.font, "match_font", lambda *_, **__: warnings.warn("'fc-list' is missing", stacklevel=2))
+    assert window_sprites._usual_font.__wrapped__() == window_sprites.PYGAME_FONT
+    assert not recwarn.list
