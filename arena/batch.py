@@ -17,10 +17,9 @@ import torch
 from arena import control_groups, match_dict
 from arena.backends import cpu
 from arena.backends.tensors import BatchState, Events
-from arena.checks import whole_number
 from arena.encoder_check import check_encoder
 from arena.encoders import encoder_named
-from arena.errors import ArenaError
+from arena.errors import ArenaError, whole_number
 from arena.jit import announced
 from arena.rules import MATCH_BYTES, OVER, SNAKES
 

@@ -32,7 +32,7 @@ def free_memory(root: Root = "/") -> int:
 def text(path: Path) -> str:
     """A small file; empty if it cannot be read."""
     try:
-        return path.read_text()
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
 

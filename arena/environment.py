@@ -22,10 +22,9 @@ from arena import match_dict
 from arena.backends import cpu
 from arena.backends.encode import cpu_loop
 from arena.backends.loops import specialise
-from arena.checks import whole_number
 from arena.encoder_check import check_encoder
 from arena.encoders import ENCODERS, board_encoder
-from arena.errors import ArenaError
+from arena.errors import ArenaError, whole_number
 from arena.jit import announced, njit
 from arena.render.ansi import ansi
 from arena.rules import (
@@ -213,7 +212,7 @@ class SnakesParallelEnv(ParallelEnv[str, np.ndarray, int]):
             return None
         if self.render_mode == "human":
             if self._window is None:
-                from arena.render.window_live import LiveWindow
+                from arena.render.window_display import LiveWindow
 
                 self._window = LiveWindow(self.metadata["render_fps"])
             return self._window.show(self.get_match())

@@ -2,11 +2,16 @@
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from arena import system
 from arena.errors import ArenaError
+
+OPEN_SECONDS = 10.0  # that a reader may keep a file open
+POLL_SECONDS = 0.02
 
 
 @contextmanager
@@ -22,11 +27,27 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         yield draft
         with open(draft, "r+b") as file:
             os.fsync(file.fileno())
-        os.replace(draft, path)
+        replace(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def replace(source: Path, target: Path) -> None:
+    """Give a file or folder another name, in place of what has that name now; OSError if that fails.
+
+    Where files that are open cannot be replaced, somebody who reads one is waited for.
+    """
+    deadline = time.monotonic() + (0.0 if system.REPLACES_OPEN_FILES else OPEN_SECONDS)
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(POLL_SECONDS)
 
 
 def _draft(path: Path) -> Path:

@@ -1,8 +1,7 @@
 """The Jidi competition's log of a match: one JSON document with the positions before and after every step.
 
-Read completely enough to watch a recorded competition match, and written so that the competition's viewers can open our
-matches. A log does not number its turns (they count from 0 here), has no team names, and shows a direction one step
-late.
+Read completely enough to watch a recorded competition match. A log does not number its turns (they count from 0 here),
+has no team names, and shows a direction one step late.
 """
 
 import ast
@@ -13,8 +12,7 @@ from typing import Any
 
 from arena import match_dict, replay
 from arena.errors import ArenaError
-from arena.files import write_user_file
-from arena.jidi import DIRECTION_NAMES, FIRST_SNAKE_KEY
+from arena.jidi import DIRECTION_NAMES
 from arena.replay import Replay
 from arena.rules import COLUMNS, DOWN, LEFT, RIGHT, ROWS, SNAKES, TURNS, UP
 
@@ -54,46 +52,6 @@ def read_log(path: str | os.PathLike) -> JidiLog:
         raise ArenaError(
             f"{path}: damaged ({type(error).__name__}); need a competition log, one JSON document"
         ) from None
-
-
-def write_log(path: str | os.PathLike, match: Replay) -> None:
-    """Write a replay as a competition log; if that fails, an existing file stays as it was."""
-    states = match.states()
-    steps = []
-    for before, after, turn in zip(states[:-1], states[1:], match.turns, strict=True):
-        one_hot = [[[int(action == move) for move in range(4)]] for action in turn["actions"]]
-        info_after = _positions(after) | {
-            "hit": [int(snake in turn.get("died", ())) for snake in range(SNAKES)],
-            "score": match_dict.gains(after),
-        }
-        # A replay has no time stamps; the competition's viewers only need a number.
-        step = {"time": "0", "joint_action": str(one_hot), "info_before": {"directions": _named(before)}}
-        steps.append(step | {"info_after": info_after})
-    first, scores = states[0], match_dict.gains(states[-1])
-    document = {
-        "game_name": "snakes_3v3",
-        "n_player": SNAKES,
-        "board_height": ROWS,
-        "board_width": COLUMNS,
-        "init_info": _positions(first) | {"directions": _named(first)},
-        "start_time": "0",
-        "mode": "terminal",
-        "seed": match.seed,
-        "steps": steps,
-        "winner": scores.index(max(scores)) + FIRST_SNAKE_KEY,
-        "winner_information": "",
-        # The sum of rewards: a snake without room to respawn has lost all length above its first three cells.
-        "n_return": [max(score, 0) - begun for score, begun in zip(scores, match_dict.gains(first), strict=True)],
-    }
-    write_user_file(path, json.dumps(document, separators=(",", ":")) + "\n")
-
-
-def _positions(state: dict[str, Any]) -> dict[str, Any]:
-    return {"snakes_position": state["snakes"], "beans_position": state["beans"]}
-
-
-def _named(state: dict[str, Any]) -> list[str]:
-    return [DIRECTION_NAMES[direction] for direction in state["directions"]]
 
 
 def _log(data: bytes) -> JidiLog:

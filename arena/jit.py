@@ -44,7 +44,7 @@ def _file_of(module: str) -> Path | None:
 def _imported(file: Path) -> frozenset[Path]:
     """Our files that a file names in an import, wherever it stands in it."""
     found = set()
-    for base, names, plain in _IMPORT.findall(file.read_text()):
+    for base, names, plain in _IMPORT.findall(file.read_text("utf-8")):
         source = _file_of(base)
         if source is not None and source.name != "__init__.py":  # the names are in it
             found.add(source)
@@ -123,12 +123,6 @@ def cached(compile: Callable[[Callable], Any], function: Callable, *callees: Cal
 def at_first_compile(call: Callable[[], None] | None) -> None:
     """Make a call when the next function is compiled, and not if all are in the cache. None: make it no more."""
     _at_first_compile[:] = [] if call is None else [call]
-
-
-def has_code(compiled: Any) -> bool:
-    """Whether the cache holds code of a compiled function, for any types."""
-    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    return files is not None and os.path.exists(files._index_path)
 
 
 def _forget_unreadable(compiled: Any) -> None:

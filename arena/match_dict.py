@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.checks import whole_number
-from arena.errors import ArenaError
+from arena.errors import ArenaError, whole_number
 from arena.rules import (
     BEAN,
     BEAN_COUNT,

@@ -29,8 +29,7 @@ from typing import Any
 import torch
 
 from arena.batch import BatchArena
-from arena.checks import whole_number
-from arena.errors import ArenaError
+from arena.errors import ArenaError, whole_number
 from arena.files import write_user_file
 from arena.match_dict import team_scores
 from arena.rules import OVER, RULES_VERSION, SNAKES

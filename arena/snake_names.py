@@ -21,11 +21,6 @@ def snake_name(snake: int) -> str:
     return f"snake {snake}"
 
 
-def full_name(snake: int) -> str:
-    """The name of a snake and of its team, for texts without colours: "snake 4 (blue)"."""
-    return f"{snake_name(snake)} ({team_name(snake)})"
-
-
 def snake_number(text: str) -> int | None:
     """The snake of a number 0 to 5 or of an agent's name; None for any other text."""
     if text in AGENTS:

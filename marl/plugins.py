@@ -57,7 +57,7 @@ def imported() -> tuple[Plugin, ...]:
     return tuple(_plugins.values())
 
 
-def split_flags(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_imports(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The modules and files that a command line imports, and all other words."""
     names, others, rest = list[str](), list[str](), list(words)
     while rest:

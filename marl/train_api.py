@@ -1,10 +1,12 @@
 """Trainings from Python: `train`, and the run that it returns. As good as the command line: the same options, checks,
 messages and files.
+
+Options given as Python values become the flags of a command line: the one way in which options are read and checked.
 """
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,9 +19,10 @@ from marl.commands.train_argv import TrainArgv, list_seeds, parse_train
 from marl.commands.train_here import train_here
 from marl.commands.train_seeds import first_seed, name_now, seed_run_name, train_seeds
 from marl.compute.process_state import process_state_restored
-from marl.config.python_options import as_flags
+from marl.config.options import Schema, as_key
 from marl.config.reader import to_dict
-from marl.config.train_config import read_config
+from marl.config.train_config import TrainConfig, read_config
+from marl.config.values import NONE_WORDS
 from marl.errors import UserError
 from marl.metrics.run_metrics import read_lines
 from marl.storage.checkpoint import BEST, FOLDER
@@ -178,7 +181,7 @@ def _train_seeds(argv: TrainArgv, quiet: bool) -> list[TrainResult]:
     config = read_config(argv.training)
     name = config.run_name or name_now(config)
     argv = argv if config.run_name else argv.with_flags("--run-name", name)
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere) if quiet else nullcontext():
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere) if quiet else nullcontext():
         code = train_seeds(argv)
     if code > 128:
         _pass_on(code - 128)
@@ -204,3 +207,39 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
     return pandas.DataFrame(list(rows))
+
+
+def as_flags(options: Mapping[str, Any]) -> list[str]:
+    """Flags for options by name: numbers, texts, paths, lists, tuples, and a dictionary for a section or for shares.
+
+    >>> as_flags({"body": [32, 32], "ppo": {"lr": 1e-3}, "opponents": {"level3": 0.4}, "max_minutes": 2})
+    ['--body=32,32', '--ppo.lr=0.001', '--opponents=level3:0.4', '--max_minutes=2']
+    """
+    sections = Schema(TrainConfig).sections
+    return [f"--{name}={_text(name, value)}" for name, value in _leaves(options, sections)]
+
+
+def _leaves(options: Mapping[str, Any], sections: Mapping[str, type], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Options by path: those in the dictionary of a section with the section's name before theirs."""
+    for name, value in options.items():
+        if isinstance(value, Mapping) and as_key(f"{prefix}{name}") in sections:
+            yield from _leaves(value, sections, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _text(name: str, value: Any) -> str:
+    """The value as a flag has it."""
+    if hasattr(value, "tolist"):  # numbers and arrays of numpy and torch
+        value = value.tolist()
+    if value is None:
+        return NONE_WORDS[0]
+    if isinstance(value, Mapping):
+        value = [f"{_text(name, key)}:{_text(name, each)}" for key, each in value.items()]
+    if not isinstance(value, (list, tuple)):
+        return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    items = [_text(name, item) for item in value]
+    for item in items:
+        if "," in item:
+            raise UserError(f"{name}: {item!r} holds a comma, which separates items; write the list in a YAML file")
+    return ",".join(items)

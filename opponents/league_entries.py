@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from arena.errors import ArenaError
-from arena.printable import printable
+from arena.errors import ArenaError, printable
 from opponents.match import open_player
 from opponents.players import Loader, Player, is_submission
 from opponents.submission import SANDBOXED, Submission, SubmissionOptions

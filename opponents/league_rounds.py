@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from arena.replay import Replay
-from opponents.examples import first_examples, join_examples
 from opponents.league_decision import verdict
 from opponents.match import PlayedMatches, Progress, keep_first, leads, play_some, summarise
 from opponents.players import Player
-from opponents.results import Examples, Results
+from opponents.results import Examples, Results, first_examples, join_examples
 
 FIRST_ROUND = 8  # boards; fewer decide nothing
 BOARDS_MOST = 50_000  # per pair, as many as tell 50 % of the points from 50.5 %
@@ -120,7 +119,8 @@ def play_rounds(
 
             def show(share: float, pair: PairedMatches = pair, done: float = done, width: float = width) -> None:
                 if progress is not None:
-                    progress(pair, done + width * share if seconds is None else min(1.0, (clock() - begun) / seconds))
+                    spent = clock() - begun
+                    progress(pair, done + width * share if seconds is None else spent / max(spent, seconds, 1e-9))
 
             pair.play(size, show)
         played += size

@@ -23,9 +23,8 @@ from arena.errors import ArenaError
 from arena.replay import Replay
 from arena.rules import LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from opponents.bound_turns import bind_turns
-from opponents.examples import find_examples, first_examples, join_examples
 from opponents.players import Loader, Player, Scripted, find
-from opponents.results import Examples, RecordedMatches, Results, Tally
+from opponents.results import Examples, RecordedMatches, Results, Tally, find_examples, first_examples, join_examples
 from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 
 BATCH = 16384  # fills a GPU; recording it takes 20 MB

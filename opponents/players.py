@@ -207,7 +207,7 @@ def _registered_loader() -> Loader | None:
 
 def champion(name: str) -> Path | None:
     """The snapshot file of a trained team that comes with the program, or None."""
-    if os.sep in name:
+    if os.path.basename(name) != name:
         return None
     paths = (folder / f"{name}.safetensors" for folder in (CHAMPIONS, field.SNAPSHOTS))
     return next((path for path in paths if path.is_file()), None)
@@ -232,7 +232,7 @@ def probe_listing() -> list[tuple[str, str]]:
 def listing() -> list[tuple[str, str]]:
     """Every named player but the probes, with one line about how it plays."""
     ladder = _described(SCRIPTED)
-    cards = ((card.stem, json.loads(card.read_text())["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
+    cards = ((card.stem, json.loads(card.read_text("utf-8"))["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
     return [*ladder, *cards]
 
 

@@ -28,15 +28,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from arena import BatchArena
-from arena.errors import ArenaError
+from arena import BatchArena, system
+from arena.errors import ArenaError, printable
 from arena.jidi import FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
-from arena.printable import printable
 from arena.rng import SLOT_SUBMISSION, draw_below
 from arena.rules import DIRECTION, OVER, SNAKES, TEAM, TURN
 from opponents.sandbox.controller import HELLO, LOADED, MOVES, NO_CONTROLLER
 from opponents.sandbox.environment import holds_home
+from opponents.sandbox.plain_host import PlainHost, start_host
 from opponents.sandbox.process import HOST_SECONDS, Broken, CannotSandbox, Host, MatchProcess, why_not_sandboxed
 from opponents.sandbox.side_by_side import WAIT_FACTOR, Expected, Job, available_cores, run_jobs
 
@@ -134,9 +134,8 @@ class Submission:
             )
         self.name = printable(f"{self.path.parent.name}/{self.path.name}")
         if options.uncaged and options.notify is not None:
-            options.notify(
-                f"{self.name} runs without a sandbox: it can read and change what you can; time and memory are limited"
-            )
+            limited = "time and memory are limited" if system.HAS_FORK else "only time is limited"
+            options.notify(f"{self.name} runs without a sandbox: it can read and change what you can; {limited}")
         self.seconds_per_move = float(seconds_per_move)
         self.forfeited: set[int] = set()
         self.errors = 0  # moves that did not come, and failures to load
@@ -145,7 +144,7 @@ class Submission:
         self._matches: dict[int, _Match] = {}
         self._arena: weakref.ref[BatchArena] | None = None
         self._options = options
-        self._host: Host | None = None
+        self._host: Host | PlainHost | None = None
         self._was_loaded = False
         self._given_up = ""  # why
         self._stopped_in_a_row = 0
@@ -252,18 +251,18 @@ class Submission:
             if not self._given_up:
                 self._count(task, job)
 
-    def _running_host(self) -> Host:
+    def _running_host(self) -> Host | PlainHost:
         """The host of the processes, started if there is none."""
         if self._host is not None and not self._host.is_alive:
             self.close()
         if self._host is None:
             try:
-                self._host = Host(self.path, not self._options.uncaged)
+                self._host = start_host(self.path, not self._options.uncaged)
             except CannotSandbox as error:
                 raise Broken(f"this system cannot sandbox it now ({error})") from None
         return self._host
 
-    def _post(self, host: Host, task: _Task) -> MatchProcess:
+    def _post(self, host: Host | PlainHost, task: _Task) -> MatchProcess:
         """Send the requests of a task, to a new process if the match has none."""
         process = task.match.process
         if process is None:

@@ -25,8 +25,8 @@ from pathlib import Path
 from docs_section import DOCS, PICTURES, add_flags, gpu_name, left_to_train, publish, train
 from script_parser import ScriptParser
 
-from marl.cli.arguments import count, positive
-from marl.cli.wording import count as counted
+from marl.cli.arguments import positive, positive_int
+from marl.cli.wording import count
 from marl.commands.train_argv import parse_seeds
 from marl.commands.training_jobs import find_room
 from marl.compute import machine
@@ -50,11 +50,11 @@ def main() -> int:
     parser.add_argument("--device", choices=SECTIONS, default="cpu")
     parser.add_argument("--seeds", default="1-10")
     limit = parser.add_mutually_exclusive_group()
-    limit.add_argument("--episodes", type=count, default=2_500, help="of each run")
+    limit.add_argument("--episodes", type=positive_int, default=2_500, help="of each run")
     limit.add_argument("--minutes-each", type=positive, metavar="M", help="of training in each run, not --episodes")
     parser.add_argument("--learners", default=",".join(LEARNERS))
     parser.add_argument("--encoder", help="what snakes observe; default: that of train")
-    parser.add_argument("--side-by-side", type=count, help="runs at a time, default: cores; on a GPU all seeds")
+    parser.add_argument("--side-by-side", type=positive_int, help="runs at a time, default: cores; on a GPU all seeds")
     parser.add_argument(
         "--minutes", type=float, default=float("inf"), help="then unfinished runs are stopped and left out"
     )
@@ -140,7 +140,7 @@ def describe(args: argparse.Namespace, names: list[str]) -> str:
     matches = f"{LAST_EVAL_MATCHES} matches" if by_time else f"{EVAL_MATCHES} matches"
     about = (
         f"By `{shlex.join(given)}`: {'one thread per run' if args.device == 'cpu' else 'all runs on one GPU'}, "
-        f"{counted(args.side_by_side, 'run')} at a time, {matches} against each opponent "
+        f"{count(args.side_by_side, 'run')} at a time, {matches} against each opponent "
         f"{'at the end' if by_time else 'in each evaluation'}."
     )
     if args.cross_play:
@@ -156,7 +156,7 @@ def describe(args: argparse.Namespace, names: list[str]) -> str:
 def call(*argv: str) -> str:
     """Run a command of the program, show its output and return it; end if it fails."""
     print(f"$ python -m marl {shlex.join(argv)}", flush=True)
-    done = subprocess.run([sys.executable, "-m", "marl", *argv], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, "-m", "marl", *argv], stdout=subprocess.PIPE, encoding="utf-8")
     print(done.stdout, end="", flush=True)
     if done.returncode:
         sys.exit(done.returncode)

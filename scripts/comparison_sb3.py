@@ -27,7 +27,7 @@ from torch import nn
 
 from arena.extras import install_hint
 from marl import team_env, train
-from marl.cli.arguments import count
+from marl.cli.arguments import positive_int
 from marl.compute import machine
 
 try:
@@ -83,7 +83,7 @@ def _train(episodes: int, threads: int) -> tuple[float, float, float]:
             eval_interval=0, eval_matches=2, eval_opponents=("level0",), eval_gif=False, threads=threads, device="cpu",
             runs_dir=folder, resume="never", save_interval=10**9,
         )  # fmt: skip
-        lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text("utf-8").splitlines()]
     steps = max(line.get("train/env_steps", 0.0) for line in lines)
     return steps, time.perf_counter() - clock, time.process_time() - cpu
 
@@ -112,7 +112,7 @@ def measure_sb3(threads: int) -> Rate:
 
 def main() -> None:
     parser = ScriptParser(__doc__)
-    parser.add_argument("--threads", type=count, default=1, help="of torch and Numba, for both")
+    parser.add_argument("--threads", type=positive_int, default=1, help="of torch and Numba, for both")
     parser.add_argument("--write", action="store_true", help="write the result into docs/log/comparison.md")
     args = parser.parse_args()
     _train(1, args.threads)  # compiles

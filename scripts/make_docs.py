@@ -17,7 +17,7 @@ from figures import write_figures  # noqa: E402
 from PIL import Image  # noqa: E402
 from script_parser import ScriptParser  # noqa: E402
 
-from marl.commands.train_help import LEAGUE_HELP, RANKS_HELP, SEEDS_HELP  # noqa: E402
+from marl.commands.train import LEAGUE_HELP, RANKS_HELP, SEEDS_HELP  # noqa: E402
 from marl.config.help import help_of  # noqa: E402
 from marl.config.named_configs import about_configs  # noqa: E402
 from marl.config.options import MISSING, Option, Schema  # noqa: E402

@@ -27,7 +27,7 @@ from arena.files import write_atomically
 from marl.analysis.runs import read_summary
 from marl.analysis.tables import amount
 from marl.bench.planning import decisions_per_second
-from marl.cli.arguments import add_device_flag, count, positive
+from marl.cli.arguments import add_device_flag, positive, positive_int
 from marl.commands.training_jobs import Room
 from marl.compute import machine, threads
 from marl.config.train_config import read_config
@@ -35,9 +35,9 @@ from marl.errors import UserError
 from marl.planning.planned_player import load_player
 from marl.storage.run_folder import GROUP
 from opponents.intervals import wilson
-from opponents.league import league, rate
 from opponents.match import Results
 from opponents.players import CHAMPIONS
+from opponents.round_robin import play_round_robin, rate
 
 PAGE = DOCS / "log" / "strength.md"
 SECTION, LEAGUE, TIMES = "size_ladder", "league.json", "times.json"
@@ -73,7 +73,7 @@ def main() -> int:
     parser = ScriptParser(__doc__)
     parser.add_argument("--minutes", type=positive, default=1.0, help="of training for each size (default: 1)")
     parser.add_argument("--sizes", default=",".join(SIZES), help=f"default: {','.join(SIZES)}")
-    parser.add_argument("--league-matches", type=count, default=2000, help="of each pair (default: 2000)")
+    parser.add_argument("--league-matches", type=positive_int, default=2000, help="of each pair (default: 2000)")
     add_device_flag(parser)
     add_flags(parser, "runs/size_ladder")
     args, argv = parser.parse_known_args()
@@ -119,7 +119,7 @@ def training_argv(args: argparse.Namespace, name: str, argv: Sequence[str]) -> l
 def kept(file: Path, asked: dict[str, Any], measure: Callable[[], Any]) -> Any:
     """What `measure` returns; from the file, if it holds what is asked for now, and otherwise written to it."""
     if file.exists():
-        found = json.loads(file.read_text())
+        found = json.loads(file.read_text("utf-8"))
         if found["asked"] == asked:
             return found["result"]
     result = measure()
@@ -133,7 +133,7 @@ def play_league(players: Sequence[str], matches: int, device: str) -> dict[str, 
     def notify(pair: Results) -> None:
         print(f"{Path(pair.home).name} - {Path(pair.away).name}: {pair.win_rate:.1%} won", flush=True)
 
-    found = league([*players, *OPPONENTS], matches, device, seed=1, progress=notify, loader=load_player)
+    found = play_round_robin([*players, *OPPONENTS], matches, device, seed=1, progress=notify, loader=load_player)
     return {"wins": found.wins.tolist(), "draws": found.draws.tolist()}
 
 
@@ -194,7 +194,7 @@ def about_size(folder: Path) -> tuple[str, ...]:
 
 def about_champion(name: str) -> tuple[str, ...]:
     """The same of a team that comes with the program, from its card."""
-    card = json.loads((CHAMPIONS / f"{name}.json").read_text())
+    card = json.loads((CHAMPIONS / f"{name}.json").read_text("utf-8"))
     size = Size(card["network"]["encoder"], tuple(card["network"]["body"]))
     training = f"{card['training']['seconds']} s, {amount(card['training']['env_steps'])} turns"
     return f"`{name}`", size.text, f"{float(card['config']['ppo']['lr']):g}", training

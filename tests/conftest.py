@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import posix_only
 
 gc.disable()  # while tests are collected: nothing becomes garbage, and looking for it takes a worker more than a second
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,50 +45,63 @@ LONGEST = (
     "marl/training/test_resume.py",
     "marl/export/test_jidi_submission.py",
     "test_slurm.py",  # W
+    "marl/fast/test_compiled_text.py",
     "marl/training/test_train_ranks.py",
-    "marl/training/test_evaluation.py",  # W
     "marl/test_process_state.py",
+    "marl/training/test_evaluation.py",  # W
     "marl/learners/test_learning.py",
-    "marl/ranks/test_faults.py",
+    "marl/ranks/test_faults.py",  # W
+    "test_readme_commands.py",
+    "attack/test_attacks.py",
     "marl/export/test_play_page.py",
-    "marl/export/test_play_page_opponents.py",
     "marl/export/test_planned_submission.py",
+    "marl/config/test_configs.py",
+    "marl/ranks/test_process_group.py",  # W
+    "marl/test_train_api.py",
+    "opponents/test_submission.py",
     "marl/export/test_old_pythons.py",
     "marl/training/test_resume_plan.py",
     "marl/learners/test_ppo_ranks.py",
     "test_architecture.py",
-    "marl/learners/test_gradients_of_ranks.py",
-    "marl/learners/test_ppo.py",
-    "marl/ranks/test_process_group.py",  # W
-    "marl/doctor/test_doctor.py",
-    "arena/render/test_viewer.py",
+    "marl/commands/test_eval.py",
     "marl/ranks/test_launch.py",  # W
-    "marl/training/test_train.py",
+    "marl/commands/test_train_league.py",
+    "marl/commands/test_exploit.py",
+    "marl/commands/test_report_command.py",
+    "marl/learners/test_ppo.py",
     "marl/ranks/test_two_hosts.py",  # W
-    "marl/config/test_configs.py",
-    "marl/training/test_slow_disk.py",  # W
-    "marl/storage/test_checkpoint.py",
-    "marl/learners/test_ddpg.py",
-    "opponents/test_submission.py",  # W
-    "attack/test_attacks.py",  # W
-    "arena/backends/test_parity.py",
-    "marl/ranks/test_elastic.py",  # W
-    "marl/bench/test_bench_train.py",
-    "marl/learners/test_ppo_learning.py",
-    "marl/learners/test_ppo_lstm.py",
-    "marl/training/test_league_runs.py",
-    "marl/training/test_train_resume.py",
-    "arena/render/test_window.py",  # W
-    "marl/learners/test_flat_memory.py",
     "marl/analysis/test_pages.py",
-    "arena/test_golden.py",
-    "marl/commands/test_play.py",  # W
-    "marl/training/test_wandb_run.py",
+    "arena/backends/test_parity.py",
+    "marl/learners/test_ddpg.py",
+    "marl/doctor/test_doctor.py",
+    "marl/training/test_slow_disk.py",  # W
+    "marl/learners/test_ppo_lstm.py",
+    "marl/learners/test_ppo_learning.py",
+    "arena/render/test_viewer.py",
+    "marl/export/test_play_page_opponents.py",
+    "test_odd_places.py",
+    "marl/ranks/test_elastic.py",  # W
     "arena/encoders/test_encoders.py",
-    "marl/training/test_console.py",
-    "marl/training/test_nonfinite.py",
-    "arena/render/test_export.py",
-    "test_readme_commands.py",
+    "test_edited_text.py",
+    "marl/learners/test_flat_memory.py",
+    "marl/training/test_league_runs.py",
+    "marl/training/test_named_opponents.py",
+    "arena/render/test_window.py",  # W
+    "opponents/test_league_decision.py",
+    "marl/cli/test_main.py",
+    "marl/storage/test_checkpoint.py",
+    "marl/commands/test_play.py",  # W
+    "marl/export/test_check.py",
+    "marl/commands/test_grade.py",
+    "marl/commands/test_league_folder.py",
+    "marl/learners/test_gradients_of_ranks.py",
+    "marl/training/test_train.py",
+    "marl/bench/test_speedrun.py",  # W
+    "marl/bench/test_bench_train.py",
+    "marl/metrics/test_wandb_run.py",
+    "arena/test_golden.py",
+    "arena/test_environment.py",
+    "arena/encoders/test_new_encoder.py",
     "test_notebooks.py",
 )
 
@@ -145,6 +159,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         with suppress(Exception, pytest.skip.Exception), warnings.catch_warnings():  # collection tells it
             warnings.simplefilter("ignore")
             import_module(file.stem)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Where Python cannot fork, a file that needs POSIX is skipped before it is loaded."""
+    reason = None if hasattr(os, "fork") else posix_only.group(module_path)
+    if reason is None:
+        return None
+    module = SkippedModule.from_parent(parent, path=module_path)
+    module.reason = f"needs POSIX: {reason}"
+    return module
+
+
+class SkippedModule(pytest.Module):
+    """A file that is not loaded."""
+
+    reason = ""
+
+    def collect(self) -> Any:
+        raise pytest.skip.Exception(self.reason, allow_module_level=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers import HELPERS
+from helpers.traced_cycle import WORDS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -17,8 +18,7 @@ TABLE = PAGE.split("## One transition")[1].split("\n## ")[0]
 SEAM = PAGE.split("## Text and speed")[1].split("\n## ")[0]
 MOST_LINES = 400
 COLUMNS = {"ddpg": 1, "ppo": 2}  # of the table; what is not said for PPO is as for DDPG
-# A small training of each learner, plain: every loop is seen. And the same by the compiled passes.
-WORDS = {"ppo": ["--algo", "ppo", "--update_interval", "16"], "ddpg": ["--algo", "ddpg"]}
+Calls = dict[str, list[tuple[str, int]]]  # functions (file, line) that a cycle calls, in the order of first calls
 # Packages whose files the section names if one of a cycle runs.
 WATCHED = ("marl/rollout/", "marl/learners/", "marl/networks/", "marl/fast/", "marl/compute/")
 
@@ -54,28 +54,32 @@ def place_of(file: str, name: str) -> tuple[str, int]:
     return file, min([found.lineno, *(decorator.lineno for decorator in found.decorator_list)])
 
 
+def traced(*words: str, **environment: str) -> Calls:
+    done = subprocess.run(
+        [sys.executable, str(HELPERS / "traced_cycle.py"), *words],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(HELPERS.parent)))} | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found: Calls = {algo: [] for algo in WORDS}
+    for line in done.stdout.splitlines():
+        algo, file, number = line.split(" ")
+        found[algo].append((file, int(number)))
+    return found
+
+
 @pytest.fixture(scope="module")
-def calls():
-    """Functions (file, line) that a cycle calls, in the order of their first calls, by learner and flags."""
-    found: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+def plain() -> Calls:
+    return traced("--compile", "off", NUMBA_DISABLE_JIT="1")
 
-    def ask(algo: str, *words: str, **environment: str) -> list[tuple[str, int]]:
-        asked = [*WORDS[algo], "--matches", "4", *words]
-        if tuple(asked) not in found:
-            done = subprocess.run(
-                [sys.executable, str(HELPERS / "traced_cycle.py"), *asked],
-                env=os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(HELPERS.parent)))} | environment,
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=300,
-            )
-            assert done.returncode == 0, done.stderr
-            lines = (line.rsplit(" ", 1) for line in done.stdout.splitlines())
-            found[tuple(asked)] = [(file, int(line)) for file, line in lines]
-        return found[tuple(asked)]
 
-    return ask
+@pytest.fixture(scope="module")
+def default() -> Calls:
+    """By the compiled passes; of the network that other tests have compiled them for."""
+    return traced("--config", "smoke", "--body", "32,32")
 
 
 def test_the_path_of_a_transition_is_short() -> None:
@@ -85,8 +89,8 @@ def test_the_path_of_a_transition_is_short() -> None:
 
 
 @pytest.mark.parametrize("algo", WORDS)
-def test_a_plain_cycle_takes_this_way_in_this_order(calls, algo) -> None:
-    order = calls(algo, "--compile", "off", NUMBA_DISABLE_JIT="1")
+def test_a_plain_cycle_takes_this_way_in_this_order(plain, algo) -> None:
+    order = plain[algo]
     path = [(name, place_of(file, name)) for file, name in path_of_a_transition(algo)]
     assert len(path) >= 5
     assert [name for name, place in path if place not in order] == [], "not called"
@@ -94,8 +98,8 @@ def test_a_plain_cycle_takes_this_way_in_this_order(calls, algo) -> None:
 
 
 @pytest.mark.parametrize("algo", WORDS)
-def test_a_default_cycle_on_a_cpu_takes_the_way_of_the_seam(calls, algo) -> None:
-    order, other = calls(algo), {"ddpg": "ppo", "ppo": "ddpg"}[algo]
+def test_a_default_cycle_on_a_cpu_takes_the_way_of_the_seam(default, algo) -> None:
+    order, other = default[algo], {"ddpg": "ppo", "ppo": "ddpg"}[algo]
     instead = [step for step in functions_in(SEAM) if f"{other}_passes" not in step[0]]
     assert [name for _, name in instead] == ["TurnChain.play", f"{algo.capitalize()}Passes.gradients"]
     assert [name for file, name in instead if place_of(file, name) not in order] == [], "not called"
@@ -105,17 +109,17 @@ def test_a_default_cycle_on_a_cpu_takes_the_way_of_the_seam(calls, algo) -> None
 
 
 @pytest.mark.parametrize("algo", WORDS)
-def test_every_file_of_a_plain_cycle_is_named(calls, algo) -> None:
-    ran = {file for file, _ in calls(algo, "--compile", "off", NUMBA_DISABLE_JIT="1")}
+def test_every_file_of_a_plain_cycle_is_named(plain, algo) -> None:
+    ran = {file for file, _ in plain[algo]}
     assert {file for file in ran if file.startswith(WATCHED)} <= files_named()
     assert not any(file.startswith("marl/fast/") for file in ran)
     assert f"marl/learners/{algo}.py" in ran
 
 
 @pytest.mark.parametrize("algo", WORDS)
-def test_every_file_of_a_default_cycle_is_named(calls, algo) -> None:
+def test_every_file_of_a_default_cycle_is_named(default, algo) -> None:
     """With the compiled passes: the losses of the text are not called, everything around them is."""
-    order = calls(algo)
+    order = default[algo]
     ran = {file for file, _ in order}
     assert {file for file in ran if file.startswith(WATCHED)} <= files_named()
     own = {f"marl/fast/{algo}_passes.py", "marl/fast/seam.py", f"marl/learners/{algo}.py"}
@@ -124,13 +128,10 @@ def test_every_file_of_a_default_cycle_is_named(calls, algo) -> None:
     assert (f"marl/learners/{algo}.py", losses.lineno) not in order
 
 
-def test_no_file_is_named_in_vain(calls) -> None:
-    ran = set()
-    for algo in WORDS:
-        for order in (calls(algo), calls(algo, "--compile", "off", NUMBA_DISABLE_JIT="1")):
-            ran |= {file for file, _ in order}
+def test_no_file_is_named_in_vain(plain, default) -> None:
+    ran = {file for calls in (plain, default) for algo in WORDS for file, _ in calls[algo]}
     # Of other learners; of a GPU; and loops, whose compiled code alone is called where it was compiled before.
-    loops = {file for file in files_named() if re.fullmatch(r"marl/fast/(\w+_kernels|gather_rows)\.py", file)}
+    loops = {file for file in files_named() if re.fullmatch(r"marl/fast/\w+_kernels\.py", file)}
     assert files_named() - ran <= {"marl/learners/q_learning.py", "marl/fast/compiled_text.py", *loops}
 
 

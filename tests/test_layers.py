@@ -32,7 +32,7 @@ AT_HOME = {
 
 # Packages and modules, low to high; those of one line do not import each other. No import runs back up.
 ORDER = (
-    ("arena.errors", "arena.checks", "arena.printable", "arena.files", "arena.extras", "arena.callees"),
+    ("arena.errors", "arena.system", "arena.files", "arena.extras", "arena.callees"),
     ("arena.jit",),
     ("arena.rng",),
     ("arena.rules",),
@@ -48,10 +48,9 @@ ORDER = (
     ("marl.config",),
     ("marl.compute",),
     ("marl.networks",),
-    ("marl.fast.blas", "marl.fast.gather_rows", "marl.fast.policy_kernels"),  # of dense networks, whoever asks them
+    ("marl.fast.blas", "marl.fast.policy_kernels"),  # of dense networks, whoever asks them
     ("marl.fast.dense_kernels",),
     ("marl.fast.dense_pass",),
-    ("marl.fast.many_actors",),
     ("marl.ranks",),
     ("marl.rollout",),
     ("marl.storage", "marl.learners", "marl.pictures"),

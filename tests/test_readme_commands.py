@@ -1,7 +1,7 @@
 """Every command of the README and of the main pages of docs/ is understood as it stands, in order and in one process.
 
-Trainings are dry runs with few matches; `eval` and `league` play two matches; what opens a window, measures for minutes
-or draws a video is parsed, with all checks of its flags, and not run.
+Trainings are dry runs with few matches; `eval` and `league` play the first turns of two matches, `export` compares few
+moves; what opens a window, measures for minutes or draws a video is parsed, with all checks of its flags, and not run.
 """
 
 import importlib
@@ -15,11 +15,14 @@ import pytest
 import yaml
 from helpers.command import ROOT
 from helpers.known_flags import flags_of
+from helpers.short_matches import SHORT
 from helpers.training import TINY, alone, here, the_run
 
 from marl.cli import main as cli
 from marl.config.options import Schema
 from marl.config.train_config import ALIASES, TrainConfig, read_config
+from marl.export import check
+from opponents import match
 
 pytestmark = pytest.mark.in_order  # as a reader types them: some read what others have written
 # All pages of docs/ but cluster.md, which has flags of torchrun and sbatch.
@@ -120,6 +123,8 @@ def _without_ranks(words: list[str]) -> list[str]:
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line not in NO_COMMANDS])
 def test_every_command_is_understood(line, folder, monkeypatch) -> None:
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(match, "TURNS", SHORT)
+    monkeypatch.setattr(check, "MOVES", SHORT)
     words = as_words(line, monkeypatch)
     name, rest = words[0], " ".join(words)
     if "--help" in words:

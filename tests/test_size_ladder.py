@@ -9,7 +9,7 @@ import torch
 from helpers.fake_training import FAILS, train_falsely, trained
 from helpers.script import load_script
 
-from opponents.league import Table
+from opponents.round_robin import Table
 
 PAGE = "before\n<!-- size_ladder: begin -->\n<!-- size_ladder: end -->\nafter\n"
 MATCHES = 10
@@ -24,7 +24,7 @@ def ladder(tmp_path, monkeypatch):
     (tmp_path / "page.md").write_text(PAGE)
     leagues = []
 
-    def league(names, matches, device, **_) -> Table:
+    def play_round_robin(names, matches, device, **_) -> Table:
         """Every player wins all matches against those that are named after it, but for one draw."""
         leagues.append([Path(name).name for name in names])
         wins = (matches - 1) * np.triu(np.ones((len(names), len(names)), np.int64), 1)
@@ -34,7 +34,11 @@ def ladder(tmp_path, monkeypatch):
     def measure_times(name: str) -> dict[str, float]:
         return {"weights": 96005, "alone": 0.25, "planning": 1234.5}
 
-    for name, value in (("PAGE", tmp_path / "page.md"), ("league", league), ("measure_times", measure_times)):
+    for name, value in (
+        ("PAGE", tmp_path / "page.md"),
+        ("play_round_robin", play_round_robin),
+        ("measure_times", measure_times),
+    ):
         monkeypatch.setattr(module, name, value)
 
     def run(*words: str) -> int:

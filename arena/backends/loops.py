@@ -18,8 +18,6 @@ from arena.jit import njit
 PARALLEL_FROM = 192
 THREADS = 128  # of a CUDA block
 
-Arguments = tuple[Any, ...]
-
 
 def runs_parallel(matches: int) -> bool:
     """Whether a batch of this many matches is worth waking the other cores for, if Numba may use them."""

@@ -13,7 +13,7 @@ from arena.rules import TEAM
 from arena.snake_names import TEAMS, team_name
 
 DEATH, BOXED, LEAD, DECISIVE = "death", "boxed", "lead", "decisive"
-SNAKE = "snake {snake} ({team})"  # as full_name of arena/snake_names.py says it
+SNAKE = "snake {snake} ({team})"
 
 
 class Phrase(NamedTuple):

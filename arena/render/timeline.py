@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arena.errors import printable
 from arena.match_dict import gains, team_scores
-from arena.printable import printable
 from arena.rules import SNAKES
 
 if TYPE_CHECKING:  # both import torch, which a viewer does not need

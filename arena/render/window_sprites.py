@@ -1,6 +1,7 @@
 """Sprites: the small pictures of which the window's board consists, made once per cell size."""
 
 import functools
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,7 +52,9 @@ def _font(path: str, pixels: int) -> pygame.font.Font:
 @functools.cache
 def _usual_font() -> str:
     """The first of FONTS on this machine; otherwise the font of pygame, which spaces small letters badly."""
-    return next(filter(None, (pygame.font.match_font(name, bold=False) for name in FONTS)), PYGAME_FONT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a machine without fontconfig, which has no fonts to list
+        return next(filter(None, (pygame.font.match_font(name, bold=False) for name in FONTS)), PYGAME_FONT)
 
 
 def forget_texts() -> None:

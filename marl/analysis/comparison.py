@@ -1,4 +1,5 @@
-"""Groups of runs compared: results with intervals, learning curves, probabilities of improvement; for JSON.
+"""Groups of runs compared: results with intervals, learning curves, probabilities of improvement, and
+what few seeds can tell; for JSON.
 
 The document of a report holds all numbers of terminal and page. marl-eval's layout is environment -> task -> algorithm
 -> run -> step -> metrics: a task is an opponent, an algorithm a group, a run a seed.
@@ -10,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from marl.analysis.few_seeds import caution
 from marl.analysis.groups import RunGroup, differing_settings
 from marl.analysis.runs import RunSummary
 from marl.analysis.statistics import Estimate, estimate_improvement, estimate_iqm
@@ -21,6 +21,15 @@ ENVIRONMENT = "snakes_3v3"  # in marl-eval's layout
 AXES = ("episodes", "steps", "seconds")
 CURVE_RESAMPLES = 1_000  # of the bootstrap, for each point of a curve
 DIGITS = 6  # after the point, of the numbers in a document
+ENOUGH = 5  # seeds of a group
+# Texts with places for values: the page has them in Chinese, too.
+START = "Fewer than {enough} seeds: {few}. It can be said how strong these teams are, "
+ADVICE = "train at least {enough} (train --seeds 1-{enough})."
+OF_ONE = START + "not how strong another seed of the configuration would be; " + ADVICE
+OF_SEVERAL = (
+    START + "not that one configuration is better: even if each seed of one beats all of the other, with {a} and {b} "
+    "seeds chance alone does that in {chance} % of comparisons; " + ADVICE
+)
 
 
 def collect(groups: Sequence[RunGroup], opponents: Sequence[str]) -> dict[str, Any]:
@@ -163,3 +172,17 @@ def _machine_of(run: RunSummary) -> str:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def caution(groups: Sequence[RunGroup]) -> dict[str, Any] | None:
+    """What can and cannot be concluded if a group has fewer than five seeds, as a text and its values; or nothing."""
+    fewest = sorted((len(set(group.seeds)), group.name) for group in groups)
+    if fewest[0][0] >= ENOUGH:
+        return None
+    few = ", ".join(f"{name} ({number})" for number, name in fewest if number < ENOUGH)
+    values: dict[str, Any] = {"enough": ENOUGH, "few": few}
+    if len(groups) == 1:
+        return {"text": OF_ONE, "values": values}
+    (a, _), (b, _) = fewest[:2]
+    by_chance = min(1.0, 2 / math.comb(a + b, a))  # all of one before all of the other, either way
+    return {"text": OF_SEVERAL, "values": values | {"a": a, "b": b, "chance": f"{100 * by_chance:.2g}"}}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from torch.nn.functional import relu
 
 from arena.rules import TEAM
 from marl.analysis.comparison import percent, table_cell
@@ -19,7 +20,6 @@ from marl.analysis.runs import CHECKPOINTS
 from marl.analysis.statistics import Estimate, estimate_pair_mean
 from marl.errors import UserError
 from marl.fast.dense_pass import dense_layers
-from marl.fast.many_actors import ManyActors
 from marl.networks.actors import AnyActor
 from marl.storage.policy_player import PolicyPlayer
 from opponents.intervals import wilson
@@ -169,3 +169,37 @@ def _with_progress(
         if progress is not None:
             progress(done / number)
         yield result
+
+
+class ManyActors:
+    """Plays for n dense actors without gradients: a product for each layer, not for each actor.
+
+    Of the rows [n * R, W] the first R are for the first actor, and so on.
+    """
+
+    def __init__(self, actors: Sequence[AnyActor]) -> None:
+        """The actors have one network shape, of dense layers only (dense_layers), and are not trained any more."""
+        self.spec = actors[0].spec
+        layers = [found for found in map(dense_layers, actors) if found is not None]
+        self._scale = layers[0].scale
+        # [n, inputs, outputs] and [n, 1, outputs] of each layer
+        self._weights = [torch.stack(each).mT.contiguous() for each in zip(*(of.weights for of in layers), strict=True)]
+        self._biases = [torch.stack(each)[:, None] for each in zip(*(of.biases for of in layers), strict=True)]
+
+    def to(self, device: torch.device) -> "ManyActors":
+        self._scale = self._scale.to(device)
+        self._weights = [weight.to(device) for weight in self._weights]
+        self._biases = [bias.to(device) for bias in self._biases]
+        return self
+
+    def initial_state(self, snakes: int, device: torch.device) -> None:
+        """No hidden state."""
+
+    def step(
+        self, obs: torch.Tensor, is_first: torch.Tensor | None, hidden: torch.Tensor | None
+    ) -> tuple[torch.Tensor, None]:
+        """Outputs [n * R, 4 or 5]."""
+        x = (obs.float() * self._scale).view(len(self._weights[0]), -1, obs.shape[-1])
+        for weight, bias in zip(self._weights[:-1], self._biases[:-1], strict=True):
+            x = relu(torch.baddbmm(bias, x, weight))
+        return torch.baddbmm(self._biases[-1], x, self._weights[-1]).flatten(0, 1), None

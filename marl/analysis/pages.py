@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from arena.render.page import embedded, filled, language, page
 from marl.analysis.rating_days import Day, days_data
-from marl.cli.wording import duration
+from marl.cli.wording import chinese_duration, duration
 from opponents.intervals import wilson
 
 if TYPE_CHECKING:
     from arena.replay import Replay
     from marl.analysis.exploitability import CurvePoint
     from marl.analysis.telling import TellingMatch, TellingMatches
-    from opponents.league import Table
     from opponents.league_entries import BrokenEntry
     from opponents.results import Results
+    from opponents.round_robin import Table
 
 HERE = Path(__file__).parent
 SCRIPTS = {"elements": "page_elements", "days": "rating_days"}
@@ -106,18 +106,29 @@ class _Matches:
         return self._places[key]
 
 
-def exploit_page(title: str, conclusion: str, curve: Sequence["CurvePoint"], replay: "Replay") -> str:
-    """The curve of an exploitation, its table, and the worst match."""
+def exploit_page(
+    title: tuple[str, str], conclusion: tuple[str, str], curve: Sequence["CurvePoint"], replay: "Replay"
+) -> str:
+    """The curve of an exploitation, its table, and the worst match. Title and conclusion: in English and in Chinese."""
     rows = "".join(
         f"<tr><td>{duration(p.seconds)}<td>{p.env_steps:,.0f}<td>{p.kept:.1%}"
-        f"<td>{p.kept_low:.1%} to {p.kept_high:.1%}<td>{p.kept_least:.1%}"
+        f"<td>{p.kept_low:.1%} – {p.kept_high:.1%}<td>{p.kept_least:.1%}"
         for p in curve
     )
+    end = curve[-1].seconds
+    chinese = {
+        **dict((title, conclusion)),
+        **{duration(p.seconds): chinese_duration(p.seconds) for p in curve},
+        f"{duration(end)} of training": f"训练 {chinese_duration(end)}",
+        **json.loads((HERE / "exploit_page_chinese.json").read_text(encoding="utf-8")),
+    }
     markup = (
-        f'{EXPLOIT_STYLE}<section id="exploit"><h1>{escape(title)}</h1><p>{escape(conclusion)}</p>{_svg(curve)}'
+        f'{EXPLOIT_STYLE}<section id="exploit"><h1>{escape(title[0])}</h1><p>{escape(conclusion[0])}</p>{_svg(curve)}'
         "<p>Line: mean over the seeds, with its 95 % interval. Dashed: the least of the seeds.</p>"
         '<div class="wide"><table><tr><th>training<th>env steps<th>points kept<th>95 % interval<th>least of the seeds'
         f"{rows}</table></div><h2>The worst match</h2></section>"
+        "<script>addEventListener('DOMContentLoaded', () =>"
+        f" snakes.language.learn({embedded(chinese)}, document.querySelector('#exploit')));</script>"
     )
     return page([replay], extra=markup)
 

@@ -19,8 +19,7 @@ from marl.errors import UserError
 from marl.metrics.run_metrics import read_lines
 from marl.registry import LEARNERS
 from marl.storage.checkpoint_finder import episode_of, list_all
-from marl.storage.regular_file import read_regular
-from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_run
+from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_regular, read_run
 from marl.storage.run_names import find_named
 from opponents.intervals import wilson
 

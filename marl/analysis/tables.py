@@ -53,11 +53,6 @@ def amount(number: float) -> str:
     return f"{number:.0f}"
 
 
-def size_text(number: int) -> str:
-    """A size on disk."""
-    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
-
-
 def training_time(seconds: float) -> str:
     """A time of training in one unit."""
     minutes, hours = seconds / 60, seconds / 3600

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from marl.bench.timing import WINDOWS, Row
-from marl.cli.arguments import count, new_file, positive, split_own
+from marl.cli.arguments import new_file, positive, positive_int, split_own
 from marl.compute import machine
 from marl.errors import UserError
 
@@ -114,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rounds",
-        type=count,
+        type=positive_int,
         metavar="N",
         help=f"--save and --compare: processes per side (default: {ROUNDS})",
     )
@@ -245,7 +245,7 @@ def _print_report(args: argparse.Namespace, report: dict[str, Any], table: Calla
 
 
 def _run_positions(args: argparse.Namespace) -> int:
-    from marl.bench.positions import measure_players
+    from marl.bench.planning import measure_players
 
     rows = measure_players(args.players, args.file, args.device or "cpu")
     if args.json:
@@ -269,8 +269,7 @@ def _machine_in_words() -> str:
 
 
 def _print_machine(about: dict[str, Any]) -> None:
-    cpu = about["cpu"]
-    print(f"CPU: {cpu['model']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB")
+    print(f"CPU: {machine.processor_text(about['cpu'])}")
     for i, gpu in enumerate(about["gpus"]):
         print(f"GPU {i}: {gpu['name']}, {gpu['memory_gib']} GiB")
     has_gpu = bool(about["gpus"])

@@ -66,7 +66,7 @@ def compare(other: str, argv: Sequence[str], rounds: int) -> list[Ratio]:
 def _read(path: Path) -> tuple[list[str], list[Rates]]:
     """The arguments and the rounds of a file of `save`."""
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text("utf-8"))
         saved: list[str] = document["words"]
         rounds: list[Rates] = [dict(each) for each in document["rounds"]]
     except OSError as error:
@@ -82,7 +82,7 @@ def measure_round(argv: Sequence[str], root: Path) -> Rates:
     """One bench in a process of its own, of the program in this folder."""
     command = [sys.executable, "-m", "marl", "bench", *argv, "--json"]
     settings = os.environ | {"PYTHONPATH": str(root)}
-    done = subprocess.run(command, cwd=root, env=settings, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=root, env=settings, capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise UserError(f"bench in {root}: {last.removeprefix('snakes: ')}")

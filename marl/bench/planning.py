@@ -1,9 +1,12 @@
 """The speed of planning: decisions per second of `plan:champion`, by device, batch size and budget.
 
-A decision is one turn of one team of three snakes. Simulated match-turns per second stand beside it.
+A decision is one turn of one team of three snakes. Simulated match-turns per second stand beside it. And how many mined
+positions players solve (`bench positions`): those in which one move alone avoids a proven death (docs/planning.md).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -13,14 +16,19 @@ from arena import BatchArena
 from arena.rules import SNAKES, TEAM
 from marl.bench.arena import checked_devices
 from marl.bench.timing import Row, best_rate
-from marl.planning.planned_player import PlannedPlayer
+from marl.planning.planned_player import PlannedPlayer, load_player
 from marl.planning.planner import CANDIDATES, Budget
+from marl.planning.positions import Positions, load, solved_by
 from marl.storage.saved_player import load_policy
+from opponents.intervals import wilson
+from opponents.match import open_player
 from opponents.players import Player
 
 CPU_MATCHES = (1, 64)
 CUDA_MATCHES = (64, 2048)
 BUDGETS = (Budget(1, 1), Budget(8, 1), Budget(27, 1))
+FILE = Path(__file__).resolve().parent / "data" / "positions.npz"
+PLAYERS = ("champion", "plan:champion", "level4", "territory")
 
 
 class PlanningBench:
@@ -67,3 +75,22 @@ def decisions_per_second(player: Player, matches: int, device: str, seconds: flo
             torch.cuda.synchronize(arena.device)
 
     return matches * best_rate(decide, 1, seconds)
+
+
+def measure_players(players: Sequence[str] | None, file: str | None, device: str) -> Iterator[dict[str, Any]]:
+    """One row for each player: how many positions it solves, and the rate with its 95 % interval."""
+    positions = load(file or FILE)
+    names = players or PLAYERS
+    for name in names:  # a mistake in a name is told before the first row
+        with ExitStack() as opened:
+            open_player(name, opened, load_player)
+    return (_measure_player(name, positions, device) for name in names)
+
+
+def _measure_player(name: str, positions: Positions, device: str) -> dict[str, Any]:
+    with ExitStack() as opened:
+        solved = int(solved_by(open_player(name, opened, load_player), positions, device).sum())
+    count = len(positions.states)
+    low, high = wilson(solved, count)
+    rates = {"rate": solved / count, "rate_low": low, "rate_high": high}
+    return {"player": name, "solved": solved, "positions": count, **rates}

@@ -74,7 +74,7 @@ class ScalingBench:
                 code = launch(argv, ranks, timeout=self._config.ddp.timeout, program=PROGRAM)
             if code:
                 raise RanksFailed(code)
-            return json.loads(file.read_text())
+            return json.loads(file.read_text("utf-8"))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

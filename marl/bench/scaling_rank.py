@@ -24,9 +24,8 @@ FEWEST_CYCLES, MOST_CYCLES = 3, 2000  # of a window
 def main(argv: list[str]) -> int:
     from marl.config.train_config import read_config
     from marl.ranks import environment
-    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, LostRank
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, LostRank, end_with_launcher
     from marl.ranks.lost_rank import explain, leave
-    from marl.ranks.orphans import end_with_launcher
     from marl.ranks.placement import set_nccl_defaults
     from marl.ranks.startup import start
 
@@ -56,7 +55,7 @@ def main(argv: list[str]) -> int:
             raise
         leave(lost, group)
     if group.is_main:
-        Path(file).write_text(json.dumps(result))
+        Path(file).write_text(json.dumps(result), "utf-8")
     group.close()
     return 0
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arena import system
 from marl.cli.arguments import refuse_flags
 from marl.cli.invocation import command
 from marl.metrics.run_metrics import LINES, read_lines
@@ -72,8 +73,7 @@ class SpeedrunBench:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,  # Ctrl-C reaches this process alone
-            preexec_fn=lambda: end_with_parent(signal.SIGTERM),
+            **system.apart_from_console(lambda: end_with_parent(signal.SIGTERM)),
         )
         try:
             found = self._watch(training, Path(folder), begin, seed)
@@ -105,7 +105,7 @@ class SpeedrunBench:
 def _end(training: subprocess.Popen) -> None:
     """Ask it to end, and its ranks with it; kill it if it does not."""
     if training.poll() is None:
-        training.terminate()
+        system.ask_to_end(training)
         try:
             training.wait(GRACE)
         except subprocess.TimeoutExpired:

@@ -59,7 +59,7 @@ def _measured(matches: int, options: SubmissionOptions, seconds: float) -> float
     seats = [match * rules.SNAKES + snake for match in range(matches) for snake in range(rules.TEAM)]
     with tempfile.TemporaryDirectory(prefix="snakes_submission_") as folder:
         path = Path(folder, "submission.py")
-        path.write_text(PLAYS)
+        path.write_text(PLAYS, "utf-8")
         with Submission(path, options=options) as submission:
             red = torch.tensor(seats, dtype=torch.int32)
             submission.begin(batch, red)

@@ -109,10 +109,16 @@ def add_device_flag(parser: argparse.ArgumentParser) -> None:
 def add_submission_flags(parser: argparse.ArgumentParser) -> None:
     """The flags about players that are a submission.py."""
     parser.add_argument(
-        "--uncaged", action="store_true", help="run submissions with your rights, not in a sandbox (see SECURITY.md)"
+        "--uncaged",
+        "--trust",
+        action="store_true",
+        help="run submissions with your rights, not in a sandbox (see SECURITY.md)",
     )
     parser.add_argument(
-        "--workers", type=count, metavar="N", help="matches of a submission that compute at a time (default: cores)"
+        "--workers",
+        type=positive_int,
+        metavar="N",
+        help="matches of a submission that compute at a time (default: cores)",
     )
 
 
@@ -142,7 +148,7 @@ def submission_options(args: argparse.Namespace) -> "SubmissionOptions":
     return SubmissionOptions(args.uncaged, args.workers, notify=lambda line: print(f"snakes: {line}", file=sys.stderr))
 
 
-def count(text: str) -> int:
+def positive_int(text: str) -> int:
     """A whole number from 1."""
     number = parse_whole_number(text, least=1)
     if number is None:
@@ -167,3 +173,23 @@ def parse_whole_number(text: str, least: int = 0) -> int | None:
     The caller words the error, since a flag, an environment variable and an argparse type are named differently.
     """
     return int(text) if text.isdecimal() and int(text) >= least else None
+
+
+def add_stop_flag(parser: argparse.ArgumentParser) -> None:
+    """Pairs play until it is decided who is better."""
+    parser.add_argument(
+        "--stop-when-decided",
+        action="store_true",
+        help="play a pair only until a sequential test has decided who is better, at most --matches; every board is "
+        "played twice, with the colours swapped",
+    )
+
+
+def error_rates_text() -> str:
+    """Both error rates of the test, for people."""
+    from opponents.league_decision import ERROR
+
+    return (
+        f"a team that is not better is called so in at most {ERROR:.1%} of the cases, home and away alike "
+        "(sequential test; pairs that stop early have intervals that are too narrow)"
+    )

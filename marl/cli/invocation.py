@@ -3,13 +3,20 @@
 import os
 import shlex
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 # The ranks of a launch are started by other words than the launcher; they inherit its words by this variable.
 VARIABLE = "SNAKES_PROGRAM"
 SCRIPT = "snakes"  # the program's name where it is installed
 LONG = len(".venv/bin/python -m marl")
+# Backslashes are of Windows: its shells quote otherwise, and have scripts of their own.
+ON_WINDOWS = os.sep == "\\"
+SETUP = "train.bat" if ON_WINDOWS else "train_ddp.sh"  # the script that sets up .venv and trains
+TRAIN = f".{os.sep}{SETUP}"
+ACTIVATE = ".venv\\Scripts\\activate" if ON_WINDOWS else "source .venv/bin/activate"
 
 
 def program() -> str:
@@ -19,12 +26,17 @@ def program() -> str:
 
 def command(*words: str | Path) -> str:
     """A command of this program as it is typed here."""
-    return f"{program()} {shlex.join(map(str, words))}"
+    return f"{program()} {_join([str(word) for word in words])}"
 
 
 def example(*words: str) -> str:
     """A command in a list of examples: short, where this program is started by a long path."""
-    return f"{SCRIPT if is_long() else program()} {shlex.join(words)}"
+    return f"{SCRIPT if is_long() else program()} {_join(words)}"
+
+
+def train_with(variable: str, value: object) -> str:
+    """The start of a training by the script, with an environment variable."""
+    return f"set {variable}={value}&& {TRAIN}" if ON_WINDOWS else f"{variable}={value} {TRAIN}"
 
 
 def is_long() -> bool:
@@ -36,8 +48,8 @@ def interpreter() -> str:
     """The Python that runs, as it is typed here: its name if the shell finds it by that, else its path."""
     typed = sys.orig_argv[0]
     found = None if os.path.dirname(typed) else shutil.which(typed)
-    if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):
-        return shlex.quote(typed)
+    if found is not None and _is_same(found, sys.executable):
+        return _join([typed])
     return _near(sys.executable)
 
 
@@ -46,12 +58,25 @@ def _started_as() -> str:
     if Path(script).stem != "snakes":
         return f"{interpreter()} -m marl"
     found = shutil.which("snakes")
-    return "snakes" if found is not None and os.path.abspath(found) == os.path.abspath(script) else _near(script)
+    # On Windows what the shell finds has an ending, and what the script says about itself has none.
+    is_found = found is not None and _is_same(found.removesuffix(".EXE").removesuffix(".exe"), script)
+    return "snakes" if is_found else _near(script)
+
+
+def _is_same(path: str, other: str) -> bool:
+    return os.path.normcase(os.path.abspath(path)) == os.path.normcase(os.path.abspath(other))
+
+
+def _join(words: Sequence[str]) -> str:
+    return subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)
 
 
 def _near(path: str) -> str:
     """The path for a shell, relative if it lies below the current folder."""
-    relative = os.path.relpath(path)
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:  # on another drive
+        return _join([path])
     if relative.startswith(os.pardir):
-        return shlex.quote(os.path.abspath(path))
-    return shlex.quote(relative if os.path.dirname(relative) else os.path.join(os.curdir, relative))
+        return _join([os.path.abspath(path)])
+    return _join([relative if os.path.dirname(relative) else os.path.join(os.curdir, relative)])

@@ -31,6 +31,7 @@ LIBRARY_TEXTS = {
 }
 # Address space that torch and Numba take, more than memory: below it C libraries end the process, each in its own way.
 ADDRESS_SPACE = 3 << 30
+WINDOWS_PATH = 248  # letters; a longer path of a folder, and soon one of a file, is refused unless switched on
 NO_HOME = "home directory"  # of Python's pathlib, for a user id without a name (containers)
 NO_TEMPORARY_FOLDER = "No usable temporary directory"  # of Python's tempfile
 
@@ -54,6 +55,8 @@ def describe(error: BaseException) -> str | None:
     if isinstance(error, OSError):
         if NO_TEMPORARY_FOLDER in str(error):
             return "no temporary folder can be written to; set TMPDIR to a folder that can"
+        if not hasattr(os, "fork") and len(str(error.filename or "")) >= WINDOWS_PATH:
+            return f"{error.filename}: {error.strerror}; use a shorter folder, or switch on long paths in Windows"
         advice = ADVICE.get(error.errno or 0)
         if advice is not None:
             where = f"{error.filename}: " if error.filename else ""

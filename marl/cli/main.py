@@ -27,7 +27,7 @@ import marl
 from marl import plugins
 from marl.cli import machine_errors
 from marl.cli.arguments import add_import_flag
-from marl.cli.invocation import SCRIPT, command, example, interpreter, is_long, program
+from marl.cli.invocation import ACTIVATE, SCRIPT, SETUP, TRAIN, command, example, interpreter, is_long, program
 from marl.cli.wording import in_one_line
 from marl.errors import UserError
 
@@ -127,7 +127,7 @@ def _prepare_streams() -> None:
     """Output that no mistake of its own can end: a letter that the terminal does not know is shown as its number."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller (`>&-`)
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (for the whole process)
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for the whole process)
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError):
@@ -164,7 +164,7 @@ def _run(argv: list[str]) -> int:
         raise UserError(f"unknown {kind} {name!r}{guess}; known commands: {', '.join(COMMANDS)}")
     machine_errors.check_address_space()
     module_name, summary = COMMANDS[name]
-    own_code, others = plugins.split_flags(rest)
+    own_code, others = plugins.split_imports(rest)
     _import_plugins(own_code)
     module = importlib.import_module(module_name)
     if hasattr(module, "run_argv"):  # a command that parses its own flags
@@ -241,13 +241,13 @@ def _is_users_mistake(error: Exception) -> bool:
 
 def _missing(package: str) -> str:
     """What to do about a package that this interpreter does not have."""
-    if not (ROOT / "train_ddp.sh").is_file():
+    if not (ROOT / SETUP).is_file():
         advice = "install the wheel of this program again, with its dependencies"
     elif Path(sys.prefix).resolve() == ROOT / ".venv":
         advice = f"repair .venv: {interpreter()} -m pip install -r {ROOT / 'requirements.lock'}"
     else:
-        here = "." if Path.cwd() == ROOT else ROOT
-        advice = f"run {here}/train_ddp.sh --help, which sets up .venv, then: source {here}/.venv/bin/activate"
+        here = "" if Path.cwd() == ROOT else f"in {ROOT}: "
+        advice = f"{here}run {TRAIN} --help, which sets up .venv, then: {ACTIVATE}"
     return f"the package {package} is missing in {interpreter()}; {advice}"
 
 
@@ -271,7 +271,7 @@ def _overview() -> str:
         lines += [f"{title}:", *(f"  {name:{width}}  {COMMANDS[name][1]}" for name in names)] if names else []
     examples = [(example(*line.split()), text) for line, text in FIRST_STEPS.items()]
     column = max(len(words) for words, _ in examples)
-    short = [f"({SCRIPT}: short for {program()}, and there with `source .venv/bin/activate`)"] if is_long() else []
+    short = [f"({SCRIPT}: short for {program()}, and there with `{ACTIVATE}`)"] if is_long() else []
     return "\n".join(
         [
             f"usage: {program()} COMMAND [flags]",

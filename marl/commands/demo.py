@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 
-from marl.cli.arguments import add_seed_flag, choose_seed, count
+from marl.cli.arguments import add_seed_flag, choose_seed, positive_int
 from marl.storage.run_names import player_name
 
 
@@ -17,7 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--blue", type=player_name, default="level2", metavar="PLAYER", help="who plays blue (default: level2)"
     )
     add_seed_flag(parser)
-    parser.add_argument("--every", type=count, default=50, metavar="N", help="turns between two boards (default: 50)")
+    parser.add_argument(
+        "--every", type=positive_int, default=50, metavar="N", help="turns between two boards (default: 50)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,13 +15,13 @@ from marl.commands.train_argv import TrainArgv
 from marl.config.evaluation_plan import describe_plan, plan_evaluations
 from marl.config.options import Schema
 from marl.config.reader import to_yaml
-from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig, read_config
+from marl.config.train_config import SAVE_EPISODES, SAVE_SECONDS, TrainConfig, read_config, value_at
 from marl.config.values import as_written
 from marl.errors import UserError
 from marl.ranks import environment
 from marl.storage.run_folder import CONFIG
-from marl.training.report import device_notes, mix_text, schedule_notes
 from marl.training.resume_plan import ResumePlan
+from marl.training.summary import device_notes, mix_text, schedule_notes
 
 if TYPE_CHECKING:
     from marl.ranks.nodes import Nodes
@@ -182,14 +182,9 @@ def _chosen(asked: TrainConfig, config: TrainConfig) -> dict[str, str]:
     schema, values = Schema(TrainConfig), {}
     learners = schema.chosen_by(schema.options["algo"]).keys() - {config.learner_section}
     for path, option in schema.options.items():
-        before, after = (_get(each, path) for each in (asked, config))
+        before, after = (value_at(each, path) for each in (asked, config))
         if option.section in learners or before is not None:
             continue
         if path in MEASURED or after is not None:
             values[path] = "measured at the start" if after is None else as_written(after)
     return values
-
-
-def _get(config: TrainConfig, path: str) -> object:
-    section, _, name = path.rpartition(".")
-    return getattr(getattr(config, section) if section else config, name)

@@ -13,17 +13,18 @@ from marl.analysis.tables import print_rows
 from marl.cli.arguments import (
     add_device_flag,
     add_seed_flag,
+    add_stop_flag,
     add_submission_flags,
     choose_seed,
-    count,
+    error_rates_text,
     new_file,
     new_folder,
+    positive_int,
     submission_options,
 )
 from marl.cli.invocation import command
 from marl.cli.progress_bar import ProgressBar
 from marl.commands.eval_explain import explain
-from marl.commands.stop_flag import add_stop_flag, error_rates_text
 from marl.errors import UserError
 from marl.storage.run_names import player_name, player_names
 
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="its opponent, or several: level2,territory,friend/submission.py; probes: all probes; development, "
         "held_out: the halves of the field",
     )
-    parser.add_argument("--matches", type=count, default=1000, metavar="N", help="how many (default: 1000)")
+    parser.add_argument("--matches", type=positive_int, default=1000, metavar="N", help="how many (default: 1000)")
     add_stop_flag(parser)
     add_seed_flag(parser)
     add_device_flag(parser)

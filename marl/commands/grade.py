@@ -11,17 +11,24 @@ from typing import TYPE_CHECKING, Any
 from marl.analysis.points import PointsTable, read_points
 from marl.analysis.spreadsheet import write_spreadsheet
 from marl.analysis.tables import print_rows
-from marl.cli.arguments import add_seed_flag, add_submission_flags, choose_seed, count, new_file, submission_options
+from marl.cli.arguments import (
+    add_seed_flag,
+    add_submission_flags,
+    choose_seed,
+    new_file,
+    positive_int,
+    submission_options,
+)
 from marl.cli.invocation import command
 from marl.cli.progress_bar import ProgressBar
 from marl.errors import UserError
 from marl.storage.run_names import player_names
 
 if TYPE_CHECKING:
-    from opponents.league_conduct import Conduct
     from opponents.league_entries import Entry
     from opponents.players import Player
     from opponents.results import Results
+    from opponents.round_robin import Conduct
 
 MATCHES = 20
 AGAINST = ["level1", "level2", "level3"]
@@ -58,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the opponents, named as for eval (default: {','.join(AGAINST)})",
     )
     parser.add_argument(
-        "--matches", type=count, default=MATCHES, metavar="N", help=f"against each opponent (default: {MATCHES})"
+        "--matches", type=positive_int, default=MATCHES, metavar="N", help=f"against each opponent (default: {MATCHES})"
     )
     parser.add_argument(
         "--points", type=Path, metavar="FILE", help="what there are points for, a YAML file (see below)"
@@ -117,9 +124,9 @@ def _grade(
 ) -> Grade:
     """Play the matches of one submission."""
     from marl.planning.planned_player import load_player
-    from opponents.league_conduct import conduct_of
     from opponents.league_entries import BrokenEntry, open_entry
     from opponents.match import play
+    from opponents.round_robin import conduct_of
     from opponents.submission import Submission
 
     with ExitStack() as opened:

@@ -3,10 +3,10 @@
 import gc
 import importlib
 import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from arena import system
 from marl.cli.arguments import parse_whole_number
 from marl.cli.invocation import VARIABLE, program
 from marl.errors import UserError
@@ -22,7 +22,7 @@ LAUNCH_FLAGS = {
     "rank_logs": True,
 }  # fmt: skip
 # What a training imports when it needs it.
-LOADED_LATE = ("marl.training.trainer", "marl.training.outputs", "marl.training.report")
+LOADED_LATE = ("marl.training.trainer", "marl.training.outputs", "marl.training.summary")
 # Flags that stand for an environment variable.
 VARIABLES = {
     "nnodes": "NNODES", "node_rank": "NODE_RANK", "master_addr": "MASTER_ADDR", "master_port": "MASTER_PORT",
@@ -51,7 +51,7 @@ def choose_launch(flags: Mapping[str, str], plan: ResumePlan) -> tuple[int, "Nod
     is_given = is_replay and sizes.batch_size is not None
     cpu_ranks = choose_cpu_ranks(
         processor()["cores"],
-        shares_memory=nodes.most == 1 and config.ddp.backend is None and not is_given,
+        shares_memory=system.SHARES_MEMORY and nodes.most == 1 and config.ddp.backend is None and not is_given,
         splits_small=is_replay and config.ddp.scaling == "strong",
     )
     ranks = choose_ranks_per_node(variables, cpu_ranks, gpus, num_gpus)
@@ -82,13 +82,13 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
 def _can_fork(plan: ResumePlan, nodes: "Nodes") -> bool:
     """Whether the ranks can be forked from this process: CPU ranks of one machine that meet where they like.
 
-    CUDA does not survive a fork, and neither do the system libraries of a Mac.
+    CUDA does not survive a fork, and neither do the system libraries of a Mac. Windows has none.
     """
     import torch
 
     is_cpu = plan.config.device == "cpu" or torch.cuda.device_count() == 0
     meets_anywhere = nodes.nnodes == (1, 1) and nodes.master_addr is None and nodes.master_port is None
-    return is_cpu and meets_anywhere and sys.platform == "linux"
+    return is_cpu and meets_anywhere and system.FORKS_WHEN_LOADED
 
 
 def _load_training(plan: ResumePlan) -> None:

@@ -1,4 +1,4 @@
-"""The command `league`: print or draw a league. The matches and ratings are computed in opponents/league.py."""
+"""The command `league`: print or draw a league. The matches and ratings are computed in opponents/round_robin.py."""
 
 import argparse
 import json
@@ -12,31 +12,31 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marl.analysis.league_rows import league_rows
-from marl.analysis.spreadsheet import write_spreadsheet
+from marl.analysis.spreadsheet import league_rows, write_spreadsheet
 from marl.analysis.tables import display_width, padded, print_rows
 from marl.cli.arguments import (
     add_device_flag,
     add_seed_flag,
+    add_stop_flag,
     add_submission_flags,
     choose_seed,
-    count,
+    error_rates_text,
     new_file,
     new_file_ending,
     new_folder,
     positive,
+    positive_int,
     submission_options,
 )
 from marl.cli.invocation import command
 from marl.cli.progress_bar import ProgressBar
-from marl.commands.stop_flag import add_stop_flag, error_rates_text
 from marl.errors import UserError
 from marl.storage.run_names import player_names
 
 if TYPE_CHECKING:
-    from opponents.league import Table
     from opponents.league_entries import BrokenEntry, Entry
     from opponents.results import Results
+    from opponents.round_robin import Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--matches",
-        type=count,
+        type=positive_int,
         metavar="N",
         help="per pair (default: 1000; with submissions or players that plan as many as take about 10 minutes)",
     )
@@ -102,13 +102,12 @@ def run(args: argparse.Namespace) -> int:
     from arena.files import write_user_file
     from arena.replay import today
     from marl.analysis.pages import MOST_PLAYERS_WITH_CELLS, league_page
-    from marl.analysis.rating_days import Day
+    from marl.analysis.rating_days import Day, read_days, write_day
     from marl.analysis.telling import TellingMatches, examples_per_pair
-    from marl.commands.league_days import read_days, write_day
     from marl.commands.league_plan import plan_matches
     from marl.planning.planned_player import load_player
-    from opponents.league import league
     from opponents.league_entries import open_entries
+    from opponents.round_robin import play_round_robin
 
     begun = time.monotonic()
     entries = _entries(args)
@@ -142,7 +141,9 @@ def run(args: argparse.Namespace) -> int:
         record = telling is not None and len(players) <= MOST_PLAYERS_WITH_CELLS
         settings = (plan.matches, args.device, seed, progress, load_player, record, turn_progress)
         examples = examples_per_pair(len(players)) if telling is not None else 0
-        table = league(players, *settings, stop_when_decided=args.stop_when_decided, seconds=seconds, examples=examples)
+        table = play_round_robin(
+            players, *settings, stop_when_decided=args.stop_when_decided, seconds=seconds, examples=examples
+        )
     if args.png:
         from marl.pictures.canvas import save_png
         from marl.pictures.league_table import draw

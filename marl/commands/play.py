@@ -6,7 +6,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from arena.snake_names import AGENTS, snake_number
-from marl.cli.arguments import add_seed_flag, add_submission_flags, choose_seed, count, new_file, submission_options
+from marl.cli.arguments import (
+    add_seed_flag,
+    add_submission_flags,
+    choose_seed,
+    new_file,
+    positive_int,
+    submission_options,
+)
 from marl.errors import UserError
 from marl.storage.run_names import find_named, player_name
 
@@ -37,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_seed_flag(parser)
     parser.add_argument("--speed", type=_speed, default=1.0, metavar="X", help="0.25 to 64; 1 is 4 turns a second")
-    parser.add_argument("--fps", type=count, default=60, metavar="N", help="pictures a second (default: 60)")
+    parser.add_argument("--fps", type=positive_int, default=60, metavar="N", help="pictures a second (default: 60)")
     parser.add_argument(
         "--watch", type=find_named, metavar="RUN", help="red is the newest checkpoint of this training run"
     )

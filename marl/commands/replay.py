@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from marl.cli.arguments import new_file, new_file_ending
 from marl.errors import UserError
 from marl.storage.run_names import find_named
-from marl.training.report import BEST_MATCH
+from marl.training.summary import BEST_MATCH
 
 if TYPE_CHECKING:
     from arena.render.export import Match
@@ -124,7 +124,7 @@ def _watch(matches: list["Match"]) -> None:
 
 def _print_match(match: "Match", turn: int | None, fps: float) -> None:
     """Print boards as text: animated in a terminal, one below the other in a file."""
-    from arena.printable import printable
+    from arena.errors import printable
     from arena.render.ansi import ansi, terminal
     from arena.render.export import state_at
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marl.analysis.tables import amount, print_rows, setting_text, training_time
-from marl.cli.arguments import count, new_file, new_file_ending, split_flags
+from marl.cli.arguments import new_file, new_file_ending, positive_int, split_flags
 from marl.cli.progress_bar import ProgressBar
-from marl.cli.wording import count as counted
-from marl.cli.wording import in_one_line
+from marl.cli.wording import count, in_one_line
 from marl.storage.run_folder import all_runs
 from marl.storage.run_names import RUNS_DIR, find_named
 
@@ -49,12 +48,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cross-play",
-        type=count,
+        type=positive_int,
         metavar="N",
         help="also play N matches between the final teams of each pair of groups, split over their seeds",
     )
     parser.add_argument(
-        "--side-by-side", type=count, default=1, metavar="N", help="processes of these matches at a time (default: 1)"
+        "--side-by-side",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="processes of these matches at a time (default: 1)",
     )
     parser.add_argument("--device", default="auto", metavar="D", help="of these matches: cpu, cuda (default: auto)")
     parser.add_argument("--runs-dir", default=RUNS_DIR, metavar="DIR", help=f"folder of all runs (default: {RUNS_DIR})")
@@ -95,10 +98,9 @@ def run(args: argparse.Namespace) -> int:
     if args.png:
         _draw(document, args.by, args.png)
     if args.csv:
-        from marl.analysis.report_rows import COLUMNS, report_rows
-        from marl.analysis.spreadsheet import write_spreadsheet
+        from marl.analysis.spreadsheet import REPORT_COLUMNS, report_rows, write_spreadsheet
 
-        write_spreadsheet(args.csv, COLUMNS, report_rows(groups, opponents))
+        write_spreadsheet(args.csv, REPORT_COLUMNS, report_rows(groups, opponents))
     files = (("page", args.html), ("CSV", args.csv), ("picture", args.png), ("marl-eval's JSON", args.json))
     for what, path in files:
         if path:
@@ -139,15 +141,15 @@ def _draw(document: dict[str, Any], by: str, png: Path) -> None:
             curve, xs = group["curves"][task], group["axes"][by]
             ends = zip(xs, curve["low"], curve["high"], strict=True)
             band = [(x, low, high) for x, low, high in ends if low is not None]
-            name = f"{group['name']} ({counted(len(group['seeds']), 'seed')})"
+            name = f"{group['name']} ({count(len(group['seeds']), 'seed')})"
             panels.setdefault(task, []).append(Curve(name, list(zip(xs, curve["value"], strict=True)), band))
     save_curves(png, panels, by)
 
 
 def _print(document: dict[str, Any]) -> None:
     groups, tasks = document["groups"], document["tasks"]
-    runs = counted(sum(len(group["runs"]) for group in groups), "run")
-    print(f"{runs} in {counted(len(groups), 'group')}; {'; '.join(map(in_one_line, document['machine']))}")
+    runs = count(sum(len(group["runs"]) for group in groups), "run")
+    print(f"{runs} in {count(len(groups), 'group')}; {'; '.join(map(in_one_line, document['machine']))}")
     print("\nmatches won in the last evaluation, in percent: interquartile mean over the seeds (95 % interval)")
     head = ("group", "seeds", "episodes", "env steps", "trained", *tasks)
     rows = [

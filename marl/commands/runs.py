@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marl.analysis.tables import amount, letter, print_rows, setting_text, shortened, size_text, training_time
-from marl.cli.arguments import count, new_file_ending, split_flags
+from marl.analysis.tables import amount, letter, print_rows, setting_text, shortened, training_time
+from marl.cli.arguments import new_file_ending, positive_int, split_flags
 from marl.cli.invocation import command
-from marl.cli.wording import count as counted
-from marl.cli.wording import in_one_line
+from marl.cli.wording import count, in_one_line, size_text
 from marl.errors import UserError
 from marl.storage.run_names import RUNS_DIR
 
@@ -71,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--against", metavar="NAME", help="best: by the win rate against this opponent alone")
     parser.add_argument(
-        "--keep", type=count, metavar="N", help="prune: checkpoints to keep per run, and `best`; from 1"
+        "--keep", type=positive_int, metavar="N", help="prune: checkpoints to keep per run, and `best`; from 1"
     )
     parser.add_argument("--older-than", type=_days, metavar="AGE", help="prune: delete runs unchanged for 12h, 30d, 8w")
     parser.add_argument("--yes", action="store_true", help="delete, prune: do not ask")
@@ -124,7 +123,7 @@ def _list(args: argparse.Namespace, names: list[str]) -> int:
             )
         )
     print_rows(rows, right=(2, 3, 5, 6))
-    print(f"{counted(len(runs), 'run')}, {size_text(sum(run.size for run in runs))} in {in_one_line(args.runs_dir)}")
+    print(f"{count(len(runs), 'run')}, {size_text(sum(run.size for run in runs))} in {in_one_line(args.runs_dir)}")
     return 0
 
 
@@ -208,8 +207,8 @@ def _best(args: argparse.Namespace, names: list[str]) -> int:
         return 0
     print(in_one_line(str(best.folder)))
     left = len(runs) - len(compared)
-    others = f"; {counted(left, 'run')} with other opponents not compared (see --against)" if left else ""
-    among = counted(len(compared), "run")
+    others = f"; {count(left, 'run')} with other opponents not compared (see --against)" if left else ""
+    among = count(len(compared), "run")
     print(f"{score[id(best)]:.1%} {what}, the best of {among}{others}", file=sys.stderr)
     return 0
 

@@ -1,15 +1,15 @@
 """Deletes runs and old checkpoints. The user is asked before, and a run that still trains is never touched."""
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from arena.files import replace
 from marl.analysis.runs import RUNNING, RunSummary, read_summary, size_on_disk
-from marl.analysis.tables import print_rows, size_text
-from marl.cli.wording import count
+from marl.analysis.tables import print_rows
+from marl.cli.wording import count, size_text
 from marl.errors import UserError
 from marl.storage.run_owner import RunOwner
 
@@ -95,7 +95,7 @@ def _delete_folder(folder: Path) -> None:
         for left in folder.parent.glob(f"{TRASH}*"):  # by a deletion that was killed
             if not left.is_symlink():
                 shutil.rmtree(left)
-        os.replace(folder, trash)
+        replace(folder, trash)
         shutil.rmtree(trash)
     except OSError as error:
         raise UserError(f"cannot delete {folder}: {error.filename or trash}: {error.strerror}") from None

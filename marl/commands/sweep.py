@@ -17,10 +17,9 @@ from typing import Any
 from marl import plugins
 from marl.analysis.runs import RUNNING, is_run, read_summary
 from marl.analysis.tables import print_rows
-from marl.cli.arguments import count, flag_names, refuse_flags, split_own
+from marl.cli.arguments import flag_names, positive_int, refuse_flags, split_own
 from marl.cli.invocation import command
-from marl.cli.wording import count as counted
-from marl.cli.wording import duration
+from marl.cli.wording import count, duration
 from marl.commands.dry_run import check_opponents
 from marl.commands.training_jobs import DONE, TrainingJob, find_room, run_jobs
 from marl.compute.process_identity import is_running, process_name
@@ -74,9 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--range", action="append", default=[], metavar="RANGE", help=f"{HOW}; once per option, like lr=1e-4:1e-2:log"
     )
-    parser.add_argument("--trials", type=count, default=TRIALS, metavar="N", help=f"in all (default: {TRIALS})")
+    parser.add_argument("--trials", type=positive_int, default=TRIALS, metavar="N", help=f"in all (default: {TRIALS})")
     parser.add_argument("--against", default=AGAINST, metavar="PLAYER,...", help=f"whom to beat (default: {AGAINST})")
-    parser.add_argument("--side-by-side", type=count, metavar="N", help="trials at a time (default: as train --seeds)")
+    parser.add_argument(
+        "--side-by-side", type=positive_int, metavar="N", help="trials at a time (default: as train --seeds)"
+    )
     parser.add_argument("--sweeps-dir", default=FOLDER, metavar="DIR", help=f"folder of sweeps (default: {FOLDER})")
 
 
@@ -111,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"cannot make the folder {folder}: {error.strerror}; choose another --sweeps_dir") from None
     sweep = Sweep(folder, argv, plan.config, ranges, args.against)
     room = find_room({}, plan, args.side_by_side)
-    print(f"sweep {folder}: up to {counted(args.trials, 'trial')}, {len(room)} at a time, against {args.against}")
+    print(f"sweep {folder}: up to {count(args.trials, 'trial')}, {len(room)} at a time, against {args.against}")
     for path, values in ranges.items():
         print(f"  {range_text(path, values)}")
     hooks = (sweep.start, sweep.end, lambda running: sweep.watch(running) / args.trials, lambda: sweep.is_hopeless)
@@ -173,7 +174,7 @@ class Sweep:
             trial.set_user_attr(RUN, run)
             trial.set_user_attr(PROCESS, self._process)
             self._trials[run] = trial
-            argv = [*self._argv, *as_flags(trial.params), "--run-name", run, "--runs-dir", str(self._folder)]
+            argv = [*self._argv, *params_as_flags(trial.params), "--run-name", run, "--runs-dir", str(self._folder)]
             yield TrainingJob(run, argv, self._folder / GROUP / run, self._config)
 
     def start(self, job: TrainingJob, _: str) -> str:
@@ -204,7 +205,7 @@ class Sweep:
             message = f"{rates[-1]:.1%} against {self._against}"
         elif is_pruned:
             self._study.tell(trial, state=self._states.PRUNED)
-            message = f"pruned at {rates[-1]:.1%} after {counted(len(rates), 'evaluation')}"
+            message = f"pruned at {rates[-1]:.1%} after {count(len(rates), 'evaluation')}"
         else:
             self._study.tell(trial, state=self._states.FAIL)
             problem = job.problem or f"no evaluation (log: {job.log})"
@@ -239,7 +240,7 @@ class Sweep:
         importances = self._importances(complete)
         if importances:
             message = ", ".join(f"{path} {share:.0%}" for path, share in importances.items())
-            print(f"\nwhat mattered, by {counted(len(complete), 'complete trial')}: {message}")
+            print(f"\nwhat mattered, by {count(len(complete), 'complete trial')}: {message}")
         self._draw([each for each in results if each.value is not None], importances)
         self._write_best(complete[0], len(results))
 
@@ -293,7 +294,7 @@ class Sweep:
         from marl.pictures.sweep import Dot, draw
 
         dots = [Dot(each.params, each.value, each.state == self._states.PRUNED) for each in results]
-        about = f"win rate in percent against {self._against}, {counted(len(dots), 'trial')}; pruned ones in grey"
+        about = f"win rate in percent against {self._against}, {count(len(dots), 'trial')}; pruned ones in grey"
         logs = [path for path, values in self._ranges.items() if getattr(values, "log", False)]
         save_png(self._folder / PICTURE, draw(f"{self._folder.name}: {about}", importances, dots, logs))
         print(f"picture: {self._folder / PICTURE}")
@@ -302,7 +303,7 @@ class Sweep:
         from arena.files import write_user_file
         from marl.config.reader import to_yaml
 
-        config = replace(read_config([*self._argv, *as_flags(best.params)]), run_name=None, runs_dir=RUNS_DIR)
+        config = replace(read_config([*self._argv, *params_as_flags(best.params)]), run_name=None, runs_dir=RUNS_DIR)
         message, file = f"{best.user_attrs[RUN]}, {best.value:.1%} against {self._against}", self._folder / BEST
         about = f"# The best of {trials} trials of the sweep {self._folder.name}: {message}.\n"
         write_user_file(file, about + plugins.as_yaml() + to_yaml(config))
@@ -364,7 +365,7 @@ def range_text(path: str, distribution: Any) -> str:
     return f"{path}={distribution.low:g}:{distribution.high:g}{':log' if distribution.log else ''}"
 
 
-def as_flags(params: Mapping[str, Any]) -> list[str]:
+def params_as_flags(params: Mapping[str, Any]) -> list[str]:
     """The flags of a training with these values."""
     return [word for path, value in params.items() for word in (f"--{path}", value_text(value))]
 

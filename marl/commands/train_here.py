@@ -1,6 +1,7 @@
 """A training in this process, alone or as a rank: from its plan to its summary."""
 
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +21,6 @@ from marl.training.resume_plan import ResumePlan
 if TYPE_CHECKING:
     from marl.ranks.process_group import Ranks, Solo
     from marl.storage.checkpoint import Checkpoint
-    from marl.training.compile_kernels import KernelCompilers
     from marl.training.cpu_setup import CpuSetup
 
 
@@ -37,12 +37,11 @@ def train_here(plan: ResumePlan) -> TrainingEnd:
     """Train in this process, alone or as a rank."""
     from marl.compute.process_state import process_state_restored
     from marl.ranks.placement import set_nccl_defaults
-    from marl.training.compile_kernels import compiling_kernels
 
     end = TrainingEnd(folder=plan.run)
-    with process_state_restored(), compiling_kernels(plan.config) as compilers:
+    with process_state_restored():
         nccl_settings = set_nccl_defaults()  # before CUDA starts
-        end.code = _run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, end, compilers))
+        end.code = _run_in_group(plan.config, lambda group: _train_in_group(plan, group, nccl_settings, end))
     return end
 
 
@@ -55,7 +54,7 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
     from marl.ranks.lost_rank import explain, leave
     from marl.ranks.startup import start
     from marl.ranks.sync_check import OutOfSync
-    from marl.training.nonfinite import NotFinite
+    from marl.training.training_state import NotFinite
 
     try:
         group = start(config.ddp.backend, config.ddp.timeout, config.device)
@@ -84,19 +83,12 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
         leave(lost, group)
 
 
-def _train_in_group(
-    plan: ResumePlan,
-    group: "Solo | Ranks",
-    nccl_settings: dict[str, str],
-    end: TrainingEnd,
-    compilers: "KernelCompilers",
-) -> int:
+def _train_in_group(plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], end: TrainingEnd) -> int:
     """One rank's training from the plan to the summary, as the owner of the run's folder; returns the exit code.
 
     Folder and signal are written to `end`.
     """
     plan = plan.with_relaunch(group).with_resolved_config(group)
-    compilers.begin(plan.config, group.device)
     check_opponents(plan, group.is_main)
     with RunOwner() as owner:
         plan.take_folder(owner, group)
@@ -107,20 +99,17 @@ def _train_as_owner(
     plan: ResumePlan, group: "Solo | Ranks", nccl_settings: dict[str, str], end: TrainingEnd, owner: RunOwner
 ) -> int:
     """The same once nobody else can write to the folder of a resumed run; a new one is taken when it is made."""
-    from marl.ranks.node_lines import NodeLines
     from marl.training.checkpointing import build_state
     from marl.training.compile_ahead import compiling_ahead
     from marl.training.outputs import open_outputs
-    from marl.training.report import banner, summarise
     from marl.training.signals import stop_on_signals
+    from marl.training.summary import banner, summarise
     from marl.training.trainer import Trainer
 
     checkpoint = plan.load_checkpoint(group)
     check_limit(plan, checkpoint)
     plan, cpu = _set_up_cpu(plan, group, checkpoint)
-    with (
-        compiling_ahead(plan.config, cpu.threads, cpu.halves) if cpu is not None and group.world == 1 else nullcontext()
-    ):
+    with compiling_ahead(plan.config, group.device, cpu) if group.world == 1 else nullcontext():
         state = build_state(plan.config, group, checkpoint)
         state.until = plan.until
         message = plan.check_unfinished(checkpoint, state) if checkpoint else ""
@@ -159,3 +148,36 @@ def _set_up_cpu(
     saved = checkpoint.part("state").get("onednn") if checkpoint else None
     cpu = set_up_cpu(plan.config, group, saved, plan.saved_start().get("cpu"))
     return replace(plan, config=replace(plan.config, onednn=cpu.onednn)), cpu
+
+
+class NodeLines:
+    """What a node prints whose ranks do not include rank 0: who its ranks are, how they end. Rank 0 prints the rest.
+
+    Only the first rank of such a node prints; log files get all lines.
+    """
+
+    def __init__(self, group: "Solo | Ranks") -> None:
+        """A collective."""
+        found = environment.read_rank_environment()
+        self._main_host = group.broadcast(socket.gethostname())
+        self._world = group.world
+        self._prints = not group.is_main and environment.is_first_on_node()
+        first = group.rank - (found.local_rank if found else 0)
+        last = first + (found.local_world if found else 1) - 1
+        self._who = f"rank {first}" if first == last else f"ranks {first} to {last}"
+
+    def begin(self, where: object) -> None:
+        """where: the folder of the run."""
+        self._tell(
+            f"{self._who} of {self._world} on {socket.gethostname()}: training {where}; rank 0 on {self._main_host} "
+            "prints the progress"
+        )
+
+    def end(self, why: str, episodes: int) -> None:
+        """why: the reason for which a training has ended, as `Trainer.run` names it."""
+        self._tell(f"{self._who} of {self._world} on {socket.gethostname()}: ended by {why} at episode {episodes:,}")
+
+    def _tell(self, text: str) -> None:
+        rank_log.write(text)
+        if self._prints:
+            print(f"snakes: {text}", file=sys.stderr, flush=True)

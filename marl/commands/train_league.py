@@ -1,7 +1,7 @@
 """train --league: a main team, exploiters of it and of the league, and their frozen copies, trained in rounds.
 
     <runs_dir>/snakes_3v3/NAME/                        the main team's run, over all rounds
-    <runs_dir>/snakes_3v3/NAME/league/league.json      steps, members, results, ratings: see league_record.py
+    <runs_dir>/snakes_3v3/NAME/league/league.json      steps, members, results, ratings: see train_league_record.py
     .../league/members/main_1.safetensors              a frozen member
     .../league/snakes_3v3/main_exploiter_1/            runs of the exploiters, with a log beside each
 
@@ -24,10 +24,9 @@ from pathlib import Path
 from arena.errors import ArenaError
 from marl.cli.arguments import flag_names, refuse_flags
 from marl.cli.invocation import command, interpreter
-from marl.commands.exploiters import FINE_TUNING, exploiter_job
-from marl.commands.league_record import LeagueRecord, Pair, Step, read_record
 from marl.commands.train_argv import LEAGUE, TrainArgv
-from marl.commands.training_jobs import LIMITS, TrainingJob
+from marl.commands.train_league_record import LeagueRecord, Pair, Step, read_record
+from marl.commands.training_jobs import FINE_TUNING, LIMITS, TrainingJob, exploiter_job
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.ranks import environment

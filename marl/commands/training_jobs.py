@@ -16,7 +16,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from arena import jit
+from arena import jit, system
 from marl.analysis.runs import NOT_GROUPED, RUNNING, is_run, read_summary
 from marl.cli.arguments import parse_whole_number
 from marl.cli.invocation import VARIABLE, program
@@ -31,8 +31,9 @@ from marl.config.train_config import TrainConfig
 from marl.config.values import as_written
 from marl.errors import UserError
 from marl.metrics.run_metrics import last_line
+from marl.storage.run_folder import named
 from marl.training.resume_plan import ResumePlan, plan_resume
-from marl.training.signals import STOP_SIGNALS, stop_on_signals
+from marl.training.signals import stop_on_signals
 from opponents.processes import end_with_parent
 
 TRAIN = (sys.executable, "-m", "marl", "train")
@@ -40,9 +41,10 @@ BESIDE_OTHERS = 2  # threads of a training; more of them gain little: see marl/c
 POLL = 0.2  # seconds
 WATCH_SECONDS = 1.0  # between two readings of the metrics
 GPUS = "CUDA_VISIBLE_DEVICES"
+UTF8 = {"PYTHONIOENCODING": "utf-8"}  # of the log, on every system
 WAITING, DONE, FAILED, STOPPED = "waiting", "done", "failed", "stopped"  # states of a job, beside RUNNING
 # Exit codes of a training that a signal has ended: after a save, or before it could save anything.
-STOPPED_CODES = tuple(code for number in STOP_SIGNALS for code in (128 + number, -number))
+STOPPED_CODES = (*(code for number in system.STOP_SIGNALS for code in (128 + number, -number)), system.ENDED_BY_CONSOLE)
 LIMITS = ("schedule.max_episodes", "max_minutes")  # settings that a second start may change
 
 
@@ -95,10 +97,9 @@ class TrainingJob:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": _python_path(), VARIABLE: program(), **variables},
-                # Ctrl-C in the terminal goes to this process alone, which passes it on once.
-                start_new_session=True,
-                preexec_fn=lambda: end_with_parent(signal.SIGTERM),  # it saves and ends if this command is killed
+                env={**os.environ, "PYTHONPATH": _python_path(), VARIABLE: program(), **UTF8, **variables},
+                # Ctrl-C is passed on once; if this command is killed, the training saves and ends.
+                **system.apart_from_console(lambda: end_with_parent(signal.SIGTERM)),
             )
         return f"{verb}, log in {self.log}"
 
@@ -106,7 +107,7 @@ class TrainingJob:
         """Ask the training to save and end."""
         self.is_asked_to_stop = True
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+            system.ask_to_end(self._process)
 
     def has_ended(self) -> bool:
         """Whether the process has ended; state, problem and seconds then say how."""
@@ -131,7 +132,7 @@ class TrainingJob:
         """Train in this process up to a fraction of the run; returns the exit code."""
         plan = replace(plan_resume(self.argv), until=until)
         try:
-            with open(self.log, "a") as log, redirect_stdout(log):
+            with open(self.log, "a", encoding="utf-8") as log, redirect_stdout(log):
                 return train_here(plan).code
         finally:
             gc.collect()  # frees a GPU's memory of this training before the next one
@@ -174,7 +175,7 @@ class TrainingJob:
     def _last_words(self) -> str:
         """The program's own message at the end of the log, or else the last line."""
         try:
-            lines = self.log.read_text(errors="replace").strip().splitlines()
+            lines = self.log.read_text("utf-8", errors="replace").strip().splitlines()
         except OSError:
             return ""
         messages = [line.removeprefix("snakes: ") for line in lines if line.startswith("snakes: ")]
@@ -255,10 +256,10 @@ def find_room(flags: Mapping[str, str], plan: ResumePlan, asked: int | None) -> 
     fixed = plan.config.threads or parse_whole_number(given, least=1)
     number = asked or max(1, cores // (ranks * (fixed or min(BESIDE_OTHERS, cores))))
     # Alone, a training chooses its threads itself.
-    return Room(({} if number == 1 else limit_threads(fixed or max(1, cores // (number * ranks))),) * number)
+    return Room(({} if number == 1 else thread_limits(fixed or max(1, cores // (number * ranks))),) * number)
 
 
-def limit_threads(number: int) -> dict[str, str]:
+def thread_limits(number: int) -> dict[str, str]:
     """Environment variables of a training beside others: its threads of torch and Numba."""
     return {THREADS: str(number), NUMBA_THREADS: str(number)}
 
@@ -266,3 +267,32 @@ def limit_threads(number: int) -> dict[str, str]:
 def _python_path() -> str:
     """PYTHONPATH with the folder of this program: a script elsewhere may have found it by sys.path alone."""
     return os.pathsep.join([str(jit.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+FINE_TUNING = 5e-4  # learning rate from trained weights, at most: the default, for new ones, makes a policy forget
+
+
+def exploiter_job(
+    name: str,
+    settings: Sequence[str],
+    rivals: Mapping[str, float],
+    evaluated: str,
+    seed: int,
+    budget: tuple[int, float],
+    runs_dir: str | Path,
+    run_name: str,
+    log: Path = Path(),
+) -> TrainingJob:
+    """The training of an exploiter.
+
+    settings: flags of the learner and of its first weights. rivals: player -> share of the matches. evaluated: whom its
+    evaluations meet. budget: episodes and minutes; 0 minutes are no limit.
+    """
+    episodes, minutes = budget
+    argv = [
+        *settings, "--schedule.opponents", ",".join(f"{player}:{share:g}" for player, share in rivals.items()),
+        "--self-play", "0", "--eval-opponents", evaluated, "--no-eval-gif", "--seed", str(seed),
+        "--max-episodes", str(episodes), "--max-minutes", f"{minutes:.9g}",
+        "--runs-dir", str(runs_dir), "--run-name", run_name,
+    ]  # fmt: skip
+    return TrainingJob(name, argv, named(runs_dir, run_name), plan_resume(argv).config, log)

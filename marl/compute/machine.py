@@ -38,6 +38,12 @@ def processor() -> dict[str, Any]:
     return {"model": _model(), "cores": usable_cores(), "memory_gib": _memory_gib()}
 
 
+def processor_text(about: dict[str, Any]) -> str:
+    """What `processor` has found, in words."""
+    memory = f"{about['memory_gib']} GiB" if about["memory_gib"] else "memory unknown"
+    return f"{about['model']}, {about['cores']} cores, {memory}"
+
+
 def usable_cores(root: str | os.PathLike = "/") -> int:
     """Cores that this process may use. root: folder of /proc and /sys.
 
@@ -85,7 +91,7 @@ def _model() -> str:
             return line.partition(":")[2].strip()
     try:  # ARM: /proc/cpuinfo has only numbers, lscpu has names
         listing = subprocess.run(
-            ["lscpu"], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
+            ["lscpu"], capture_output=True, encoding="utf-8", check=True, env={**os.environ, "LC_ALL": "C"}
         )
         for line in listing.stdout.splitlines():
             if line.startswith("Model name:"):

@@ -24,7 +24,7 @@ def is_running(name: str) -> bool | None:
 def boot_id() -> str:
     """The present boot of this machine; empty where there is no /proc."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
         return ""
 
@@ -40,7 +40,7 @@ def pid_namespace() -> str:
 def started(pid: int) -> str:
     """Start time of a process, in ticks from the boot; empty if there is no such process."""
     try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        state, *fields = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace").rpartition(")")[2].split()
     except (OSError, ValueError):
         return ""
     return "" if state in "ZX" else fields[18]

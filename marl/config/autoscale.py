@@ -17,8 +17,8 @@ from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.cli.wording import count
 from marl.config.learner_configs import PpoConfig, ReplayConfig
-from marl.config.network_config import MODEL_SIZES
-from marl.config.train_config import TrainConfig
+from marl.config.sections import MODEL_SIZES
+from marl.config.train_config import TrainConfig, value_at
 from marl.errors import UserError
 from opponents.scheduler import EPISODES
 
@@ -81,12 +81,14 @@ def whole_run_sizes(config: TrainConfig, device: torch.device) -> dict[str, int]
 
 def automatic(config: TrainConfig, sizes: Mapping[str, int]) -> dict[str, int]:
     """Those of the sizes, by path, whose option is `auto` in the configuration."""
-    return {path: sizes[path] for path in _split_paths(config).values() if path in sizes and _get(config, path) is None}
+    return {
+        path: sizes[path] for path in _split_paths(config).values() if path in sizes and value_at(config, path) is None
+    }
 
 
 def given_sizes(config: TrainConfig) -> list[str]:
     """Paths of the sizes in SPLIT that the user has given: they are per rank."""
-    return [path for path in _split_paths(config).values() if _get(config, path) is not None]
+    return [path for path in _split_paths(config).values() if value_at(config, path) is not None]
 
 
 def split_again(config: TrainConfig, sizes: Mapping[str, int], world: int) -> TrainConfig:
@@ -126,11 +128,6 @@ def _split_paths(config: TrainConfig) -> dict[str, str]:
     section = config.learner_section
     sizes = {name: f"{section}.{name}" for name in SPLIT if hasattr(getattr(config, section), name)}
     return {"matches": "matches", **sizes}
-
-
-def _get(config: TrainConfig, path: str) -> Any:
-    section, _, name = path.rpartition(".")
-    return getattr(getattr(config, section) if section else config, name)
 
 
 def _set(config: TrainConfig, path: str, value: Any) -> TrainConfig:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from marl.config.ranges import at_least, between, check_ranges
+from marl.config.values import at_least, between, check_ranges
 
 BUFFER_MAX = 10_000_000_000  # transitions; their smallest rows would take 800 GB
 

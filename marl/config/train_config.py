@@ -6,20 +6,16 @@ A value of None is shown as `auto`: autoscale.py chooses it for the device of th
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from arena.rules import TURNS
 from marl import plugins
 from marl.config import reader
-from marl.config.distributed_config import DistributedConfig
-from marl.config.evaluation_config import EvalConfig
 from marl.config.learner_configs import DdpgConfig, PpoConfig, QLearningConfig
 from marl.config.named_configs import config_names, defaults_of, find_config
-from marl.config.network_config import NetworkConfig
 from marl.config.options import OldNames, section_of
-from marl.config.ranges import at_least, between, check_ranges
-from marl.config.reward_config import RewardConfig
-from marl.config.values import Choices
+from marl.config.sections import DistributedConfig, EvalConfig, NetworkConfig, RewardConfig
+from marl.config.values import Choices, at_least, between, check_ranges
 from marl.config.yaml_file import Layer, read_yaml
 from marl.errors import UserError
 from marl.registry import LEARNERS
@@ -212,7 +208,7 @@ def read_config(argv: Sequence[str], saved: Path | None = None, unread_flags: bo
     A flag that the learner does not read is a UserError. With `unread_flags` it is not: the learner may still change.
     What the words and the files import is imported first; the saved configuration of a run imports nothing.
     """
-    names, argv = plugins.split_flags(argv)
+    names, argv = plugins.split_imports(argv)
     plugins.import_plugins(names)
     files, flags = _config_files(argv)
     layers = [_after_imports(read_yaml(find_config(name))) for name in files]
@@ -252,3 +248,9 @@ def _config_files(argv: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             flags.append(word)
     return files, flags
+
+
+def value_at(config: TrainConfig, path: str) -> Any:
+    """The value of an option by its path, like `ppo.lr`."""
+    section, _, name = path.rpartition(".")
+    return getattr(getattr(config, section) if section else config, name)

@@ -1,10 +1,13 @@
-"""Types of options: which values a type hint allows, and a value given as text or from YAML converted to that type."""
+"""Types of options: which values a type hint allows, and a value given as text or from YAML converted to that type;
+and ranges of numbers, outside of which a value is a UserError of one line."""
 
 import math
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
+
+from marl.errors import UserError
 
 NONE_WORDS = ("auto", "none", "null")
 BOOL_WORDS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
@@ -159,3 +162,23 @@ def shorten(value: Any) -> str:
     """Any value as a part of a message of one line."""
     text = " ".join(str(value).split())
     return text if len(text) <= VALUE_MAX else text[:VALUE_MAX] + "..."
+
+
+Range = tuple[float, float]
+
+
+def at_least(low: float) -> Range:
+    return low, math.inf
+
+
+def between(low: float, high: float) -> Range:
+    return low, high
+
+
+def check_ranges(section: str, config: object, **ranges: Range) -> None:
+    """Check the fields named by the keywords. None stands for auto and is in every range."""
+    for name, (low, high) in ranges.items():
+        value = getattr(config, name)
+        if value is not None and not low <= value <= high:
+            allowed = f"from {low:g}" + ("" if high == math.inf else f" to {high:g}")
+            raise UserError(f"{section and section + '.'}{name} is {value}; allowed: {allowed}")

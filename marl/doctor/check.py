@@ -3,9 +3,10 @@
 import sys
 from typing import NamedTuple
 
+from marl.cli.invocation import TRAIN
 from marl.cli.progress_bar import is_terminal
 
-REINSTALL = "run ./train_ddp.sh --help, which repairs .venv"
+REINSTALL = f"run {TRAIN} --help, which repairs .venv"
 
 
 class Check(NamedTuple):
@@ -28,12 +29,3 @@ def tell(what: str) -> None:
     """Say on a terminal what is checked now: on a busy machine a check may take a minute."""
     if is_terminal(sys.stderr):
         print(f"checking {what} ...", file=sys.stderr, flush=True)
-
-
-def amount(size: float) -> str:
-    """A number of bytes as text."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:,.1f} GiB"

@@ -12,11 +12,12 @@ import safetensors.torch
 import torch
 
 from arena.errors import ArenaError
-from marl.doctor.check import Check, amount
+from marl.cli.wording import size_text
+from marl.doctor.check import Check
 from marl.errors import UserError
 from marl.storage import checkpoint, checkpoint_finder
 from marl.storage.checkpoint import BEST, FOLDER, LAST, MANIFEST, WEIGHTS, Checkpoint
-from marl.storage.regular_file import read_regular
+from marl.storage.run_folder import read_regular
 from marl.storage.saved_player import load_policy
 from opponents.match import play
 
@@ -66,7 +67,7 @@ def _examine(folder: Path) -> tuple[dict[str, Any], list[Check]]:
     else:
         manifest, weights = found.manifest, found.weights
         sizes = [stamp["size"] for stamp in manifest["files"].values()]
-        files = f"{len(sizes)} with {amount(sum(sizes))}, sizes and sha256 as saved"
+        files = f"{len(sizes)} with {size_text(sum(sizes))}, sizes and sha256 as saved"
         checks = [Check(f"files of {name}", True, files)]
     if weights:
         checks += [_names(name, weights, found), _finite(name, weights)]

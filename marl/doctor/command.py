@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from marl.cli.arguments import count, flag_names, positive, split_own
-from marl.cli.invocation import command
+from marl.cli.arguments import flag_names, positive, positive_int, split_own
+from marl.cli.invocation import TRAIN, command
+from marl.cli.wording import size_text
 from marl.compute import machine
-from marl.doctor.check import REINSTALL, Check, amount, tell
+from marl.doctor.check import REINSTALL, Check, tell
 from marl.errors import UserError
 from marl.storage.run_folder import GROUP, listing
 from marl.storage.run_names import find_named
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="folder of all runs (default: runs)")
     parser.add_argument(
         "--ranks",
-        type=count,
+        type=positive_int,
         metavar="N",
         help="instead of the checks: train with 1, 2, 4, ... N ranks for some seconds each, as bench scaling does, "
         "print the table of speeds, and compare the parameters of all ranks",
@@ -289,14 +290,13 @@ def _print_machine(report: dict[str, Any]) -> None:
     _print_facts(report)
     print(f"{'backend':12} {report['backend'] or 'unknown'}")
     if report["ranks"] and report["ranks"]["train_ddp"]:
-        print(f"{'ranks':12} {report['ranks']['train_ddp']} if started by ./train_ddp.sh")
+        print(f"{'ranks':12} {report['ranks']['train_ddp']} if started by {TRAIN}")
 
 
 def _print_facts(report: dict[str, Any]) -> None:
     for name, version in report["versions"].items():
         print(f"{name:12} {machine.version_text(name, version, bool(report['gpus']))}")
-    cpu = report["cpu"]
-    print(f"{'CPU':12} {cpu['model']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB")
+    print(f"{'CPU':12} {machine.processor_text(report['cpu'])}")
     for i, gpu in enumerate(report["gpus"]):
         print(f"{f'GPU {i}':12} {gpu['name']}, {gpu['memory_gib']} GiB")
     if not report["gpus"]:
@@ -307,7 +307,7 @@ def _print_checkpoints(checkpoints: list[dict[str, Any]]) -> None:
     for about in checkpoints:
         shown: dict[str, Any] = {name: "unknown" if value is None else value for name, value in about.items()}
         body = shown["body"] if isinstance(shown["body"], list) else [shown["body"]]
-        files = [f"{name} {amount(size)}" for name, size in shown["files"].items()]
+        files = [f"{name} {size_text(size)}" for name, size in shown["files"].items()]
         for title, text in (
             ("checkpoint", shown["path"]),
             ("saved", f"at episode {shown['episode']} by {shown['algo']}, ranks: {shown['world_size']}"),

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from arena import system
 from marl.compute import machine
 from marl.doctor.check import REINSTALL, Check
 from marl.errors import UserError
@@ -34,7 +35,7 @@ def examine(asked: str | None) -> tuple[dict[str, Any], list[Check]]:
     gpus = torch.cuda.device_count()
     report: dict[str, Any] = {"backend": None, "train_ddp": None, "round_trip": None}
     try:
-        on_cpu = choose_cpu_ranks(machine.processor()["cores"], shares_memory=True, splits_small=True)
+        on_cpu = choose_cpu_ranks(machine.processor()["cores"], system.SHARES_MEMORY, splits_small=True)
         report["train_ddp"] = choose_ranks_per_node(os.environ, on_cpu, gpus, None)
         read_nodes(os.environ)
         report["backend"] = backend = place(asked, "auto", 0, 1, gpus)[0]
@@ -76,11 +77,13 @@ class End(NamedTuple):
 def _run(backend: str, ranks: int) -> list[End]:
     with ExitStack() as held:
         # Held while the ranks run, so that no other program gets the port. Rank 0 can still listen: with SO_REUSEADDR
-        # a port that is bound but not listening may be shared.
+        # a port that is bound but not listening may be shared, where the system knows that.
         port = held.enter_context(socket.socket())
         port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         port.bind(("127.0.0.1", 0))
         environment = _environment(ranks, port.getsockname()[1])
+        if not system.SHARES_BOUND_PORTS:
+            port.close()
         running = []
         for rank in range(ranks):
             # Files, not pipes: a rank with much output must not wait for a reader.

@@ -19,19 +19,20 @@ import torch
 
 from arena import BatchArena
 from arena.encoders import ENCODERS, Encoder, encoder_named
+from arena.errors import printable
 from arena.jidi import DIRECTION_NAMES, FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
-from arena.printable import printable
 from arena.rules import DIRECTION, SNAKES, TEAM
 from marl.errors import UserError
 from marl.export import check_harness
 from marl.export.dense_layers import DenseLayer, forward
-from marl.export.jidi import weights_hash
 from marl.export.oldest_python import OLDEST, Need, newest_need
+from marl.export.submission_file import weights_hash
 from marl.export.submission_template import unpacked
 from marl.networks.policy import mask_reversal, to_board_logits
 from opponents.sandbox.controller import HELLO, LOADED
-from opponents.sandbox.process import HOST_SECONDS, Broken, CannotSandbox, Host, MatchProcess
+from opponents.sandbox.plain_host import start_host
+from opponents.sandbox.process import HOST_SECONDS, Broken, CannotSandbox, MatchProcess
 from opponents.sandbox.side_by_side import WAIT_FACTOR, Expected, Job, run_jobs
 from opponents.submission import LOAD_SECONDS, LOAD_WAIT_SECONDS
 
@@ -256,7 +257,7 @@ def _play(
 
 def _run(path: Path, harness: Path, requests: list[dict[str, Any]], expected: list[Expected], uncaged: bool) -> Job:
     try:
-        host = Host(harness, not uncaged)
+        host = start_host(harness, not uncaged)
     except CannotSandbox as error:
         raise UserError(
             f"{path}: this system cannot sandbox it ({error}); it is run to be checked: with --uncaged, with your "

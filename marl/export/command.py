@@ -76,7 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="with --check: print one JSON document instead of text")
     parser.add_argument(
-        "--uncaged", action="store_true", help="with --check: run the file with your rights, not in a sandbox"
+        "--uncaged",
+        "--trust",
+        action="store_true",
+        help="with --check: run the file with your rights, not in a sandbox",
     )
 
 
@@ -100,12 +103,12 @@ def run(args: argparse.Namespace) -> int:
         _check_onnx()
     if args.check is not None:
         return _check(args)
-    from marl.export.dense_layers import dense_layers
+    from marl.export.dense_layers import policy_layers
 
     player = _load(args.player)
     encoder, name = player.encoder, Path(player.name).name
     _check_encoder(args, encoder.name)
-    layers = dense_layers(player) if args.jidi or args.html else []
+    layers = policy_layers(player) if args.jidi or args.html else []
     if args.jidi:
         from marl.export.limits import Limits, checked_submission
 
@@ -143,13 +146,13 @@ def _check(args: argparse.Namespace) -> int:
     import json
 
     from marl.export.check import ComparedPolicy, check
-    from marl.export.dense_layers import dense_layers
+    from marl.export.dense_layers import policy_layers
 
     path = args.check if args.check.suffix == ".py" else args.check / "submission.py"
     policy = None
     if args.player is not None:
         player = _load(args.player)
-        policy = ComparedPolicy(dense_layers(player), player.encoder, Path(player.name).name)
+        policy = ComparedPolicy(policy_layers(player), player.encoder, Path(player.name).name)
     found = check(path, policy, args.uncaged)
     if args.json:
         print(json.dumps(found.as_json(), indent=2))
@@ -161,9 +164,12 @@ def _check(args: argparse.Namespace) -> int:
 
 def _check_encoder(args: argparse.Namespace, encoder: str) -> None:
     """Refuse outputs that have to compute the observation themselves and do not know how."""
-    from marl.export import jidi, play_page
+    from marl.export import play_page, submission_file
 
-    for flag, wanted, known in (("--jidi", args.jidi, jidi.ENCODERS), ("--html", args.html, play_page.ENCODERS)):
+    for flag, wanted, known in (
+        ("--jidi", args.jidi, submission_file.ENCODERS),
+        ("--html", args.html, play_page.ENCODERS),
+    ):
         if wanted and encoder not in known:
             raise UserError(
                 f"{flag}: {args.player} was trained with the encoder {encoder!r}, which {flag} cannot compute; "

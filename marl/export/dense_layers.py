@@ -28,7 +28,7 @@ class DenseLayer(NamedTuple):
     bias: np.ndarray
 
 
-def dense_layers(player: PolicyPlayer) -> list[DenseLayer]:
+def policy_layers(player: PolicyPlayer) -> list[DenseLayer]:
     """The layers from the integers of an observation to four logits, or to four logits and a value.
 
     The encoder's scale is part of the first layer. Networks with anything but dense layers are refused.

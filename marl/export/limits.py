@@ -5,8 +5,8 @@ from pathlib import Path
 
 from marl.errors import UserError
 from marl.export.check import ComparedPolicy, Result, check_source
-from marl.export.dense_layers import dense_layers
-from marl.export.jidi import ENCODERS, submission_source
+from marl.export.dense_layers import policy_layers
+from marl.export.submission_file import ENCODERS, submission_source
 from marl.storage.policy_player import PolicyPlayer
 from marl.storage.run_names import LAST_RUN
 from marl.storage.saved_player import load_policy
@@ -48,7 +48,7 @@ def _tried(
     player: PolicyPlayer, name: str, path: Path, plan_ms: float | None, limits: Limits
 ) -> tuple[bytes, Result | None, str | None]:
     """The text, what its check found, and what does not fit; a file that is too large is not run."""
-    layers = dense_layers(player)
+    layers = policy_layers(player)
     data = submission_source(layers, player.encoder, name, plan_ms).encode()
     if (problem := limits.problem(len(data))) is not None:
         return data, None, problem

@@ -12,8 +12,8 @@ import torch
 from arena.rules import ACTIONS
 from marl.compute.overlap import Overlap
 from marl.fast.ddpg_kernels import actor_gradient, mask_logits, td_gradient
+from marl.fast.dense_kernels import gather_rows
 from marl.fast.dense_pass import DenseLayers, DensePass
-from marl.fast.gather_rows import gather_rows
 from marl.learners.adam import views_of
 from marl.learners.ddpg import Ddpg
 from marl.learners.replay_buffer import BatchRows

@@ -13,9 +13,8 @@ import torch
 from arena.backends.chain import chain
 from arena.rules import TEAM
 from marl.compute.overlap import Overlap
-from marl.fast.dense_kernels import LEVELS, mean_rows, multiply
+from marl.fast.dense_kernels import LEVELS, gather_rows, mean_rows, multiply
 from marl.fast.dense_pass import DenseLayers, DensePass
-from marl.fast.gather_rows import gather_rows
 from marl.fast.ppo_kernels import STATS, Minibatch, Targets, loss_gradients
 from marl.learners.adam import views_of
 from marl.learners.ppo import Ppo

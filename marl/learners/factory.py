@@ -1,19 +1,27 @@
-"""The learner and the match assignment that a configuration asks for."""
+"""The learner and the match assignment that a configuration asks for.
 
-from arena.encoders import encoder_named
+A mistake in a user's stem is told before the run begins, in one line.
+"""
+
+import torch
+from torch import nn
+
+from arena.encoders import Encoder, encoder_named
 from arena.rng import NUMBER_BATCHES, match_key
 from arena.rules import ACTIONS
-from marl import registry
+from marl import plugins, registry
 from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.learner import Learner
 from marl.learners.precision import Precision
-from marl.networks.spec import spec_from_config
-from marl.networks.stem_check import check_building, check_outputs
+from marl.networks.spec import NetworkSpec, spec_from_config
+from marl.networks.stems import make_stem
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.assignment import MatchAssignment, assign_matches
 from marl.rollout.frozen_seats import PAST_SELVES
 from opponents.scheduler import Scheduler
+
+ROWS = 6  # observations of two teams
 
 
 def make_assignment(config: TrainConfig, scheduler: Scheduler) -> MatchAssignment:
@@ -46,3 +54,34 @@ def make_learner(
     learner: Learner = cls.from_config(config, assignment.teams, group, precision, key)
     check_outputs(learner.actor.first, encoder, learner.spec)
     return learner
+
+
+def check_building(encoder: Encoder, spec: NetworkSpec) -> None:
+    """UserError if the stem cannot be built on the device `meta`, on which files are checked before they are loaded."""
+    try:
+        with torch.device("meta"):
+            sum(tensor.numel() for tensor in make_stem(encoder, spec).state_dict().values())
+    except Exception as error:  # of any kind: it is code of a user
+        raise UserError(
+            f"network kind {spec.stem} cannot be built from (encoder, spec) on torch's device meta: "
+            f"{plugins.describe_error(error)}"
+        ) from error
+
+
+def check_outputs(stem: nn.Module, encoder: Encoder, spec: NetworkSpec) -> None:
+    """UserError if the stem does not map observations [N, W] to [N, spec.body[0]]."""
+    obs = torch.from_numpy(encoder.low.copy()).repeat(ROWS, 1)
+    obs = obs.to(next((parameter.device for parameter in stem.parameters()), "cpu"))
+    try:
+        with torch.no_grad():
+            found = tuple(stem(obs).shape)
+    except Exception as error:  # of any kind: it is code of a user
+        raise UserError(
+            f"network kind {spec.stem} cannot read observations {list(obs.shape)} of {obs.dtype}: "
+            f"{plugins.describe_error(error)}"
+        ) from error
+    if found != (ROWS, spec.body[0]):
+        raise UserError(
+            f"network kind {spec.stem} maps {list(obs.shape)} to {list(found)}; need {[ROWS, spec.body[0]]}: the first "
+            "number of --body is its width"
+        )

@@ -4,6 +4,7 @@ One cycle of the trainer: `turns` turns are played, each with actions from `act`
 Nothing in `act` and `learn` may wait for the device, so that each can be recorded as a CUDA graph.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -225,3 +226,13 @@ class Learner(ABC):
     @abstractmethod
     def load_rank_state(self, state: dict[str, Any]) -> None:
         """Restore such a state."""
+
+
+def lr_factor(scaling: str, world: int) -> float:
+    """Factor of the learning rate for `world` ranks, whose batches together count as one batch."""
+    return {"none": 1.0, "linear": float(world), "sqrt": math.sqrt(world)}[scaling]
+
+
+def warmup(update: int, updates: int) -> float:
+    """A linear rise from 1/updates at update 0 to 1 at the last update of the warm-up, then 1."""
+    return 1.0 if updates <= 0 else min(1.0, (update + 1) / updates)

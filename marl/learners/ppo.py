@@ -19,7 +19,7 @@ from torch import nn
 from arena.encoders import encoder_named
 from arena.rules import ACTIONS, TEAM
 from marl.config.learner_configs import PpoConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.config.train_config import TrainConfig
 from marl.learners.adam import Adam
 from marl.learners.learner import Learner
@@ -28,7 +28,7 @@ from marl.learners.precision import Precision
 from marl.learners.returns import generalized_advantages, moments
 from marl.learners.rollout_buffer import Minibatches, RolloutBuffer
 from marl.networks.actors import make_actor
-from marl.networks.central_critic import ActorCritic, CentralCritic
+from marl.networks.critics import ActorCritic, CentralCritic
 from marl.networks.spec import spec_from_config
 from marl.ranks.process_group import Ranks, Solo
 from marl.rollout.rollout import Rollout

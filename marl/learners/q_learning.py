@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from arena.rules import ACTIONS
 from marl.config.learner_configs import QLearningConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.learners.adam import Adam
 from marl.learners.replay_buffer import BatchRows
 from marl.learners.replay_learner import ReplayLearner

@@ -13,7 +13,7 @@ from torch import nn
 from arena.encoders import encoder_named
 from arena.rules import TEAM
 from marl.config.learner_configs import ReplayConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.config.train_config import TrainConfig
 from marl.learners.adam import flatten
 from marl.learners.learner import Learner

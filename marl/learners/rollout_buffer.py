@@ -12,8 +12,8 @@ from arena.rules import TEAM
 from marl.errors import UserError
 from marl.learners.ppo_loss import PpoBatch
 from marl.learners.shuffle import shuffle_items
-from marl.rollout.policy_rows import PolicyRows
 from marl.rollout.turn_buffer import TurnBuffer
+from marl.rollout.turn_kernels import PolicyRows
 
 
 class Minibatches(NamedTuple):

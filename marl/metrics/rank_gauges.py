@@ -146,6 +146,7 @@ class RankGauges:
         """Those that can be measured here. NCCL's ranks wait on their GPUs, where the host does not see it."""
         hidden = {"waited_percent"} if self._is_cuda else {"gpu_memory_mib"}
         hidden |= set() if all(window.env_steps for window in windows) else {"env_steps_per_second"}
+        hidden |= set() if all(window.memory for window in windows) else {"memory_mib"}
         return {name: gauge for name, gauge in GAUGES.items() if name not in hidden}
 
 

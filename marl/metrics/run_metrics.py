@@ -20,7 +20,7 @@ from marl.errors import UserError
 from marl.metrics.event_file import EventFile, append, is_of_machine, shown_scalars
 from marl.metrics.run_texts import BY_ENV_STEPS, layout, main_curves
 from marl.metrics.wandb_run import WandbRun
-from marl.storage.regular_file import read_regular
+from marl.storage.run_folder import read_regular
 
 LINES = "metrics.jsonl"
 OLD_EVENTS = "tensorboard"  # folder of the event files in runs of earlier versions

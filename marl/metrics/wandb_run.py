@@ -28,7 +28,7 @@ class WandbRun:
         self._wandb = wandb
         # The id is kept in the run folder: a resumed run continues its curves, and two runs of one name stay separate.
         kept = folder / RUN_ID
-        run_id = kept.read_text().strip() if is_resumed and kept.is_file() else secrets.token_hex(8)
+        run_id = kept.read_text("utf-8").strip() if is_resumed and kept.is_file() else secrets.token_hex(8)
         try:
             self._run = wandb.init(
                 project=project, dir=str(folder), name=folder.name, id=run_id, resume="allow", config=dict(config)

@@ -10,10 +10,16 @@ from torch.nn import functional as F
 ALIGNED = 8  # columns: matrix units read whole words
 
 
+def set_orthogonal(weight: torch.Tensor, gain: float) -> None:
+    """Set first weights. On the device meta there are none, and torch 2.11 would import its compiler to set them."""
+    if not weight.is_meta:
+        nn.init.orthogonal_(weight, gain)
+
+
 def dense(inputs: int, outputs: int, gain: float = math.sqrt(2)) -> nn.Linear:
     """A dense layer with orthogonal weights and zero bias."""
     layer = nn.Linear(inputs, outputs)
-    nn.init.orthogonal_(layer.weight, gain)
+    set_orthogonal(layer.weight, gain)
     nn.init.zeros_(layer.bias)
     return layer
 
@@ -26,7 +32,7 @@ class Head(nn.Linear):
 
     def __init__(self, inputs: int, outputs: int, gain: float) -> None:
         super().__init__(inputs, outputs)
-        nn.init.orthogonal_(self.weight, gain)
+        set_orthogonal(self.weight, gain)
         nn.init.zeros_(self.bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from arena.rules import ACTIONS
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 
 FORMER_NAMES = {"memory": "lstm_size"}  # in snapshots and checkpoints written before the renaming
 

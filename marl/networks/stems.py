@@ -14,7 +14,7 @@ from arena.encoders import Encoder
 from arena.encoders.planes import PLANES
 from arena.rules import CELLS, COLUMNS, ROWS
 from marl import registry
-from marl.networks.layers import dense
+from marl.networks.layers import dense, set_orthogonal
 from marl.networks.spec import NetworkSpec
 
 KERNEL = 3  # cells across that a convolution sees
@@ -29,7 +29,7 @@ class DenseStem(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(spec.body[0], encoder.width))
         self.bias = nn.Parameter(torch.zeros(spec.body[0]))
-        nn.init.orthogonal_(self.weight, math.sqrt(2))
+        set_orthogonal(self.weight, math.sqrt(2))
         self.register_buffer("scale", torch.from_numpy(encoder.scale.copy()), persistent=False)
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:

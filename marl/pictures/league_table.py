@@ -10,7 +10,7 @@ from arena.render.theme import blend
 from marl.pictures.canvas import FAINT, INK, LINE, PAPER, SCALE, Canvas, text_width
 
 if TYPE_CHECKING:
-    from opponents.league import Table
+    from opponents.round_robin import Table
 
 CELL_WIDTH, CELL_HEIGHT, GAP = 76, 46, 2
 MARGIN, TITLE, CHART, NUMBER = 32, 74, 230, 124

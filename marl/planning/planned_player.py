@@ -12,7 +12,7 @@ import time
 import torch
 
 from arena import BatchArena
-from arena.printable import printable
+from arena.errors import printable
 from arena.rules import TEAM
 from marl.errors import UserError
 from marl.planning.planner import MOST_REPLIES, Budget, Planner

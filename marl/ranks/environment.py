@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from marl.cli.arguments import parse_whole_number
+from marl.cli.invocation import TRAIN
 from marl.cli.wording import verb
 from marl.errors import UserError
 
@@ -73,7 +74,7 @@ def read_rank_environment(environment: Mapping[str, str] = os.environ) -> RankEn
     if missing:
         raise UserError(
             f"{', '.join(given)} {verb(given, 'is', 'are')} set but {', '.join(missing)} "
-            f"{verb(missing, 'is', 'are')} not: start ranks with torchrun or ./train_ddp.sh, or unset "
+            f"{verb(missing, 'is', 'are')} not: start ranks with torchrun or {TRAIN}, or unset "
             f"{verb(given, 'it', 'them')} for one process"
         )
     rank, world, local_rank, port = (
@@ -91,5 +92,5 @@ def read_rank_environment(environment: Mapping[str, str] = os.environ) -> RankEn
 def _read_number(environment: Mapping[str, str], name: str) -> int:
     number = parse_whole_number(environment[name].strip())
     if number is None:
-        raise UserError(f"{name}={environment[name]!r} is not a whole number; torchrun and ./train_ddp.sh set it right")
+        raise UserError(f"{name}={environment[name]!r} is not a whole number; torchrun and {TRAIN} set it right")
     return number

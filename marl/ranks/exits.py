@@ -1,13 +1,16 @@
-"""How ranks end: exit codes, the error of a lost rank, where the last message goes and its advice, and the immediate
-exit."""
+"""How ranks end: exit codes, the error of a lost rank, where the last message goes and its advice, the immediate
+exit, and the end with the launcher."""
 
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from marl.ranks import rank_log
+from arena import system
+from marl.ranks import environment, rank_log
+from opponents.processes import HAS_PRCTL, end_with_parent
 
 EXIT_MISTAKE = 2  # a mistake of the user
 EXIT_LOST_RANK = 3  # another rank is dead or hangs
@@ -49,3 +52,33 @@ def notify(message: str) -> None:
 def leave_messages_to(pipe: int) -> None:
     """For a rank whose launcher reads the messages of its ranks from this pipe, and prints those that say most."""
     _pipe[:] = [pipe]
+
+
+POLL = 1.0  # seconds, where the system cannot watch the launcher
+
+
+def end_with_launcher() -> None:
+    """Have this process killed as soon as the launcher that started it ends; nothing in a process without a launcher.
+
+    Otherwise ranks would train on, unseen, beside the next start of the run.
+    A kill, not a request to save: a launcher only dies before its ranks if it was killed itself. The last checkpoint is
+    whole. A rank started by hand, without a launcher, outlives the shell that started it.
+    """
+    if environment.launch_id() is None:
+        return
+    if HAS_PRCTL:
+        end_with_parent()
+        expected = environment.launcher_pid()
+        if expected is not None and os.getppid() != expected:  # it ended before this call
+            _leave()
+    else:
+        threading.Thread(target=_watch, args=(os.getppid(),), name="launcher", daemon=True).start()
+
+
+def _watch(launcher: int) -> None:
+    system.wait_for_end_of(launcher, POLL)
+    _leave()
+
+
+def _leave() -> None:
+    exit_now("the launcher of this rank is gone, so the rank ends")

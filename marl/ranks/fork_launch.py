@@ -18,7 +18,7 @@ from pathlib import Path
 
 from marl.compute.threads import limit_threads
 from marl.ranks import store
-from marl.ranks.exits import EXIT_LOST_RANK, leave_messages_to
+from marl.ranks.exits import EXIT_LOST_RANK, end_with_launcher, leave_messages_to
 from marl.ranks.launch import (
     SHUTDOWN_TIMEOUT,
     STOP_SIGNALS,
@@ -26,7 +26,6 @@ from marl.ranks.launch import (
     signal_name,
     stop_on_signal,
 )
-from marl.ranks.orphans import end_with_launcher
 
 POLL = 0.01  # seconds between two looks at the ranks
 
@@ -98,25 +97,24 @@ class _Launcher:
                 stream.flush()
             for rank in range(self._world):
                 # No signal between the fork and the child's own handlers: it would be taken for the launcher's.
-                blocked = {getattr(signal, name) for name in STOP_SIGNALS}
-                signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+                signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
                 pid = os.fork()
                 if pid == 0:
                     self._pids.clear()  # they are not the children of this process
                     self._become_rank(rank, server)
-                    signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
                     raise _IsRank
                 self._pids[rank] = pid
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
     def _become_rank(self, rank: int, server: socket.socket) -> None:
         """Make this process, which has just been forked, a rank. server: for the store of the process group."""
         os.setsid()  # Ctrl-C shall reach the launcher only
-        for name in STOP_SIGNALS:
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with contextlib.suppress(OSError):
-            Path("/proc/self/comm").write_text(f"rank {rank}")
+            Path("/proc/self/comm").write_text(f"rank {rank}", "ascii")
         os.environ |= {
             "RANK": str(rank), "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(self._world), "LOCAL_WORLD_SIZE": str(self._world),

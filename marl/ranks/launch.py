@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
+from arena import system
 from marl.cli.wording import count
 from marl.errors import UserError
 from marl.ranks import environment
@@ -34,7 +35,10 @@ from marl.ranks.nodes import ONE_NODE, Nodes
 PROGRAM = ("-m", "marl", "train")
 DEFAULT_PORT = 29400  # of the rendezvous of several nodes without MASTER_PORT
 SHUTDOWN_TIMEOUT = 60  # seconds the ranks have to save and end after a signal; then they are killed
-STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1")
+STOP_SIGNALS = (
+    *system.STOP_SIGNALS,
+    *(getattr(signal, name) for name in ("SIGHUP", "SIGQUIT", "SIGUSR1") if hasattr(signal, name)),
+)
 
 
 def launch(
@@ -166,6 +170,7 @@ def _run(settings: Mapping[str, Any], command: Sequence[str]) -> int:
     torch_elastic.register_rendezvous()
     torch_elastic.silence_loggers()
     known = {field.name for field in dataclasses.fields(LaunchConfig)}  # not every torch has all of them
+    stopped: list[int] = []
     try:
         config = LaunchConfig(
             **{name: value for name, value in settings.items() if name in known},
@@ -176,11 +181,9 @@ def _run(settings: Mapping[str, Any], command: Sequence[str]) -> int:
             elastic_launch(config, sys.executable)(*command)
         return 0
     except ChildFailedError as error:
-        return _report_failures(error.failures)
+        return _report_stop(stopped[0]) if stopped else _report_failures(error.failures)
     except SignalException as error:
-        number = stopped[0] if stopped else int(error.sigval)
-        print(f"snakes: stopped by {signal.Signals(number).name}", file=sys.stderr)
-        return 128 + number
+        return _report_stop(stopped[0] if stopped else int(error.sigval))
 
 
 @contextlib.contextmanager
@@ -188,17 +191,17 @@ def stop_on_signal(exception: Callable[[str, signal.Signals], Exception]) -> Ite
     """Raise an exception at the first stop signal, on which the launcher ends the ranks. Later signals are ignored.
 
     exception: makes it from a text and SIGTERM, the signal that torch's launcher then sends. The list gets the numbers
-    of the signals. The ranks have sessions of their own: Ctrl-C reaches this process only.
+    of the signals. The ranks have sessions of their own: Ctrl-C reaches this process only. Without sessions it reaches
+    the ranks as well, which save and end: the launcher waits for that, and nothing is raised.
     """
     stopped: list[int] = []
 
     def handle(number: int, _frame: FrameType | None) -> None:
         stopped.append(number)
-        if len(stopped) == 1:
+        if len(stopped) == 1 and system.HAS_SESSIONS:
             raise exception(f"signal {number}", signal.SIGTERM)
 
-    numbers = [getattr(signal, name) for name in STOP_SIGNALS if hasattr(signal, name)]
-    before = {number: signal.signal(number, handle) for number in numbers}
+    before = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
     try:
         yield stopped
     finally:
@@ -207,6 +210,11 @@ def stop_on_signal(exception: Callable[[str, signal.Signals], Exception]) -> Ite
 
 
 # --- report
+
+
+def _report_stop(number: int) -> int:
+    print(f"snakes: stopped by {signal_name(number)}", file=sys.stderr)
+    return 128 + number
 
 
 def _report_failures(failures: Mapping[int, Any]) -> int:
@@ -227,7 +235,7 @@ def report_failure(rank: int, code: int) -> int:
         return 1 if code == EXIT_TOGETHER else code
     if code < 0:
         how = f"was killed by {signal_name(-code)}"
-        hint = " (out of memory?)" if -code == getattr(signal, "SIGKILL", None) else ""
+        hint = " (out of memory?)" if -code == system.SIGKILL else ""
         print(f"snakes: rank {rank} {how}{hint}; {GO_ON}", file=sys.stderr)
         return 128 - code
     print(f"snakes: rank {rank} failed with exit code {code}; its own message is above", file=sys.stderr)

@@ -11,6 +11,8 @@ import struct
 import sys
 import time
 
+from arena import system
+
 ATTEMPT = 5.0  # seconds for one attempt to connect
 PAUSE = 0.1  # seconds between two attempts
 
@@ -18,7 +20,7 @@ PAUSE = 0.1  # seconds between two attempts
 def bind_error(port: int) -> OSError | None:
     """The error of listening at this port; None if the port is free."""
     with socket.socket() as probe:
-        if os.name == "posix":  # as torch does: a port whose last user has just ended is free
+        if system.SHARES_BOUND_PORTS:  # as torch does: a port whose last user has just ended is free
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
@@ -83,7 +85,7 @@ def own_address(other: str) -> str | None:
 
 def interface_of(address: str | None) -> str | None:
     """The name of the network interface with this address; None elsewhere than on Linux."""
-    if address is None or not sys.platform.startswith("linux"):
+    if address is None or not system.HAS_LINUX_CALLS:
         return None
     import fcntl
 

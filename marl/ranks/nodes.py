@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from marl.cli.arguments import parse_whole_number
+from marl.cli.invocation import train_with
 from marl.errors import UserError
 
 
@@ -44,7 +45,7 @@ def choose_ranks_per_node(environment: Mapping[str, str], cpu_ranks: int, gpus: 
             raise UserError(f"--num_gpus {asked}: at least 1 is needed")
         if not gpus:
             raise UserError(
-                f"--num_gpus {asked}: this machine has no GPU; use NPROC={asked} ./train_ddp.sh for {asked} CPU ranks"
+                f"--num_gpus {asked}: this machine has no GPU; use {train_with('NPROC', asked)} for {asked} CPU ranks"
             )
         if asked > gpus:
             raise UserError(f"--num_gpus {asked}: this machine has {gpus}; CUDA_VISIBLE_DEVICES may hide some")

@@ -1,11 +1,11 @@
 """Where a rank computes: its backend, its device, and the environment defaults of NCCL and CUDA."""
 
 import os
-import sys
 from collections.abc import MutableMapping
 
 import torch
 
+from arena import system
 from marl.cli.wording import count
 from marl.errors import UserError
 
@@ -13,14 +13,19 @@ BACKENDS = ("gloo", "nccl")
 
 
 def place(
-    backend: str | None, device: str, local_rank: int, local_world: int, gpus: int, system: str = sys.platform
+    backend: str | None,
+    device: str,
+    local_rank: int,
+    local_world: int,
+    gpus: int,
+    may_have_nccl: bool = system.HAS_LINUX_CALLS,
 ) -> tuple[str, torch.device]:
     """Backend and device of a rank; a combination that cannot work is a UserError."""
     if backend is not None and backend not in BACKENDS:
         raise UserError(f"backend {backend!r} is unknown; known: {', '.join(BACKENDS)}")
     chosen = _choose_device(device, local_rank, gpus)
     if backend is None:
-        backend = "nccl" if chosen.type == "cuda" and system.startswith("linux") else "gloo"
+        backend = "nccl" if chosen.type == "cuda" and may_have_nccl else "gloo"
     if backend == "nccl" and chosen.type != "cuda":
         raise UserError("--backend nccl needs a GPU for every rank, but the device is the CPU; use --backend gloo")
     if backend == "nccl" and local_world > (1 if device.startswith("cuda:") else gpus):
@@ -57,7 +62,8 @@ def set_nccl_defaults(environment: MutableMapping[str, str] = os.environ) -> dic
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
     }
-    if "PYTORCH_ALLOC_CONF" in environment:  # the newer name of the same setting; the user's value wins
+    # The newer name of the same setting: the user's value wins. Elsewhere than on Linux torch only warns of it.
+    if "PYTORCH_ALLOC_CONF" in environment or not system.HAS_LINUX_CALLS:
         del defaults["PYTORCH_CUDA_ALLOC_CONF"]
     missing = {name: value for name, value in defaults.items() if name not in environment}
     environment.update(missing)

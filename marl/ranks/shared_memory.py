@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from arena import system
 from arena.jit import njit
 from marl.compute.process_identity import boot_id, pid_namespace
 from marl.ranks import shared_barrier
@@ -220,7 +221,7 @@ def _place() -> tuple | None:
 
 def _create(size: int) -> int | None:
     """A file in memory without a name: nothing is left of it, whenever its processes are killed."""
-    if not hasattr(os, "memfd_create"):
+    if not system.SHARES_MEMORY:
         return None
     file = None
     try:

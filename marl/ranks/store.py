@@ -1,18 +1,19 @@
 """The TCP store of a process group, where its ranks meet, and the ranks that did not come."""
 
 import socket
-import sys
 import time
 from datetime import timedelta
 
 import torch.distributed as dist
 
+from arena import system
 from marl.cli.wording import named_ranks
 from marl.errors import UserError
 from marl.ranks.environment import agent_hosts_store
 from marl.ranks.exits import LostRank
 from marl.ranks.network import bind_error, check_server, is_loopback, listen_at, wait_for_server
 
+USE_LIBUV = system.HAS_FORK  # it is not built into torch for Windows
 _listening: list[int] = []  # see host_at; empty: rank 0 opens the socket
 
 
@@ -22,7 +23,9 @@ def host_at(listening_socket: int) -> None:
 
 
 def serve_on_loopback(address: str, port: int) -> dist.TCPStore:
-    """A store of this process that only this machine can reach. Port 0: any."""
+    """A store of this process that only this machine can reach, where torch takes a socket. Port 0: any."""
+    if not system.SOCKETS_ARE_FILES:
+        return dist.TCPStore(address, port, is_master=True, wait_for_workers=False, use_libuv=USE_LIBUV)
     server = listen_at(address, port)
     port = server.getsockname()[1]
     return dist.TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach())
@@ -43,7 +46,7 @@ class RendezvousStore:
         deadline = time.monotonic() + self.timeout
         if is_host and not _listening:
             self._check_free()
-            if is_loopback(self.address):
+            if system.SOCKETS_ARE_FILES and is_loopback(self.address):
                 host_at(listen_at(self.address, self.port).detach())
         elif not is_host:
             self._wait_for_server()
@@ -74,7 +77,7 @@ class RendezvousStore:
                 is_master=is_host,
                 timeout=timedelta(seconds=self.timeout),
                 wait_for_workers=False,  # torch only counts ranks; open() names the missing ones
-                use_libuv=sys.platform != "win32",  # not built into torch for Windows
+                use_libuv=USE_LIBUV,
                 master_listen_fd=_listening[0] if is_host and _listening else None,
             )
         except RuntimeError as error:

@@ -29,13 +29,16 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRen
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, RendezvousTimeout
 from torch.distributed.launcher import api
 
+from arena import system
 from marl.ranks.exits import EXIT_MISTAKE, EXIT_TOGETHER
 from marl.ranks.network import is_loopback, wait_for_server
 from marl.ranks.store import serve_on_loopback
 
 RENDEZVOUS = "snakes"  # name of our rendezvous among torch's backends
 LAST_CALL = 10.0  # seconds an elastic run waits for more nodes once it has enough; a later node restarts the ranks
-FINAL = (EXIT_MISTAKE, EXIT_TOGETHER)  # exit codes of failures that a restart would only repeat
+# Exit codes of failures that a restart would only repeat; without sessions Ctrl-C ends the ranks, and is meant for all.
+INTERRUPTED = () if system.HAS_SESSIONS else tuple(128 + number for number in system.STOP_SIGNALS)
+FINAL = (EXIT_MISTAKE, EXIT_TOGETHER, *INTERRUPTED)
 LOGGERS = ("torch.distributed.elastic", "torch.distributed.launcher")
 
 

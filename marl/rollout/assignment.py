@@ -1,13 +1,22 @@
-"""Which matches of a rank are self-play, which meet past selves or named players, and which the schedule.
+"""Which matches of a rank are self-play, which meet past selves or named players, and which the schedule; and at which
+turn each match slot starts again at the beginning of a run.
 
 The assignment stays the same for a whole run, so that every network always plays the same number of snakes, which a
 CUDA graph needs. Matches are assigned in pairs, one as red and one as blue, evenly over the slots: twice the matches
 give the same assignment twice, so that two ranks play what one with twice the matches plays, if the shares divide.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+
+import torch
+
+from arena.rules import TURNS
+
+TOGETHER = {"cpu": 1, "cuda": 32}  # consecutive slots at about the same turn: threads of a GPU run in step
+GOLDEN = (math.sqrt(5) - 1) / 2  # multiples of it, modulo 1, are spread evenly however many there are
 
 
 @dataclass(frozen=True)
@@ -72,3 +81,20 @@ def _round_together(shares: Sequence[float], pairs: int) -> list[int]:
     """Whole numbers of pairs whose sums from the first share on are as near as possible to those of the shares."""
     ends = [0, *(round(end * pairs) for end in accumulate(shares))]
     return [end - begin for begin, end in pairwise(ends)]
+
+
+def stagger_turns(first: int, matches: int, all_matches: int, device: torch.device) -> torch.Tensor:
+    """The turns [matches] at which slots first, first + 1, ... of `all_matches` start again.
+
+    Over all slots they are spread evenly, and so are those of any consecutive slots, like those of one rank: snakes
+    grow in a match, and a turn with long snakes takes longer. If a rank had all of its matches near their end, the
+    others would wait for it.
+    """
+    together = math.gcd(TOGETHER[device.type], all_matches)
+    groups = all_matches // together
+    step = max(1, round(GOLDEN * groups))
+    while math.gcd(step, groups) > 1:  # every group has its own place
+        step += 1
+    slots = torch.arange(first, first + matches)
+    places = slots // together * step % groups * together + slots % together
+    return (places * TURNS // all_matches).to(device)

@@ -16,9 +16,7 @@ from numba import get_num_threads
 from arena import BatchArena
 from arena.backends.cuda_graphs import CapturedBriefly
 from arena.rules import ACTIONS, SNAKES, TEAM, TURN, TURNS
-from marl.rollout.assignment import MatchAssignment
-from marl.rollout.policy_rows import record_steps
-from marl.rollout.stagger import stagger_turns
+from marl.rollout.assignment import MatchAssignment, stagger_turns
 from marl.rollout.turn_buffer import TurnBuffer
 from marl.rollout.turn_chain import TurnChain, TurnPart
 from marl.rollout.turn_kernels import (
@@ -31,6 +29,7 @@ from marl.rollout.turn_kernels import (
     choose_likeliest_actions,
     draw_actions,
     finish_turns,
+    record_steps,
 )
 from opponents import loops
 from opponents.scheduler import Mix

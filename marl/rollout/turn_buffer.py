@@ -11,9 +11,8 @@ import torch
 
 from arena.encoders import Encoder
 from arena.rules import TEAM
-from marl.rollout.policy_rows import PolicyRows
 from marl.rollout.turn_chain import TurnPart
-from marl.rollout.turn_kernels import TurnRows, count_turn, write_words
+from marl.rollout.turn_kernels import PolicyRows, TurnRows, count_turn, write_words
 
 # Attribute -> its name in checkpoints.
 SAVED = {"obs": "observations", "actions": "moves", "rewards": "rewards", "terminated": "over"}

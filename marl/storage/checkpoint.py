@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from arena.rules import RULES_VERSION
 from marl.errors import UserError
-from marl.storage.regular_file import read_regular
-from marl.storage.run_folder import listing
+from marl.storage.run_folder import listing, read_regular
 
 if TYPE_CHECKING:
     import torch
@@ -78,7 +77,8 @@ def read(folder: Path, verify: bool = True) -> Checkpoint:
         for name, stamp in manifest["files"].items() if verify else ():
             if _sha256(folder / name) != stamp["sha256"]:
                 raise CheckpointError(f"{folder / name} is damaged: it is not what was saved (sha256); {_ADVICE}")
-        weights = safetensors.torch.load_file(folder / WEIGHTS)
+        # Not load_file: its tensors keep the file open, which nothing could remove on Windows.
+        weights = safetensors.torch.load((folder / WEIGHTS).read_bytes())
     except CheckpointError:
         raise
     except Exception as error:  # a parser of a damaged file may raise anything

@@ -22,8 +22,7 @@ from marl.storage.checkpoint import (
     read,
     read_manifest,
 )
-from marl.storage.regular_file import read_regular
-from marl.storage.run_folder import listing
+from marl.storage.run_folder import listing, read_regular
 
 
 def resolve(path: str | os.PathLike, prefer: str = LAST) -> Path:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import safetensors.torch
 import torch
 
-from arena.files import sync_folder, write_atomically
+from arena.files import replace, sync_folder, write_atomically
 from arena.rules import RULES_VERSION
 from marl.storage.checkpoint import (
     BEST,
@@ -312,8 +312,8 @@ def _replace_folder(draft: Path, final: Path) -> None:
     # A folder cannot replace another in one step. Between the two renames the old one is found by its hidden name.
     replaced = final.with_name(REPLACED + final.name)
     if final.exists():
-        os.replace(final, replaced)
-    os.replace(draft, final)
+        replace(final, replaced)
+    replace(draft, final)
     sync_folder(final.parent)
     if replaced.exists():
         _remove_folder(replaced)
@@ -322,7 +322,7 @@ def _replace_folder(draft: Path, final: Path) -> None:
 def _remove_folder(folder: Path) -> None:
     # Renamed first: a kill in the middle must not leave half a checkpoint under its name.
     trash = folder.with_name(_TRASH + folder.name)
-    os.replace(folder, trash)
+    replace(folder, trash)
     _remove(trash)
 
 
@@ -344,7 +344,7 @@ def _remove_leftovers(checkpoints: Path) -> None:
             if final.exists():
                 _remove_folder(path)
             else:
-                os.replace(path, final)
+                replace(path, final)
         elif path.name.startswith((f".{LAST}.", f".{BEST}.")):
             path.unlink(missing_ok=True)
 

@@ -7,7 +7,7 @@ import torch
 
 from arena import BatchArena
 from arena.encoders import Encoder
-from arena.printable import printable
+from arena.errors import printable
 from arena.rules import ACTIONS, SNAKES, TURN
 from marl.fast import blas
 from marl.fast.dense_pass import DenseInference, proven_layers

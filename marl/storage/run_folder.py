@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import stat
 import subprocess
 import time
 from pathlib import Path
@@ -17,7 +18,6 @@ from typing import Any
 
 from marl.compute.process_identity import process_name
 from marl.errors import UserError
-from marl.storage.regular_file import read_regular
 
 GROUP = "snakes_3v3"
 CONFIG, RUN = "config.yaml", "run.json"
@@ -153,7 +153,8 @@ def git_state() -> dict[str, Any] | None:
     def git(*argv: str) -> str:
         # Without optional locks `status` does not touch the index: a user may be committing at this moment.
         call = ["git", "--no-optional-locks", "-C", str(root), *argv]
-        return subprocess.run(call, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+        done = subprocess.run(call, capture_output=True, check=True, timeout=20)
+        return done.stdout.decode(errors="replace").strip()
 
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != root:
@@ -234,3 +235,21 @@ def _exists(folder: Path, error: FileExistsError) -> UserError:
 def _failed(path: Path, error: OSError) -> UserError:
     where = error.filename2 or error.filename or path  # the obstacle may be a folder further up
     return UserError(f"cannot make the run folder {path}: {where}: {error.strerror}; choose another --runs_dir")
+
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a file; OSError if it is missing, or is a folder, FIFO (which would wait for ever) or device."""
+    return read_with_time(path)[0]
+
+
+def read_with_time(path: Path) -> tuple[bytes, int]:
+    """The content of a file and its time of modification in nanoseconds. Opening it asks a network drive anew."""
+    handle = os.open(path, _FLAGS)  # O_NONBLOCK: opening a FIFO does not wait for a writer
+    with open(handle, "rb") as file:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return file.read(), about.st_mtime_ns

@@ -34,7 +34,7 @@ from marl.cli.wording import in_one_line
 from marl.compute.process_identity import is_running, pid_namespace, process_name
 from marl.errors import UserError
 from marl.ranks.exits import exit_now
-from marl.storage.regular_file import read_regular, read_with_time
+from marl.storage.run_folder import read_regular, read_with_time
 
 HEARTBEAT_SECONDS = 5.0  # seconds between two touches of the owner's file
 LEASE_SECONDS = 30.0  # seconds without a touch after which an owner on another machine is dead

@@ -15,7 +15,7 @@ import torch
 from arena.encoders import Encoder
 from arena.errors import ArenaError
 from arena.replay import Replay
-from marl.config.evaluation_config import EvalConfig
+from marl.config.sections import EvalConfig
 from marl.errors import UserError
 from marl.metrics.console import WIDTH
 from marl.networks.actors import AnyActor

@@ -20,8 +20,7 @@ from marl.metrics.log_window import PAST_SELF
 from marl.networks.policy import build_actor, describe_actor
 from marl.planning.planned_player import PlannedPlayer, load_player, split_planned
 from marl.ranks.process_group import Ranks, Solo, on_main
-from marl.rollout.frozen_seats import FrozenSeats
-from marl.rollout.host_seats import HostSeats
+from marl.rollout.frozen_seats import FrozenSeats, HostSeats
 from marl.rollout.rollout import Rollout
 from marl.storage import snapshot
 from marl.storage.policy_player import PolicyPlayer

@@ -66,7 +66,8 @@ def open_outputs(
             flat_config(options, config.learner_section),
             state.progress.env_steps,
         )
-        metrics.describe(start_texts((folder / run_folder.CONFIG).read_text(), start), config.evaluation.eval_opponents)
+        text = (folder / run_folder.CONFIG).read_text("utf-8")
+        metrics.describe(start_texts(text, start), config.evaluation.eval_opponents)
         console: Console | Quiet = Quiet()
         if not plan.quiet:
             console = Console(config.schedule.max_episodes, episodes, 60 * config.max_minutes)

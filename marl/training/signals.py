@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from arena.system import STOP_SIGNALS
+
 SAME_SIGNAL_SECONDS = 1.0  # a second signal within this time counts as the first: launchers send it twice
 
 

@@ -16,7 +16,7 @@ import torch
 from arena.backends.cuda_graphs import WARM_UPS, Captured
 from arena.jit import announced
 from marl.errors import UserError
-from marl.learners.lr_schedule import lr_factor, warmup
+from marl.learners.learner import lr_factor, warmup
 from marl.metrics.log_window import LogWindow, pack, unpack
 from marl.metrics.rank_gauges import RankGauges
 from marl.metrics.run_metrics import gpu_gauges
@@ -25,12 +25,11 @@ from marl.rollout.rollout import Wrap
 from marl.storage.saver import Saver, on_host
 from marl.training.checkpointing import manifest_fields, rank_part, shared_part
 from marl.training.evaluation import Evaluation, evaluate
-from marl.training.nonfinite import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, all_finite
 from marl.training.outputs import RunOutputs
 from marl.training.past_selves import remove_unneeded
 from marl.training.profiling import CycleProfile
 from marl.training.progress import Stopwatch, crosses_multiple
-from marl.training.training_state import TrainingState
+from marl.training.training_state import BAD_BATCH, SKIPS_IN_A_ROW, NotFinite, TrainingState, all_finite
 
 DDP_WARM_UPS = 11  # backward passes that DDP needs before a recording
 RESUMABLE = ("signal", "callback", "pause")  # ends before the limit of the run

@@ -1,6 +1,10 @@
-"""The state of a training run on one rank: team, matches, opponents and counters."""
+"""The state of a training run on one rank: team, matches, opponents and counters; and the error of one
+whose numbers are not finite."""
 
+from collections.abc import Iterable
 from pathlib import Path
+
+import torch
 
 from arena.encoders import encoder_named
 from arena.rules import TURNS
@@ -22,6 +26,8 @@ TASKS = ("log", "eval", "save", "milestone")  # periodic, counted in episodes
 EVALUATED = "evaluations"  # their number up to now, among the marks
 # Rounds of all match slots that are left out when matches start again: those cut off at the start and at the end.
 SPARE_ROUNDS = 3
+SKIPS_IN_A_ROW = 20  # skipped updates that end a run: fp16 may need this many to find its loss scale
+BAD_BATCH = "not_finite.pt"  # file in the run folder with the last minibatch of every rank
 
 
 class TrainingState:
@@ -137,3 +143,11 @@ class TrainingState:
             return self.is_due("eval", interval)
         before, self.marks[EVALUATED] = self.marks[EVALUATED], int(self.evaluation_plan.in_run * self.fraction_done)
         return self.marks[EVALUATED] > before
+
+
+class NotFinite(RuntimeError):
+    """Gradients or weights are not finite; raised on all ranks."""
+
+
+def all_finite(tensors: Iterable[torch.Tensor]) -> bool:
+    return bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all())

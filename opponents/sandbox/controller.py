@@ -14,7 +14,7 @@ import reprlib
 import struct
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
 HEADER = struct.Struct(">I")
 HELLO, LOADED = -1, 0  # in the place of a snake
@@ -23,6 +23,7 @@ TEXT_LENGTH = 200
 NO_CONTROLLER = "it has no function my_controller(observation, action_space, is_act_continuous)"
 MODULE = "submission"
 OUR_PACKAGE = __name__.partition(".")[0]
+Send = Callable[[bytes], object]
 
 
 class Discrete:
@@ -46,27 +47,26 @@ def read_move(answer: Any) -> int | str:
     return f"returned {reprlib.repr(answer)} instead of [[one-hot of {MOVES}]]"[:TEXT_LENGTH]
 
 
-def answer_requests(channel: int, path: str) -> None:
+def answer_requests(requests: BinaryIO, send: Send, path: str) -> None:
     """Answer until the arena closes the channel."""
     sys.argv, sys.orig_argv = [path], [path]
-    _send(channel, HELLO, 0)
+    _answer(send, HELLO, 0)
     controller: Callable[..., Any] | None = None
-    with open(channel, "rb", closefd=False) as stream:
-        while header := stream.read(HEADER.size):
-            text = stream.read(*HEADER.unpack(header))
-            request = json.loads(text)
-            if "seed" in request:
-                loaded = _load(path, request["seed"])
-                controller = None if isinstance(loaded, str) else loaded
-                _send(channel, LOADED, loaded if isinstance(loaded, str) else 0)
-                continue
-            for snake in request["snakes"] if controller else ():  # none if loading failed
-                _send(channel, snake, _move(controller, snake, text))
+    while header := requests.read(HEADER.size):
+        text = requests.read(*HEADER.unpack(header))
+        request = json.loads(text)
+        if "seed" in request:
+            loaded = _load(path, request["seed"])
+            controller = None if isinstance(loaded, str) else loaded
+            _answer(send, LOADED, loaded if isinstance(loaded, str) else 0)
+            continue
+        for snake in request["snakes"] if controller else ():  # none if loading failed
+            _answer(send, snake, _move(controller, snake, text))
 
 
-def _send(channel: int, snake: int, result: int | str) -> None:
+def _answer(send: Send, snake: int, result: int | str) -> None:
     text = json.dumps((snake, result)).encode()
-    os.write(channel, HEADER.pack(len(text)) + text)
+    send(HEADER.pack(len(text)) + text)
 
 
 def _load(path: str, seed: int) -> Callable[..., Any] | str:

@@ -12,9 +12,10 @@ from pathlib import Path
 ALWAYS = {"CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}
 ALWAYS |= {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
 SANDBOXED = {"PATH": "/usr/bin", "HOME": "/scratch", "TMPDIR": "/scratch", "USER": "submission"}
-KEPT_UNCAGED = ("HOME", "TMPDIR")
+# SYSTEMROOT: without it Windows opens no socket.
+KEPT_UNCAGED = ("HOME", "TMPDIR", "SYSTEMROOT", "USERPROFILE", "TEMP", "TMP")
 LANGUAGE = re.compile(r"[\w.@-]+")
-SEPARATORS = re.compile("[:;]")  # the loader of shared libraries takes both
+SEPARATORS = re.compile("[:;]" if os.pathsep == ":" else os.pathsep)  # the loader of shared libraries takes both
 
 
 def host_environment(folder: Path, sandboxed: bool) -> dict[str, str]:
@@ -23,7 +24,7 @@ def host_environment(folder: Path, sandboxed: bool) -> dict[str, str]:
     if LANGUAGE.fullmatch(os.environ.get("LANG", "")):
         found["LANG"] = os.environ["LANG"]
     paths = ("LD_LIBRARY_PATH",) if sandboxed else ("LD_LIBRARY_PATH", "PATH")
-    found |= {name: ":".join(entries) for name in paths if (entries := safe_entries(name, folder))}
+    found |= {name: os.pathsep.join(entries) for name in paths if (entries := safe_entries(name, folder))}
     if sandboxed:
         return found | SANDBOXED
     return found | {name: os.environ[name] for name in KEPT_UNCAGED if os.path.isabs(os.environ.get(name, ""))}

@@ -22,16 +22,16 @@ import stat
 import struct
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from opponents.processes import end_with_parent
 from opponents.sandbox import limits, namespaces, syscall_filter
+from opponents.sandbox.protocol import CODE, COMMAND, READY, SETTINGS_SIZE, STATE_BYTES, STOP
 
-READY = b"ready"
-STATE_BYTES = 256  # the host's first packet: READY, or why it cannot sandbox
-SETTINGS_SIZE, COMMAND, CODE = struct.Struct(">I"), struct.Struct(">cI"), struct.Struct(">i")
-START, STOP = b"+", b"-"
 LOOK_SECONDS = 0.5  # the arena may be gone though other processes keep its socket open
 END_SECONDS = 2.0  # for the host to end by itself
 SCAN_SECONDS = 30.0
@@ -45,11 +45,11 @@ RECEIVE, SEND = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_RECV and _SEND
 MOST_UNKNOWN_CALLS = 16  # then the listener is closed, and the kernel answers by itself
 
 
-def main(control: str) -> tuple[int, str]:
+def main(control: str) -> tuple[BinaryIO, Callable[[bytes], object], str]:
     """Serve the arena. control: number of the socket.
 
-    Returns in the process of each match, with its channel and the submission's path: `controller.answer_requests` is
-    for the caller, so that no frame and no name of this program is in the submission's reach.
+    Returns in the process of each match, with what `controller.answer_requests` needs. To call that is for the caller,
+    so that no frame and no name of this program is in the submission's reach.
     """
     sys.argv, sys.orig_argv = [""], [""]
     arena = socket.socket(fileno=int(control))
@@ -58,7 +58,8 @@ def main(control: str) -> tuple[int, str]:
     sys.path[:0] = settings["module_folders"]
     sandboxed, path = settings["sandboxed"], settings["path"]
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, Linux ends this and not the arena
+        # If memory runs out, Linux ends this and not the arena.
+        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
     try:
         if sandboxed and not syscall_filter.is_known_here():
             raise OSError(0, "it needs Linux on x86_64 or aarch64")
@@ -79,7 +80,8 @@ def main(control: str) -> tuple[int, str]:
     gc.freeze()  # the collector of a match's process must not touch, and so copy, all memory
     arena.sendall(READY.ljust(STATE_BYTES, b"\0"))
     channel = _serve(arena, path, sandboxed, memory)
-    return channel, path
+    # Not by functions of this file: through one of them the submission would reach all that the file knows.
+    return open(channel, "rb", closefd=False), partial(os.write, channel), path
 
 
 def _leave_to_a_child(arena: socket.socket, arena_id: int, stderr: int, sandboxed: bool) -> int:

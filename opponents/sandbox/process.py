@@ -7,7 +7,7 @@ snake and a move or text, and only the kernel's word counts for the process's id
 import functools
 import json
 import os
-import select
+import selectors
 import signal
 import socket
 import struct
@@ -17,11 +17,12 @@ import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from arena import system
 from opponents.sandbox.controller import HEADER, HELLO, MOVES, TEXT_LENGTH
 from opponents.sandbox.environment import host_environment, module_folders
-from opponents.sandbox.host import CODE, COMMAND, READY, SETTINGS_SIZE, START, STATE_BYTES, STOP
+from opponents.sandbox.protocol import CODE, COMMAND, READY, SETTINGS_SIZE, START, STATE_BYTES, STOP
 
 ANSWER_BYTES = 4096
 READ_BYTES = 1 << 16
@@ -32,32 +33,37 @@ CREDENTIALS = struct.Struct("3i")  # process, user, group
 ROOT = Path(__file__).resolve().parents[2]
 # Only this package is imported from our folder, and nothing from the working folder, the path's first entry: a folder
 # of a stranger that lies there may have the name of a package of Python's, which would run outside the sandbox.
+# The words after our folder: the module of this package with the function `main`, and what that is called with.
 BOOT = """
 import os, sys
-root, control = sys.argv[1:]
+root, module, *words = sys.argv[1:]
 sys.path = [folder for folder in sys.path if folder not in ("", root)]
-import importlib.util
+import importlib, importlib.util
 package = os.path.join(root, "opponents")
 places = {"submodule_search_locations": [package]}
 spec = importlib.util.spec_from_file_location("opponents", os.path.join(package, "__init__.py"), **places)
 sys.modules["opponents"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules["opponents"])
-from opponents.sandbox import controller, host
+from opponents.sandbox import controller
 try:
-    match = host.main(control)
+    match = importlib.import_module("opponents.sandbox." + module).main(*words)
     answer_requests = controller.answer_requests
-    del controller, host, root, package, places, spec
+    del controller, root, module, words, package, places, spec
     answer_requests(*match)
 finally:
     os._exit(0)  # not sys.exit: that would wait for threads of the submission
 """
 
 
+# Where the system has it, poll: select takes no file numbers from 1024.
+Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
 def _readable(channel: "socket.socket | MatchProcess", seconds: float) -> bool:
-    """Whether there is something to read, or the other side is gone. (select takes no file numbers from 1024.)"""
-    poll = select.poll()
-    poll.register(channel, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
+    """Whether there is something to read, or the other side is gone."""
+    with Selector() as selector:
+        selector.register(channel, selectors.EVENT_READ)
+        return bool(selector.select(seconds))
 
 
 def _duplicate_of_stderr() -> int:
@@ -80,6 +86,8 @@ class Host:
     """The host's process; see host.py."""
 
     def __init__(self, path: Path, sandboxed: bool) -> None:
+        if not system.HAS_FORK:
+            raise CannotSandbox("it needs Linux on x86_64 or aarch64")
         self._control, theirs = socket.socketpair()
         folder = path.parent.resolve()
         # In the sandbox there is no home folder whose packages could be imported.
@@ -87,7 +95,7 @@ class Host:
         stderr = _duplicate_of_stderr()
         try:
             child = subprocess.Popen(
-                [sys.executable, *flags, "-c", BOOT, str(ROOT), str(theirs.fileno())],
+                [sys.executable, *flags, "-c", BOOT, str(ROOT), "host", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -175,10 +183,18 @@ def _end_host(child: subprocess.Popen, control: socket.socket, owner: int) -> No
         child.wait()
 
 
+class Starter(Protocol):
+    """What a process needs of the host that has started it."""
+
+    end: weakref.finalize
+
+    def stop(self, number: int) -> int | None: ...
+
+
 class MatchProcess:
     """The process of one match."""
 
-    def __init__(self, host: Host, number: int, channel: socket.socket) -> None:
+    def __init__(self, host: "Starter", number: int, channel: socket.socket) -> None:
         self.host = host
         self.cpu_at_answer = 0.0  # seconds of CPU time when the last answer came
         self._number = number
@@ -188,7 +204,7 @@ class MatchProcess:
         self._unread = bytearray()
         self._pid: int | None = None
         self._ending: str | None = None
-        if hasattr(socket, "SO_PASSCRED"):
+        if hasattr(socket, "SO_PASSCRED") and channel.family == socket.AF_UNIX:
             channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     def fileno(self) -> int:
@@ -223,8 +239,7 @@ class MatchProcess:
     def read(self) -> None:
         """Read what there is; Broken if the process has closed its end."""
         try:
-            # Open files that come along are dropped: there is room for the sender's identity only.
-            more, aside, _, _ = self._channel.recvmsg(READ_BYTES, socket.CMSG_SPACE(CREDENTIALS.size))
+            more, aside = self._receive()
         except BlockingIOError:
             return
         except OSError:
@@ -236,6 +251,13 @@ class MatchProcess:
             for level, kind, data in aside:
                 if (level, kind) == (socket.SOL_SOCKET, getattr(socket, "SCM_CREDENTIALS", None)):
                     self._pid = CREDENTIALS.unpack(data[: CREDENTIALS.size])[0] or None
+
+    def _receive(self) -> tuple[bytes, list[tuple[int, int, bytes]]]:
+        """Bytes, and what the kernel says about their sender."""
+        if not hasattr(self._channel, "recvmsg"):
+            return self._channel.recv(READ_BYTES), []
+        # Open files that come along are dropped: there is room for the sender's identity only.
+        return self._channel.recvmsg(READ_BYTES, socket.CMSG_SPACE(CREDENTIALS.size))[:2]
 
     def next_answer(self, snake: int) -> int | str | None:
         """The answer for this snake: a move, or the text of a problem; None if it has not come yet."""
@@ -276,7 +298,7 @@ class MatchProcess:
 
 
 def _ending(code: int | None) -> str:
-    if code is None or code == -signal.SIGKILL:  # sent by the host, or by the system when memory ran out
+    if code is None or -code == system.SIGKILL:  # sent by the host, or by the system when memory ran out
         return f"{DISTURBED}, or was killed"
     return f"ended its process (exit code {code})" if code >= 0 else f"crashed (signal {-code})"
 

@@ -5,16 +5,17 @@ times as long. CPU time counts from the last answer: threads that go on between 
 """
 
 import os
-import select
+import selectors
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from opponents.sandbox.process import Broken, MatchProcess
+from opponents.sandbox.process import Broken, MatchProcess, Selector
 
 WAIT_FACTOR = 20  # wall time of a move / CPU time of a move
 CHECK_SECONDS = 0.005  # at least this long between two looks at the clock
+SOON = 0.001  # seconds that a look comes after the time it is for
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def run_jobs(jobs: list[Job], workers: int) -> None:
     """Do all jobs, at most `workers` at the same time. What they answer does not depend on how many."""
     waiting = deque(jobs)
     running: dict[int, Job] = {}  # by the number of its channel
-    poll = select.poll()
+    selector = Selector()
     while waiting or running:
         while waiting and len(running) < workers:
             job = waiting.popleft()
@@ -106,26 +107,26 @@ def run_jobs(jobs: list[Job], workers: int) -> None:
                 job.failure = str(error)
                 continue
             running[job.process.fileno()] = job
-            poll.register(job.process, _wanted(job))
+            selector.register(job.process, _wanted(job))
         if not running:
             continue
         now = time.monotonic()
         for number, job in list(running.items()):
             _attempt(job, job.check_time, now)
             if job.failure is not None:
-                _forget(poll, running, number)
+                _forget(selector, running, number)
         if not running:
             continue
         soonest = min(job.check_time(now) for job in running.values())
-        for number, event in poll.poll(max(0.0, soonest - now) * 1000 + 1):
-            job = running[number]
-            if event & select.POLLOUT:
+        for key, event in selector.select(max(0.0, soonest - now) + SOON):
+            number, job = key.fd, running[key.fd]
+            if event & selectors.EVENT_WRITE:
                 job.process.send()
-                poll.modify(number, _wanted(job))
-            if event & ~select.POLLOUT:
+                selector.modify(number, _wanted(job))
+            if event & selectors.EVENT_READ:
                 _attempt(job, job.read)
             if job.failure is not None or not job.expected:
-                _forget(poll, running, number)
+                _forget(selector, running, number)
 
 
 def _attempt(job: Job, step: Callable[..., object], *arguments: float) -> None:
@@ -136,11 +137,11 @@ def _attempt(job: Job, step: Callable[..., object], *arguments: float) -> None:
 
 
 def _wanted(job: Job) -> int:
-    return select.POLLIN | (select.POLLOUT if job.process.has_unsent else 0)
+    return selectors.EVENT_READ | (selectors.EVENT_WRITE if job.process.has_unsent else 0)
 
 
-def _forget(poll: select.poll, running: dict[int, Job], number: int) -> None:
-    poll.unregister(number)
+def _forget(selector: selectors.BaseSelector, running: dict[int, Job], number: int) -> None:
+    selector.unregister(number)
     del running[number]
 
 

@@ -56,20 +56,28 @@ def play(parallel, moves, turns):
     return [parallel.step(by_agent(next(moves))) for _ in range(turns)]
 
 
+# What does not depend on the observation is tried with one.
+FEATURES = pytest.mark.parametrize("observation", ["features"], indirect=True)
+
+
 @pytest.mark.usefixtures("no_warnings")
 class TestPettingZooAccepts:
     def test_the_parallel_environment(self, observation):
         parallel_api_test(module.parallel_env(observation=observation), num_cycles=250)
 
+    @FEATURES
     def test_the_environment_of_one_agent_after_the_other(self, observation):
         api_test(module.env(observation=observation), num_cycles=250)
 
+    @FEATURES
     def test_seeds_of_the_parallel_environment(self, observation):
         parallel_seed_test(partial(module.parallel_env, observation=observation), num_cycles=100)
 
+    @FEATURES
     def test_seeds_one_agent_after_the_other(self, observation):
         seed_test(partial(module.env, observation=observation), num_cycles=50)
 
+    @FEATURES
     def test_rendering(self, observation, monkeypatch):
         monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # an invisible window
         render_test(partial(module.env, observation=observation))
@@ -77,6 +85,7 @@ class TestPettingZooAccepts:
     def test_max_cycles(self):
         max_cycles_test(module)
 
+    @FEATURES
     def test_the_global_state(self, observation):
         state_test(module.env(observation=observation), module.parallel_env(observation=observation), num_cycles=210)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from arena import files, system
 from arena.errors import ArenaError
 from arena.files import atomic_path, write_atomically, write_user_file
 
@@ -98,3 +99,27 @@ def test_text_is_written_as_utf8(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == "名前\n".encode()
     with pytest.raises(ArenaError, match="cannot be written"):
         write_user_file(tmp_path / "file", "\ud800")
+
+
+def test_a_reader_is_waited_for_where_open_files_cannot_be_replaced(tmp_path: Path, monkeypatch) -> None:
+    calls, real = [], os.replace
+
+    def replace_later(source, target):
+        calls.append(target)
+        if len(calls) < 3:
+            raise PermissionError(errno.EACCES, "The process cannot access the file", str(target))
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_later)
+    with pytest.raises(PermissionError):
+        write_atomically(tmp_path / "file", b"new")
+    assert len(calls) == 1
+    monkeypatch.setattr(system, "REPLACES_OPEN_FILES", False)
+    write_atomically(tmp_path / "file", b"new")
+    assert len(calls) == 3
+    assert (tmp_path / "file").read_bytes() == b"new"
+    calls.clear()
+    monkeypatch.setattr(files, "OPEN_SECONDS", 0.0)
+    with pytest.raises(PermissionError):  # somebody does not let go of it
+        write_atomically(tmp_path / "file", b"newer")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.competition_log import write_log
 
 from arena import ArenaError
-from arena.jidi_log import JidiLog, open_match, read_log, write_log
+from arena.jidi_log import JidiLog, open_match, read_log
 from arena.replay import Replay, write
 
 UP, DOWN, LEFT, RIGHT = range(4)
@@ -242,12 +243,6 @@ def test_wrong_content_is_named(tmp_path: Path, changes: dict, expected: str) ->
 def test_files_that_are_no_log(tmp_path: Path, content: bytes, expected: str) -> None:
     (tmp_path / "log.json").write_bytes(content)
     assert message(tmp_path / "log.json").startswith(expected)
-
-
-def test_a_failing_write_leaves_no_trace(tmp_path: Path) -> None:
-    with pytest.raises(ArenaError, match="cannot be written"):
-        write_log(tmp_path, random_match(0, 1))
-    assert list(tmp_path.iterdir()) == []
 
 
 def replaced(value: Any, rng: random.Random) -> Any:

@@ -235,6 +235,8 @@ def test_a_folder_beside_our_packages_does_not_run_in_the_host(tmp_path) -> None
     shutil.copytree(ROOT / "opponents" / "sandbox", program / "opponents" / "sandbox")
     shutil.copy(ROOT / "opponents" / "processes.py", program / "opponents")
     (program / "opponents" / "__init__.py").write_text("")
+    (program / "arena").mkdir()
+    shutil.copy(ROOT / "arena" / "system.py", program / "arena")
     rival = program / "json"
     rival.mkdir()
     (rival / "__init__.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w').close()\n")

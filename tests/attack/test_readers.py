@@ -4,7 +4,7 @@ import pytest
 from helpers.fuzz_readers import ACCEPTED, HANG, REFUSED, TRACEBACK, Readers
 
 SEED = 1
-CASES, CASES_OF_MATCHES, SLOW_CASES = 200, 100, 10_000  # a match is verified by playing it, which takes longer
+CASES, CASES_OF_MATCHES, SLOW_CASES = 200, 50, 10_000  # a match is verified by playing it, which takes longer
 # Listed and deleted even if they are damaged: nothing of theirs is refused.
 LENIENT = {"run's configuration", "run.json", "metrics.jsonl", "owner", "pointer"}
 

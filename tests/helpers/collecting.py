@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from arena.encoders import Encoder, encoder_named
-from marl.config.reward_config import RewardConfig
+from marl.config.sections import RewardConfig
+from marl.learners.learner import Learner
 from marl.learners.precision import Precision
 from marl.learners.replay_buffer import ReplayBuffer
 from marl.networks.spec import NetworkSpec
@@ -81,3 +82,24 @@ def seat_frozen_players(rollout: Rollout, past_selves: Sequence, itself=None) ->
     frozen = [FrozenSeats(player, rollout, each, precision) for player, each in zip(players, seats, strict=True)]
     rollout.frozen_players = [seats.play for seats in frozen]
     return rollout
+
+
+def a_filled_buffer(seed: int) -> ReplayBuffer:
+    """Sixty turns of real matches, some of which ended."""
+    rollout = a_rollout(16, turns=60, opponents=("level0", "level1"), seed=seed)
+    rollout.start()
+    rollout.set_mix({"level0": 0.5, "level1": 0.5})
+    rollout.epsilon.fill_(0.3)
+    for _ in range(70):
+        rollout.play_turn(WholeNumbers(rollout.encoder, seed))
+    assert rollout.buffer.terminated.any()
+    return rollout.buffer
+
+
+def add_weight_noise(learner: Learner, seed: int) -> None:
+    """Initial outputs are nearly 0 everywhere, and targets equal the online networks: not so with noise."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for net in learner.networks().values():
+            for parameter in net.parameters():
+                parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))

@@ -29,11 +29,12 @@ def without_compiling(err: str) -> str:
     return "".join(line for line in lines if not line.startswith("snakes: compiling "))
 
 
-def in_fresh_process(code: str, *words: str) -> str:
+def in_fresh_process(code: str, *words: str, given: str = "") -> str:
     """Run Python code in a process that has loaded nothing of ours yet, and return what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=ROOT,
+        input=given,
         capture_output=True,
         text=True,
         timeout=300,

@@ -7,7 +7,7 @@ import numpy as np
 
 from arena.backends.tensors import Events
 from arena.rules import LENGTH, MATCH_BYTES, SNAKES, TEAM
-from marl.config.reward_config import RewardConfig
+from marl.config.sections import RewardConfig
 from marl.rollout.turn_kernels import MatchSums, Teams, TurnRows, finish_turns
 
 # One turn: red ends it with 5 + 4 + 3 segments, blue with 3 + 3 + 4. Snakes 0 and 3 ate; snakes 1 and 5 died.

@@ -19,10 +19,11 @@ import torch
 from arena import jidi_log, replay
 from arena.errors import ArenaError
 from helpers.command import ROOT
+from helpers.competition_log import write_log
 from helpers.fuzzing import changed, damaged, limited_time
 from marl.analysis.runs import read_summary
-from marl.commands.league_record import FILE as LEAGUE
-from marl.commands.league_record import read_record
+from marl.commands.train_league_record import FILE as LEAGUE
+from marl.commands.train_league_record import read_record
 from marl.config.yaml_file import read_yaml
 from marl.errors import UserError
 from marl.metrics.run_metrics import last_line, read_lines
@@ -53,7 +54,7 @@ class Readers:
         saved = checkpoint_writer.save(run, 8, weights, {"state": state}, {"world_size": 1, "encoder": "features"})
         match = self._a_match()
         replay.write(folder / "match.jsonl", match)
-        jidi_log.write_log(folder / "log.json", match)
+        write_log(folder / "log.json", match)
         (folder / "team.safetensors").write_bytes(SNAPSHOT.read_bytes())
         config = (ROOT / "configs" / "base.yaml").read_bytes()
         (folder / "config.yaml").write_bytes(config)

@@ -81,8 +81,8 @@ class Fuzz:
     # --- originals
 
     def _make_originals(self) -> None:
-        from arena.jidi_log import write_log
         from arena.replay import write
+        from helpers.competition_log import write_log
         from marl.storage import checkpoint_writer
         from opponents.match import play
 

@@ -21,7 +21,7 @@ import torch
 from arena.rules import ACTIONS
 from helpers.collecting import WholeNumbers
 from helpers.ppo_rounds import a_ppo, batches_of, means
-from marl.config.reward_config import RewardConfig
+from marl.config.sections import RewardConfig
 from marl.learners.ppo import Ppo
 from marl.rollout.rollout import Rollout
 

@@ -11,7 +11,7 @@ import torch
 
 from helpers.collecting import CPU, a_rollout, started
 from helpers.ppo_rounds import a_ppo, begin, play
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.config.train_config import TrainConfig, read_config
 from marl.fast.seam import speed_up
 from marl.learners.learner import Learner

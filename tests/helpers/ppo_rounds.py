@@ -9,8 +9,7 @@ from arena.backends.cuda_graphs import Captured
 from arena.encoders import encoder_named
 from helpers.collecting import CPU
 from marl.config.learner_configs import PpoConfig
-from marl.config.network_config import NetworkConfig
-from marl.config.reward_config import RewardConfig
+from marl.config.sections import NetworkConfig, RewardConfig
 from marl.learners.ppo import Ppo
 from marl.learners.ppo_loss import PpoBatch
 from marl.learners.ppo_lstm import PpoLstm

@@ -14,7 +14,7 @@ from torch.backends import mkldnn
 import marl.commands.train
 import marl.learners.ppo_lstm
 import marl.pictures.learning_curve
-import marl.training.report
+import marl.training.summary
 import marl.training.trainer  # noqa: F401
 from helpers import compile_in_turn
 from helpers.command import ROOT

@@ -19,9 +19,8 @@ from marl.fast.ppo_kernels import Minibatch, Targets
 from marl.learners import replay_buffer, shuffle, target_noise
 from marl.learners.ppo_loss import Coefs
 from marl.learners.replay_buffer import BatchRows
-from marl.rollout import policy_rows, turn_kernels
-from marl.rollout.policy_rows import PolicyRows
-from marl.rollout.turn_kernels import Matches, MatchSums, Seats, Teams, TurnRows
+from marl.rollout import turn_kernels
+from marl.rollout.turn_kernels import Matches, MatchSums, PolicyRows, Seats, Teams, TurnRows
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY, N_STEP, GAMMA = 0x1234_5678_9ABC_DEF, 3, 0.5
@@ -58,7 +57,7 @@ def finish(weights: str, prefix: str = "") -> Case:
 
 def record(masks_reversal: bool, prefix: str = "") -> Case:
     rows = PolicyRows("held_counts", prefix + "MASKED", prefix + "LOG_PROBS", prefix + "VALUES")
-    return Case(policy_rows.record_steps, "seats", ("state", SEATS, "board_actions", masks_reversal, rows))
+    return Case(turn_kernels.record_steps, "seats", ("state", SEATS, "board_actions", masks_reversal, rows))
 
 
 CASES = (

@@ -10,7 +10,7 @@ import torch
 
 from helpers.collecting import CPU, a_rollout
 from marl.config.learner_configs import DdpgConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.learners.ddpg import Ddpg
 from marl.learners.precision import Precision
 from marl.ranks.process_group import Solo

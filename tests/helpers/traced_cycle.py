@@ -1,4 +1,5 @@
-"""Prints which of our functions one cycle of a small training calls, in the order of first calls: lines FILE LINE.
+"""Prints which of our functions one cycle of a small training of each learner calls, in the order of first calls:
+lines ALGO FILE LINE.
 
 Run in a process of its own: with NUMBA_DISABLE_JIT=1 loops are plain Python, and are seen as well.
 
@@ -15,13 +16,21 @@ from helpers.training_states import small_state
 from marl.compute.threads import use_threads
 
 ROOT = Path(__file__).resolve().parents[2]
+# A small training of each learner: every loop is seen.
+WORDS = {"ppo": ["--algo", "ppo", "--update_interval", "16"], "ddpg": ["--algo", "ddpg"]}
 OURS = tuple(f"{ROOT / package}/" for package in ("arena", "opponents", "marl"))
 
 
 def main(words: list[str]) -> None:
     use_threads(1)
     torch.backends.mkldnn.enabled = False  # compiled passes call torch's BLAS library
-    state = small_state(*words)
+    for algo in WORDS:
+        for file, line in calls_of([*WORDS[algo], *words]):
+            print(algo, file, line)
+
+
+def calls_of(words: list[str]) -> list[tuple[str, int]]:
+    state = small_state("--matches", "4", *words)
     rollout, learner = state.rollout, state.learner
     called: dict[tuple[str, int], None] = {}
 
@@ -46,8 +55,7 @@ def main(words: list[str]) -> None:
     cycle()
     sys.setprofile(None)
     assert not state.slow_texts, state.slow_texts
-    for file, line in called:
-        print(file, line)
+    return list(called)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -78,11 +78,16 @@ def started(command: list[str | Path], **environment: str) -> Iterator[subproces
 
 
 @contextmanager
-def forked(words: list[str | Path], **environment: str) -> Iterator[Forked]:
+def forked_call(call: Callable[..., int], *words: str | Path, **environment: str) -> Iterator[Forked]:
     """Like `started`, but forked from a process that has torch loaded, so that it starts at once."""
-    process = Forked(snakes, *map(str, words), environment=without_ranks() | environment)
+    process = Forked(call, *map(str, words), environment=without_ranks() | environment)
     with _watched(process):
         yield process
+
+
+def forked(words: list[str | Path], **environment: str) -> AbstractContextManager[Forked]:
+    """The command line in such a process."""
+    return forked_call(snakes, *words, **environment)
 
 
 def alone(*words: str | Path) -> subprocess.CompletedProcess[str]:

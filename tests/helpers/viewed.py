@@ -6,6 +6,7 @@ import numpy as np
 
 from arena import jidi_log
 from arena.replay import Replay, read
+from helpers.competition_log import write_log
 
 # 200 turns between two strong teams, with snakes of up to 29 cells: its files are about as large as files get.
 LONG = Path(__file__).resolve().parent.parent / "data" / "long_match.jsonl"
@@ -38,5 +39,5 @@ def wild_match(turns: int, seed: int = 5, red: str = "red", blue: str = "blue") 
 
 def log_of(match: Replay, folder: Path) -> jidi_log.JidiLog:
     """The same match as a competition log."""
-    jidi_log.write_log(folder / "match.json", match)
+    write_log(folder / "match.json", match)
     return jidi_log.read_log(folder / "match.json")

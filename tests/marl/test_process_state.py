@@ -1,5 +1,6 @@
 """A seed means one result, and a training leaves its process as it was: threads, random states, signals and more."""
 
+import json
 import os
 import random
 import signal
@@ -15,15 +16,15 @@ import marl
 from marl.errors import UserError
 
 TINY_TRAINING = {"max_episodes": 16, "eval_matches": 2, "device": "cpu", "precision": "fp32", "eval_gif": False}
-# Trains the same twice, with another training between, and prints the hashes of the weights.
+ALGOS = ("ddpg", "ppo")
+# Trains the same twice, with the other learner's training between, and prints the hashes of the weights.
 TWICE = f"""
 import sys, torch
 from helpers.training import weights_digest
 import marl
-algo, runs = sys.argv[1:]
 torch.set_num_threads(2)
-for i, (name, seed) in enumerate(((algo, 3), ("ppo", 4), (algo, 3))):
-    run = marl.train("smoke", algo=name, seed=seed, runs_dir=runs, run_name=str(i), **{TINY_TRAINING})
+for i, algo in enumerate({ALGOS} * 2):
+    run = marl.train("smoke", algo=algo, seed=3, runs_dir=sys.argv[1], run_name=str(i), **{TINY_TRAINING})
     print("weights", weights_digest(run.path))
 """
 
@@ -83,63 +84,64 @@ def test_so_does_a_training_that_fails(tmp_path, monkeypatch) -> None:
     assert state_of_process() == before
 
 
-@pytest.mark.parametrize("algo", ["ddpg", "ppo"])
-def test_a_seed_means_one_result(algo, tmp_path) -> None:
+def test_a_seed_means_one_result(tmp_path) -> None:
     """In one process after another training, and in this process; with two threads, if there are two cores."""
-    lines = in_fresh_process(TWICE, algo, str(tmp_path / "twice")).splitlines()
-    first, between, last = (line for line in lines if line.startswith("weights "))
-    assert first == last != between
+    lines = in_fresh_process(TWICE, str(tmp_path / "twice")).splitlines()
+    weights = [line.removeprefix("weights ") for line in lines if line.startswith("weights ")]
+    assert weights[:2] == weights[2:]
     torch.set_num_threads(2)
-    run = marl.train("smoke", algo=algo, seed=3, runs_dir=tmp_path / "here", **TINY_TRAINING)
-    assert f"weights {weights_digest(run.path)}" == last
+    for algo, expected in zip(ALGOS, weights[:2], strict=True):
+        run = marl.train("smoke", algo=algo, seed=3, runs_dir=tmp_path / "here", run_name=algo, **TINY_TRAINING)
+        assert weights_digest(run.path) == expected, algo
 
 
-# Runs the command line and prints the CPU time and the time that a function took. Which function, and the threads that
-# the environment gives ("" for none), come first.
+# Runs command lines and prints the CPU time and the time that a function took in each. stdin: the threads that the
+# environment gives ("" for none), and (module, function, command line) of each.
 MEASURED = """
-import importlib, os, sys, time
-module, name, threads, *words = sys.argv[1:]
+import importlib, json, os, sys, time
+threads, commands = json.load(sys.stdin)
 if threads:
     os.environ["OMP_NUM_THREADS"] = threads
 from marl.cli.main import main
-owner = importlib.import_module(module)
-*path, name = name.split(".")
-for each in path:
-    owner = getattr(owner, each)
-called = getattr(owner, name)
-def measured(*arguments, **options):
-    clock, cpu = time.monotonic(), time.process_time()
-    result = called(*arguments, **options)
-    print("BUSY", time.process_time() - cpu, time.monotonic() - clock)
-    return result
-setattr(owner, name, measured)
-assert main(words) == 0
+for module, name, words in commands:
+    owner = importlib.import_module(module)
+    *path, name = name.split(".")
+    for each in path:
+        owner = getattr(owner, each)
+    called = getattr(owner, name)
+    def measured(*arguments, **options):
+        clock, cpu = time.monotonic(), time.process_time()
+        result = called(*arguments, **options)
+        print("BUSY", time.process_time() - cpu, time.monotonic() - clock)
+        return result
+    setattr(owner, name, measured)
+    assert main(words) == 0
+    setattr(owner, name, called)
 """
 # Matrices are large enough for torch to split them.
-TRAIN = ["--config", SMOKE, "--device", "cpu", "--matches", "256", "--max_episodes", "256", "--body", "128,128"]
-TRAIN += ["--encoder", "features", "--eval_matches", "32", "--no-eval_gif", "--batch_size", "1920"]
-FLAG = ["--threads", "1"]
+TRAIN = ["train", "--config", SMOKE, "--device", "cpu", "--matches", "256", "--max_episodes", "128"]
+TRAIN += ["--body", "128,128", "--encoder", "features", "--eval_matches", "32", "--no-eval_gif", "--batch_size", "1920"]
+RUN = ("marl.training.trainer", "Trainer.run")
+PLAN = ["eval", "--home", "plan=4x4:champion_small", "--away", "level2", "--matches", "1", "--device", "cpu"]
+# By the environment, and by the flag: compiled passes, a planner, and autograd.
 ONE_THREAD = {
-    "ppo": ("marl.training.trainer", "Trainer.run", "", ["train", "--algo", "ppo", *FLAG, "--update_interval", "2560"]),
-    "ddpg": ("marl.training.trainer", "Trainer.run", "1", ["train", "--algo", "ddpg", "--updates", "2"]),
-    "qmix": ("marl.training.trainer", "Trainer.run", "", ["train", "--algo", "qmix", *FLAG, "--updates", "1"]),
-    "plan": (
-        "opponents.match",
-        "play_some",
-        "1",
-        ["eval", "--home", "plan=4x4:champion_small", "--away", "level2", "--matches", "4"],
-    ),
+    "1": [(*RUN, [*TRAIN, "--algo", "ddpg", "--updates", "2"]), ("opponents.match", "play_some", PLAN)],
+    "": [(*RUN, [*TRAIN, "--algo", "qmix", "--updates", "1", "--threads", "1"])],
 }
 
 
-@pytest.mark.parametrize("case", ONE_THREAD)
-def test_one_thread_means_one(case, tmp_path) -> None:
+@pytest.mark.parametrize("threads", ONE_THREAD)
+def test_one_thread_means_one(threads, tmp_path) -> None:
     """CPU time is that of one thread, with some of the console's and the writer's; two halves would use 1.9. A busy
     machine makes the bound wider, never narrower.
     """
-    module, name, threads, words = ONE_THREAD[case]
-    words = [*words, *([*TRAIN, "--runs_dir", str(tmp_path)] if words[0] == "train" else ["--device", "cpu"])]
-    out = in_fresh_process(MEASURED, module, name, threads, *words)
-    cpu, clock = map(float, next(line for line in out.splitlines() if line.startswith("BUSY")).split()[1:])
-    assert cpu <= 1.4 * clock, f"{cpu / clock:.2f} threads were busy"
-    assert words[0] != "train" or "1 thread (" in out, "the banner says how many"
+    commands = [
+        (module, name, [*words, "--runs_dir", str(tmp_path)] if words[0] == "train" else words)
+        for module, name, words in ONE_THREAD[threads]
+    ]
+    out = in_fresh_process(MEASURED, given=json.dumps((threads, commands)))
+    busy = [map(float, line.split()[1:]) for line in out.splitlines() if line.startswith("BUSY")]
+    assert len(busy) == len(commands)
+    for cpu, clock in busy:
+        assert cpu <= 1.4 * clock, f"{cpu / clock:.2f} threads were busy"
+    assert "1 thread (" in out, "the banner says how many"

@@ -6,7 +6,7 @@ from helpers.finished_turn import PLAIN, FinishedTurn
 
 from arena.rules import LENGTH, SNAKES
 from marl import rewards
-from marl.config.reward_config import RewardConfig
+from marl.config.sections import RewardConfig
 from marl.rewards import RewardWeights
 
 # Of the turn in helpers/finished_turn.py.

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from arena.replay import Replay
-from opponents.league import league
 from opponents.league_decision import AWAY, HOME
 from opponents.league_rounds import FIRST_ROUND, PairedMatches, play_rounds
 from opponents.match import play, play_some
 from opponents.players import scripted
+from opponents.round_robin import play_round_robin
 
 TEAMS = ("level2", "level1")
 COUNTS = ("matches", "wins", "draws", "losses", "home_score", "away_score", "home_deaths", "away_deaths", "turns")
@@ -103,7 +103,7 @@ class FakePair:
         progress(1.0)
 
 
-@pytest.mark.parametrize(("seconds", "boards"), [(100.0, 10), (1.0, 1), (1e6, 40)])
+@pytest.mark.parametrize(("seconds", "boards"), [(100.0, 10), (1.0, 1), (0.0, 1), (1e6, 40)])
 def test_as_much_as_fits_is_played_evenly(seconds, boards):
     now = [0.0]
     pairs = [FakePair(now, each) for each in (1.0, 3.0, 6.0)]  # 10 s for a board of all pairs
@@ -115,7 +115,7 @@ def test_as_much_as_fits_is_played_evenly(seconds, boards):
 
 
 def test_a_league_stops_decided_pairs_and_rates_all():
-    table = league(["level0", "level3", "level3:0.01"], 60, seed=1, stop_when_decided=True)
+    table = play_round_robin(["level0", "level3", "level3:0.01"], 60, seed=1, stop_when_decided=True)
     assert table.better is not None
     assert table.better[1, 0]
     assert not table.better[0].any()
@@ -125,6 +125,6 @@ def test_a_league_stops_decided_pairs_and_rates_all():
     points = table.points
     assert np.isnan(np.diag(points)).all()
     assert (points + points.T)[~np.eye(3, dtype=bool)] == pytest.approx(1)
-    again = league(["level0", "level3", "level3:0.01"], 60, seed=1, seconds=1e6)
+    again = play_round_robin(["level0", "level3", "level3:0.01"], 60, seed=1, seconds=1e6)
     assert (again.played[~np.eye(3, dtype=bool)] == 60).all()
     assert again.better is None

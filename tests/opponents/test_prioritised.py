@@ -3,7 +3,7 @@
 import pytest
 
 from opponents.prioritised import hardness, prioritised_shares
-from opponents.shares import check_sum, parse_shares
+from opponents.scheduler import check_sum, parse_shares
 
 
 def test_a_member_that_always_lost_is_still_met() -> None:

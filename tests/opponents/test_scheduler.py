@@ -1,6 +1,7 @@
 """The schedule: exact thresholds, ladders climbed by results, and leagues."""
 
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opponents.scheduler import LADDER, ScheduleConfig, Scheduler, strategies
+from arena.errors import ArenaError
+from opponents.scheduler import LADDER, ScheduleConfig, Scheduler, parse_shares, strategies
 
 ONLY = {"easier_share": 0.0}
 
@@ -59,28 +61,28 @@ def beat(schedule: Scheduler, name: str, percent: int, matches: int = 200) -> No
     schedule.record(name, wins, 0, matches - wins)
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]}%")
 @pytest.mark.parametrize("end", [20, 100, 50_000, 10**12])
 @pytest.mark.parametrize(
     ("column", "strategy"), [(1, "linear"), (2, "exponential"), (3, "curriculum"), (4, "evasive")], ids=str
 )
-def test_the_rung_at_every_twentieth_of_the_run(column, strategy, end, row) -> None:
+def test_the_rung_at_every_twentieth_of_the_run(column, strategy, end) -> None:
     schedule = scheduler(strategy, max_episodes=end, opponent_evasion_start_episode=end * 7 // 10, easier_share=0.0)
-    assert schedule.mix(row[0] * end // 100) == {LADDER[row[column]]: 1.0}
+    for row in TABLE:
+        assert schedule.mix(row[0] * end // 100) == {LADDER[row[column]]: 1.0}, f"{row[0]} %"
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]}%")
 @pytest.mark.parametrize(
     ("column", "strategy"), [(1, "linear"), (2, "exponential"), (3, "curriculum"), (4, "evasive")], ids=str
 )
-def test_the_done_share_of_a_run_counts_where_it_is_further(column, strategy, row) -> None:
+def test_the_done_share_of_a_run_counts_where_it_is_further(column, strategy) -> None:
     """As of a run whose time is over long before its episodes, and of one whose episodes are."""
     options = {"max_episodes": 1_000_000, "opponent_evasion_start_episode": 700_000, "easier_share": 0.0}
-    schedule, share = scheduler(strategy, **options), row[0] / 100
-    expected = {LADDER[row[column]]: 1.0}
-    assert schedule.mix(row[0], share) == expected, "nearly no episodes"
-    assert schedule.mix(row[0] * 10_000, share / 2) == expected, "half of the time"
-    assert schedule.rung(0, share) == row[column] == schedule.rung(row[0] * 10_000, 0.0)
+    schedule = scheduler(strategy, **options)
+    for row in TABLE:
+        share, expected = row[0] / 100, {LADDER[row[column]]: 1.0}
+        assert schedule.mix(row[0], share) == expected, f"{row[0]} %, nearly no episodes"
+        assert schedule.mix(row[0] * 10_000, share / 2) == expected, f"{row[0]} %, half of the time"
+        assert schedule.rung(0, share) == row[column] == schedule.rung(row[0] * 10_000, 0.0)
     assert schedule.level(5, 1.5) == schedule.level(1_000_000), "a little after the end"
 
 
@@ -440,3 +442,40 @@ def test_the_ladder_is_made_of_the_scripted_opponents() -> None:
     from opponents.scripted import SCRIPTED
 
     assert set(LADDER) <= SCRIPTED.keys()
+
+
+def test_the_share_stands_after_the_last_colon() -> None:
+    texts = ("champion:0.4", "level3:0.2:0.1", "plan=8x6:champion:0.1", "runs/a:b:1e-2")
+    assert parse_shares(texts) == {"champion": 0.4, "level3:0.2": 0.1, "plan=8x6:champion": 0.1, "runs/a:b": 0.01}
+    assert parse_shares(()) == {}
+
+
+@pytest.mark.parametrize(
+    ("texts", "part"),
+    [
+        (["champion"], "'champion' has no share of the matches; write PLAYER:SHARE"),
+        (["plan:champion"], "'plan:champion' has no share"),
+        ([":0.4"], "':0.4' has no share"),
+        (["champion:0"], "the share of champion is 0; allowed: above 0, at most 1"),
+        (["champion:-0.1"], "is -0.1; allowed"),
+        (["champion:1.5"], "is 1.5; allowed"),
+        (["champion:nan"], "is nan; allowed"),
+        (["champion:0.1", "champion:0.2"], "champion is named twice"),
+        (["champion:0.6", "level1:0.5"], "the shares add up to 1.1; allowed: at most 1"),
+    ],
+)
+def test_mistakes_are_told(texts, part) -> None:
+    with pytest.raises(ArenaError, match=re.escape(part)):
+        ScheduleConfig(opponents=tuple(texts))
+
+
+def test_self_play_counts_too() -> None:
+    with pytest.raises(ArenaError, match=r"with self_play 0\.5 add up to 1\.1"):
+        ScheduleConfig(opponents=("champion:0.6",), self_play=0.5)
+    ScheduleConfig(opponents=("a:0.4", "b:0.2", "c:0.2", "d:0.1", "e:0.1"))  # 1.0000000000000002 as floats
+
+
+def test_past_selves_get_their_part_of_the_rest() -> None:
+    config = ScheduleConfig(strategy="league", opponents=("champion:0.5",), league_scripted_share=0.2)
+    assert Scheduler(config).past_share() == pytest.approx(0.4)
+    assert Scheduler(ScheduleConfig(opponents=("champion:0.5",))).past_share() == 0

@@ -1,5 +1,6 @@
 """Fonts of pictures and of the window: Chinese names are letters, each its own, and no boxes."""
 
+import warnings
 from itertools import combinations
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from arena.render.fonts import CHINESE_FONT, PILLOW_FONT, font_file, font_for
 from arena.render.frame import Film
 from arena.render.timeline import Timeline, Turn
 from marl.pictures import league_table, learning_curve
-from opponents.league import Table
+from opponents.round_robin import Table
 
 # As long as each other: as boxes they would be equal pictures. 鑫 and 婷 are of the second half of GB 2312.
 NAMES = ("李四/submission.py", "王五/submission.py", "鑫婷/submission.py")
@@ -96,3 +97,13 @@ def test_the_licence_is_beside_the_font():
     licence = Path(CHINESE_FONT).with_name("noto_sans_sc_OFL.txt").read_text("utf-8")
     assert "SIL OPEN FONT LICENSE" in licence
     assert Path(CHINESE_FONT).stat().st_size < 2_000_000
+
+
+def test_a_machine_without_a_list_of_fonts_is_no_reason_to_warn(monkeypatch, recwarn):
+    import pygame
+
+    from arena.render import window_sprites
+
+    monkeypatch.setattr(pygame.font, "match_font", lambda *_, **__: warnings.warn("'fc-list' is missing", stacklevel=2))
+    assert window_sprites._usual_font.__wrapped__() == window_sprites.PYGAME_FONT
+    assert not recwarn.list

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from helpers.competition_log import write_log
 
-from arena.jidi_log import read_log, write_log
+from arena.jidi_log import read_log
 from arena.render import scene
 from arena.render.theme import BEAN_COLOUR, SNAKE_COLOURS
 from arena.render.timeline import Timeline, Turn, recorded_timeline

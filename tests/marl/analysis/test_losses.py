@@ -14,7 +14,7 @@ SEED = 4
 
 @pytest.fixture(scope="module")
 def recorded():
-    lost = play("level1:0.1", "level2", 24, seed=SEED, keep_actions=True).lost
+    lost = play("level1:0.1", "level2", 12, seed=SEED, keep_actions=True).lost
     assert {*lost.sides.tolist()} == {0, 1}
     return lost
 

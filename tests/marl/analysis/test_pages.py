@@ -11,10 +11,10 @@ from marl.analysis.pages import league_page
 from marl.analysis.telling import EXAMPLES, TellingMatches
 from marl.cli.main import main
 from opponents.intervals import wilson
-from opponents.league import league
-from opponents.league_conduct import Conduct
 from opponents.league_entries import BrokenEntry
+from opponents.round_robin import Conduct, play_round_robin
 
+MATCHES = 10
 EVIL = "<script>hacked = 1</script>"
 RUN = "runs/snakes_3v3/run1_20260101_120000"
 # Weak to strong, under the names of what they stand for.
@@ -29,7 +29,7 @@ NAMES = {
 @pytest.fixture(scope="module")
 def results():
     pairs, telling = [], TellingMatches(1)
-    table = league(list(NAMES), 20, seed=1, progress=pairs.append, record=True, examples=EXAMPLES)
+    table = play_round_robin(list(NAMES), MATCHES, seed=1, progress=pairs.append, record=True, examples=EXAMPLES)
     faulty = Conduct(errors=1234, forfeits=7, mean_ms=1.25, longest_ms=980.0)
     table = dataclasses.replace(table, names=tuple(NAMES[name] for name in table.names))
     table = dataclasses.replace(table, conduct=(faulty, *table.conduct[1:]))
@@ -40,18 +40,28 @@ def results():
 
 
 @pytest.fixture(scope="module")
-def page(results, tmp_path_factory):
+def chrome():
     if browser.missing():
         pytest.skip(browser.missing())
+    with browser.chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def path(results, tmp_path_factory):
     path = tmp_path_factory.mktemp("league") / "league.html"
     path.write_text(league_page(*results))
-    with browser.chromium() as chrome:
-        opened = chrome.open(path.as_uri(), 1280, 900, few_frames=True)
-        # No smooth scrolling: a cell must not move away from under the mouse.
-        still = [{"name": "prefers-reduced-motion", "value": "reduce"}]
-        opened.send("Emulation.setEmulatedMedia", features=still)
-        yield opened
-        assert (opened.errors, opened.requests) == ([], [path.as_uri()])
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(chrome, path):
+    opened = chrome.open(path.as_uri(), 1280, 900, few_frames=True)
+    # No smooth scrolling: a cell must not move away from under the mouse.
+    still = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+    opened.send("Emulation.setEmulatedMedia", features=still)
+    yield opened
+    assert (opened.errors, opened.requests) == ([], [path.as_uri()])
 
 
 def test_the_table_shows_the_points_best_player_first(page, results):
@@ -117,20 +127,18 @@ def test_errors_forfeits_and_times_are_told(page, results):
     assert told == [broken[0].label, broken[0].cause]
 
 
-def test_cells_of_a_large_league_have_no_match(results, tmp_path):
-    if browser.missing():
-        pytest.skip(browser.missing())
+def test_cells_of_a_large_league_have_no_match(chrome, path, results, tmp_path):
     table, pairs, telling, _ = results
     text = league_page(table, [dataclasses.replace(pair, replays={}) for pair in pairs], telling)
-    assert len(text) < len(league_page(*results))
+    assert len(text) < len(path.read_text())
     (tmp_path / "large.html").write_text(text)
-    with browser.chromium() as chrome:
-        opened = chrome.open((tmp_path / "large.html").as_uri(), few_frames=True)
-        assert opened.value("[...document.querySelectorAll('#league td button')].every(b => b.disabled)")
-        assert "Click" not in opened.value("document.querySelector('#about').textContent")
-        opened.click("#teams button")
-        assert opened.value("snakes.shown().match") == 0
-        assert opened.errors == []
+    opened = chrome.open((tmp_path / "large.html").as_uri(), few_frames=True)
+    assert opened.value("[...document.querySelectorAll('#league td button')].every(b => b.disabled)")
+    assert "Click" not in opened.value("document.querySelector('#about').textContent")
+    opened.click("#teams button")
+    assert opened.value("snakes.shown().match") == 0
+    assert opened.errors == []
+    opened.close()
 
 
 CONTRASTS = """(() => {
@@ -151,7 +159,7 @@ def test_letters_can_be_read_on_every_cell(page):
 def test_cells_show_intervals_and_the_axis_has_round_numbers(page, results):
     table, *_ = results
     i, j = table.order()[:2]
-    low, high = wilson(float(table.wins[i, j] + table.draws[i, j] / 2), 20)
+    low, high = wilson(float(table.wins[i, j] + table.draws[i, j] / 2), MATCHES)
     told = page.value("document.querySelector('#league td button small').textContent").split(" – ")
     assert [int(end) for end in told] == pytest.approx([100 * low, 100 * high], abs=0.51)
     ticks = page.value("[...document.querySelectorAll('#league tfoot text')].map(e => Number(e.textContent))")

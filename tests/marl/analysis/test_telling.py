@@ -3,7 +3,7 @@
 import pytest
 
 from marl.analysis.telling import EXAMPLES, TellingMatches, examples_per_pair
-from opponents.league import league
+from opponents.round_robin import play_round_robin
 
 NAMES = ("level0", "level2", "level3")
 
@@ -16,7 +16,7 @@ def test_every_team_has_its_own_lost_matches_first(in_rounds):
         pairs.append(results)
         telling.add(results)
 
-    league(NAMES, 40, seed=4, progress=add, examples=EXAMPLES, stop_when_decided=in_rounds)
+    play_round_robin(NAMES, 40, seed=4, progress=add, examples=EXAMPLES, stop_when_decided=in_rounds)
     for pair in pairs:
         assert [len(of.numbers) for of in pair.examples] == [min(EXAMPLES, n) for n in (pair.losses, pair.wins)]
         assert pair.replays == {}

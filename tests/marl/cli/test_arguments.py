@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from marl.cli.arguments import count, new_file_ending, parse_whole_number, refuse_flags
+from marl.cli.arguments import new_file_ending, parse_whole_number, positive_int, refuse_flags
 from marl.errors import UserError
 
 
@@ -30,9 +30,9 @@ def test_a_new_file_ends_as_its_readers_expect(tmp_path) -> None:
 
 
 def test_a_count_starts_at_1() -> None:
-    assert count("1") == 1
+    assert positive_int("1") == 1
     with pytest.raises(argparse.ArgumentTypeError, match="'0' is no whole number from 1"):
-        count("0")
+        positive_int("0")
 
 
 @pytest.mark.parametrize("words", [["--lr", "1", "--load-model-run", "3"], ["--load-model-run=3"]])

@@ -77,3 +77,26 @@ def test_ranks_say_what_their_launcher_says(start, monkeypatch) -> None:
     start("python", "marl/__main__.py", activated=True)
     monkeypatch.setenv(invocation.VARIABLE, "snakes")
     assert command("eval", "--list") == "snakes eval --list"
+
+
+def test_commands_are_quoted_for_the_shells_of_windows(start, monkeypatch) -> None:
+    monkeypatch.setenv(VARIABLE, "snakes")
+    monkeypatch.setattr(invocation, "ON_WINDOWS", True)
+    assert command("eval", "--home", r"C:\my runs\run1") == r'snakes eval --home "C:\my runs\run1"'
+    assert command("replay", r"C:\runs\it's.jsonl") == r"snakes replay C:\runs\it's.jsonl"
+    assert invocation.train_with("NPROC", 2).startswith("set NPROC=2&& ")
+
+
+def test_a_program_on_another_drive_has_its_whole_path(start, monkeypatch) -> None:
+    def refuse(path: str) -> str:
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    monkeypatch.setattr(os.path, "relpath", refuse)
+    assert invocation._near("/elsewhere/python") == "/elsewhere/python"
+
+
+def test_the_script_of_windows_has_an_ending(start, monkeypatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(sys, "argv", ["/env/Scripts/snakes", "eval"])
+    monkeypatch.setattr(invocation.shutil, "which", lambda name: f"/env/Scripts/{name}.EXE")
+    assert program() == "snakes"

@@ -31,3 +31,14 @@ def test_an_error_of_the_machine_comes_with_advice(error, line) -> None:
 )
 def test_what_may_be_a_mistake_in_the_program_is_not_hidden(error) -> None:
     assert machine_errors.describe(error) is None
+
+
+def test_a_path_that_is_too_long_for_windows_is_told(monkeypatch) -> None:
+    path = "C:\\" + "x" * 260
+    error = FileNotFoundError(errno.ENOENT, "The system cannot find the path specified", path)
+    assert machine_errors.describe(error) is None
+    monkeypatch.delattr(os, "fork")
+    line = machine_errors.describe(error)
+    assert line.startswith(path)
+    assert "shorter folder" in line
+    assert machine_errors.describe(FileNotFoundError(errno.ENOENT, "No such file", "C:\\x")) is None

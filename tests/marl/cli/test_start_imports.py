@@ -22,10 +22,12 @@ for name in COMMANDS:
         os._exit(0)
     os.waitpid(child, 0)
 """
-# Prints the modules that are loaded when a training prints its first line of progress.
+# Loads a team, trains, and prints the modules that are loaded when the training prints its first line of progress.
 TRAIN = """
 import os, sys
+import marl
 from marl.cli.main import main
+marl.load("champion_small")
 from marl.metrics.console import Console
 def line(*_, **__):
     os.write(1, " ".join(["", *sys.modules, ""]).encode())
@@ -67,7 +69,7 @@ def test_a_mistake_in_the_words_of_train_is_told_without_torch() -> None:
     assert in_fresh_process(code).split() == ["2", "False"]
 
 
-def test_what_a_training_does_without_before_its_first_line(tmp_path) -> None:
+def test_what_a_loaded_team_and_a_training_do_without_before_its_first_line(tmp_path) -> None:
     words = [*map(str, TINY), "--device", "cpu", "--log_interval", "1", "--runs_dir", str(tmp_path)]
     loaded = in_fresh_process(TRAIN, *words).rpartition("\n")[2].split()
     assert "marl.training.trainer" in loaded

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from helpers.command import assert_one_line, snakes
+from helpers.short_matches import SHORT
 from helpers.submissions import UNCAGED_FLAG, controller, written
 from helpers.training import here
 
@@ -105,6 +106,12 @@ def test_without_a_policy_the_match_is_recorded_without(tmp_path):
     assert not any("probs" in turn for turn in found.turns)
 
 
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr("opponents.match.TURNS", SHORT)
+
+
+@pytest.mark.usefixtures("short")
 def test_the_time_of_slow_players_is_estimated(monkeypatch):
     monkeypatch.setattr("marl.commands.league_plan.seconds_per_match", lambda player, device: 3.0 * is_slow(player))
     words = ("eval", "--home", "plan=1x1:champion_small", "--away", "level0,level1", "--device", "cpu")
@@ -152,6 +159,7 @@ def rival(tmp_path):
     return path
 
 
+@pytest.mark.usefixtures("short")
 def test_a_rival_that_kills_its_parent_plays_on_in_its_sandbox_and_workers_change_nothing(rival):
     if reason := why_not_sandboxed():
         pytest.skip(f"this system cannot sandbox: {reason}")
@@ -199,13 +207,14 @@ def test_a_gpu_plays_if_there_is_one_and_the_players_can(tmp_path, monkeypatch, 
         raise ArenaError("stopped by the test")
 
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
-    for module in ("opponents.league", "opponents.match"):  # the first imports it from the second
+    for module in ("opponents.round_robin", "opponents.match"):  # the first imports it from the second
         monkeypatch.setattr(f"{module}.play_some", stop)
     for command in (["eval", "--home", home, "--away", away], ["league", "--players", f"{home},{away}"]):
         assert "stopped by the test" in here(*command, *flags).stderr
     assert chosen == [expected, expected]
 
 
+@pytest.mark.usefixtures("short")
 def test_with_a_submission_the_default_seed_cannot_be_known_and_is_told(tmp_path):
     """Beans follow from the seed: whoever knows it has computed them all."""
     path = written(tmp_path, controller("return [[0, 0, 0, 1]]"))
@@ -222,6 +231,7 @@ def test_with_a_submission_the_default_seed_cannot_be_known_and_is_told(tmp_path
     )
 
 
+@pytest.mark.usefixtures("short")
 def test_a_league_with_a_submission_tells_a_random_seed(tmp_path):
     path = written(tmp_path, controller("return [[0, 0, 0, 1]]"))
     seeds = []

@@ -10,7 +10,7 @@ from helpers.training import alone, here
 from PIL import Image
 
 from marl.pictures.league_table import EVEN, LOST, PAPER, WON, draw
-from opponents.league import Table, rate
+from opponents.round_robin import Table, rate
 
 CALL = ("league", "--players", "level0,level2,level1", "--matches", "20", "--seed", "1")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from marl.commands.league_record import LeagueRecord, Pair, Step
 from marl.commands.train_argv import parse_train
 from marl.commands.train_league import LEAGUE_EXPLOITER, MAIN, MAIN_EXPLOITER, League, check_league
+from marl.commands.train_league_record import LeagueRecord, Pair, Step
 from marl.config.train_config import TrainConfig, read_config
 
 MAIN_RUN = Path("runs/snakes_3v3/team")

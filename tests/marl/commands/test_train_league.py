@@ -13,8 +13,8 @@ import yaml
 from helpers.command import assert_one_line
 from helpers.training import SMOKE, assert_goes_on, files_of, here
 
-from marl.commands.league_record import LeagueRecord, read_record
 from marl.commands.train_league import ROLES, League
+from marl.commands.train_league_record import LeagueRecord, read_record
 from marl.metrics.run_metrics import read_lines
 from marl.storage import snapshot
 from marl.storage.run_names import find_named
@@ -28,7 +28,7 @@ SEED, MATCHES, EPISODES = 5, 2, 16
 WORDS = [
     "train", "--config", SMOKE, "--algo", "ppo", "--device", "cpu", "--threads", "1", "--no-onednn",
     "--seed", str(SEED),
-    "--matches", "16", "--body", "8", "--update_interval", "320", "--batch_size", "480", "--epochs", "1",
+    "--matches", "16", "--body", "8,8", "--update_interval", "320", "--batch_size", "480", "--epochs", "1",
     "--max_episodes", str(EPISODES), "--log_interval", "4", "--save_interval", "2",
     "--eval_opponents", "level0", "--eval_matches", str(MATCHES), "--run_name", "team",
 ]  # fmt: skip

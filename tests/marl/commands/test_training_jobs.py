@@ -16,8 +16,8 @@ from marl.commands.training_jobs import (
     Room,
     TrainingJob,
     find_room,
-    limit_threads,
     run_jobs,
+    thread_limits,
 )
 from marl.config.train_config import read_config
 from marl.training.resume_plan import plan_resume
@@ -95,9 +95,9 @@ def test_a_signal_stops_all_and_is_told_to_the_caller(fake, monkeypatch) -> None
     ("cores", "words", "environment", "asked", "places"),
     [
         (2, [], {}, None, [{}]),
-        (2, ["--threads", "1"], {}, None, [limit_threads(1)] * 2),
-        (8, [], {}, None, [limit_threads(2)] * 4),
-        (8, [], {"OMP_NUM_THREADS": "4"}, None, [limit_threads(4)] * 2),
+        (2, ["--threads", "1"], {}, None, [thread_limits(1)] * 2),
+        (8, [], {}, None, [thread_limits(2)] * 4),
+        (8, [], {"OMP_NUM_THREADS": "4"}, None, [thread_limits(4)] * 2),
         (2, [], {}, 2, [{"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}] * 2),
         (1, [], {}, None, [{}]),
     ],

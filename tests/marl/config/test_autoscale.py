@@ -10,9 +10,8 @@ from arena.encoders import ENCODERS
 from arena.rules import TEAM
 from marl.config import autoscale
 from marl.config.autoscale import resolve
-from marl.config.distributed_config import DistributedConfig
 from marl.config.learner_configs import DdpgConfig, PpoConfig
-from marl.config.network_config import MODEL_SIZES, NetworkConfig
+from marl.config.sections import MODEL_SIZES, DistributedConfig, NetworkConfig
 from marl.config.train_config import TrainConfig, read_config
 from marl.errors import UserError
 from marl.registry import LEARNERS

@@ -30,7 +30,7 @@ MOMENT_OF = {
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
 def test_every_configuration_runs(file, tmp_path) -> None:
-    small = ["--body", "64,32"] if file.stem in ("large", "champion", "champion_60s") else []
+    small = [] if file.stem == "smoke" else ["--body", "64,32"]
     moment = [*MOMENT, *MOMENT_OF[read_config(["--config", str(file)]).learner_section]]
     done = here("train", "--config", file, "--runs_dir", tmp_path, *moment, *small)
     assert done.returncode == 0, done.stderr

@@ -11,10 +11,12 @@ from helpers.exporting import player, saved_run
 from helpers.submissions import UNCAGED_FLAG
 from helpers.training import here
 
-from marl.export.dense_layers import dense_layers
-from marl.export.jidi import submission_source, weights_hash
+from marl.export import check
+from marl.export.dense_layers import policy_layers
+from marl.export.submission_file import submission_source, weights_hash
 from opponents.sandbox.process import CannotSandbox, Host
 
+MOVES = 20  # compared
 PLAN_MS = 20.0
 # Always has time for one reply: whether there was time depends on the machine.
 PATIENT_CLOCK = """
@@ -36,9 +38,14 @@ class Clock:
 """
 
 
+@pytest.fixture(autouse=True)
+def few_moves(monkeypatch) -> None:
+    monkeypatch.setattr(check, "MOVES", MOVES)
+
+
 def source(encoder: str = "canonical", plan_ms: float | None = None) -> str:
     who = player(encoder, value=plan_ms is not None)
-    return submission_source(dense_layers(who), who.encoder, f"untrained_{encoder}", plan_ms)
+    return submission_source(policy_layers(who), who.encoder, f"untrained_{encoder}", plan_ms)
 
 
 def checked(folder: Path, text: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -60,7 +67,7 @@ def test_what_it_tells_of_a_policy(tmp_path, encoder) -> None:
     said = lines(checked(tmp_path, text))
     assert said["file"] == str(tmp_path / "my team" / "submission.py")
     own = f"the policy of its weights, as they were exported of untrained_{encoder}"
-    assert said["moves"] == f"100 of 100 are those of {own}"
+    assert said["moves"] == f"{MOVES} of {MOVES} are those of {own}"
     assert re.fullmatch(r"[\d.]+ ms a move \(median\), [\d.]+ ms at most", said["time"])
     assert said["size"] == f"{len(text) / 1000:,.0f} kB"
     assert said["needs"] == "Python 3.6 or later, by its text; numpy alone"
@@ -69,8 +76,8 @@ def test_what_it_tells_of_a_policy(tmp_path, encoder) -> None:
 
 def test_what_it_tells_of_plans(tmp_path) -> None:
     said = lines(checked(tmp_path, source(plan_ms=PLAN_MS) + PATIENT_CLOCK))
-    assert said["plans"] == "in 100 of 100 moves, 2.0 rollouts each, 20 ms"
-    assert said["moves"].startswith("100 of 100 are those of the policy")
+    assert said["plans"] == f"in {MOVES} of {MOVES} moves, 2.0 rollouts each, 20 ms"
+    assert said["moves"].startswith(f"{MOVES} of {MOVES} are those of the policy")
 
 
 def test_long_plans_are_fewer(tmp_path) -> None:
@@ -90,8 +97,8 @@ def test_as_json(tmp_path) -> None:
     assert said == {
         "file": str(tmp_path / "my team" / "submission.py"),
         "compared_with": "the policy of its weights, as they were exported of untrained_canonical",
-        "moves": 100,
-        "plan": {"ms": 20, "moves": 100, "plans": 100, "rollouts": 200},
+        "moves": MOVES,
+        "plan": {"ms": 20, "moves": MOVES, "plans": MOVES, "rollouts": 2 * MOVES},
         "bytes": len(text),
         "oldest_python": "3.6",
         "needs": None,
@@ -100,16 +107,16 @@ def test_as_json(tmp_path) -> None:
 
 def test_a_named_player_is_what_it_is_compared_with(tmp_path) -> None:
     run, other = saved_run(tmp_path, "canonical"), saved_run(tmp_path, "features")
-    assert lines(checked(tmp_path, source(), run))["moves"] == f"100 of 100 are those of {run.name}"
+    assert lines(checked(tmp_path, source(), run))["moves"] == f"{MOVES} of {MOVES} are those of {run.name}"
     result = checked(tmp_path, source(), other)
-    assert_one_line(result, "submission.py: ", f" of 100 moves are not those of {other.name}; the first is move ")
+    assert_one_line(result, "submission.py: ", f" of {MOVES} moves are not those of {other.name}; the first is move ")
 
 
 def test_a_file_that_knows_nothing_of_its_weights_needs_a_player(tmp_path) -> None:
     text = source().replace("WEIGHTS_SHA256 = ", "OTHER = ")
     assert_one_line(checked(tmp_path, text), "weights cannot be read", "export PLAYER --check")
     run = saved_run(tmp_path, "canonical")
-    assert lines(checked(tmp_path, text, run))["moves"] == f"100 of 100 are those of {run.name}"
+    assert lines(checked(tmp_path, text, run))["moves"] == f"{MOVES} of {MOVES} are those of {run.name}"
 
 
 def test_changed_weights_are_told(tmp_path) -> None:
@@ -125,7 +132,9 @@ def test_changed_weights_are_told(tmp_path) -> None:
     assert_one_line(checked(tmp_path, text), "weights are not those that were exported of untrained_canonical")
     # Whoever changes them on purpose says so, and gets the policy of these weights.
     text = re.sub(r'WEIGHTS_SHA256 = "\w+"', f'WEIGHTS_SHA256 = "{weights_hash(changed)}"', text)
-    assert lines(checked(tmp_path, text))["moves"].startswith("100 of 100 are those of the policy of its weights")
+    assert lines(checked(tmp_path, text))["moves"].startswith(
+        f"{MOVES} of {MOVES} are those of the policy of its weights"
+    )
 
 
 NEWER = {
@@ -151,7 +160,7 @@ WRONG = {
     "a file beside it": ("import harness\n", ["cannot be loaded", "No module named 'harness'"]),
     "an error": ("raise RuntimeError('at once')\n", ["cannot be loaded", "RuntimeError: at once"]),
     "no controller": ("del my_controller\n", ["cannot be loaded", "my_controller"]),
-    "other moves": ("def choose(match, snake):\n    return match.directions[snake]\n", ["100 moves are not those of"]),
+    "other moves": ("def choose(match, snake):\n    return match.directions[snake]\n", ["moves are not those of"]),
     "no policy": ("logits = None\n", ["the policy fails", "TypeError"]),
     "an exception": ("def my_controller(*_):\n    raise KeyError('\\x1b[31m red')\n", ["move 1", "KeyError"]),
     "no move": ("def my_controller(*_):\n    return 7\n", ["move 1", "returned 7"]),
@@ -182,10 +191,10 @@ def test_where_there_is_no_sandbox_it_is_run_only_if_that_is_asked_for(tmp_path,
             raise CannotSandbox("no namespaces")
         return Host(path, sandboxed)
 
-    monkeypatch.setattr("marl.export.check.Host", refuse)
+    monkeypatch.setattr("marl.export.check.start_host", refuse)
     (tmp_path / "submission.py").write_text(source())
     assert_one_line(here("export", "--check", tmp_path), "cannot sandbox it (no namespaces)", "--uncaged")
-    assert lines(here("export", "--check", tmp_path, "--uncaged"))["moves"].startswith("100 of 100 ")
+    assert lines(here("export", "--check", tmp_path, "--uncaged"))["moves"].startswith(f"{MOVES} of {MOVES} ")
 
 
 def test_nothing_is_left_and_nothing_is_written(tmp_path, monkeypatch) -> None:

@@ -17,7 +17,7 @@ from arena.extras import install_hint
 from arena.rules import TURNS
 from marl.errors import UserError
 from marl.export import play_page
-from marl.export.dense_layers import dense_layers, forward, widths
+from marl.export.dense_layers import forward, policy_layers, widths
 from marl.networks.actors import make_actor
 from marl.networks.spec import NetworkSpec
 from marl.storage.policy_player import PolicyPlayer
@@ -85,7 +85,7 @@ def test_the_onnx_model_of_a_policy_with_a_value_tells_it() -> None:
     from marl.export.onnx import onnx_model
 
     who, obs = player("features", value=True), some_rows("features")
-    session = onnxruntime.InferenceSession(onnx_model(dense_layers(who), who.encoder))
+    session = onnxruntime.InferenceSession(onnx_model(policy_layers(who), who.encoder))
     logits, value = session.run(["logits", "value"], {"observations": obs})
     assert np.abs(np.hstack([logits, value]) - who.actor(torch.from_numpy(obs)).numpy()).max() < 1e-4
 
@@ -112,7 +112,7 @@ def test_the_safetensors_file_is_a_snapshot_of_the_same_policy(exported) -> None
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_layers_compute_what_the_actor_computes(encoder, value) -> None:
     who, obs = player(encoder, value), some_rows(encoder)
-    layers = dense_layers(who)
+    layers = policy_layers(who)
     assert widths(layers) == [obs.shape[-1], *BODIES[encoder], 5 if value else 4]
     assert all(part.dtype == np.float32 for layer in layers for part in layer)
     assert np.abs(forward(layers, obs) - who.actor(torch.from_numpy(obs)).numpy()).max() < 1e-4
@@ -133,7 +133,7 @@ def test_other_networks_are_refused(shape) -> None:
     with pytest.raises(
         UserError, match=r"^runs/odd: its network cannot be exported: it .*; need dense layers"
     ) as error:
-        dense_layers(who)
+        policy_layers(who)
     assert "\n" not in str(error.value)
 
 
@@ -141,7 +141,7 @@ def test_layers_that_are_joined_otherwise_are_refused(monkeypatch) -> None:
     who = player("features")
     monkeypatch.setattr("torch.nn.functional.relu", torch.tanh)
     with pytest.raises(UserError, match="not joined by ReLU"):
-        dense_layers(who)
+        policy_layers(who)
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -35,24 +36,37 @@ from helpers.training import here
 from arena.encoders import encoder_named
 from arena.jidi import jidi_observation
 from arena.rules import SNAKES, TURNS
-from marl.export import jidi
+from marl.export import submission_file
 from marl.storage.saved_player import load_policy
 from opponents.match import play
 
-# Games that are compared, of 600 positions each. Encoders differ in few lines of the submission: most get fewer games.
-COMPARED = {"canonical": 12, "tactical": 3, "tactical_board": 3}
-COMPARED_ELSE = 5
+COMPARED = 2  # games, one of each team, of 600 positions each: encoders differ in few lines of the submission
+# What is done by the same lines for all encoders is tried with two: on the board, and turned.
+TWO_ENCODERS = pytest.mark.parametrize("exported", ["canonical", "tactical_board"], indirect=True)
 
 
-@pytest.fixture(scope="module", params=ENCODERS)
-def exported(request, tmp_path_factory) -> tuple[str, Path, Path]:
-    """An encoder, a run whose policy uses it, and its submission.py."""
-    folder = tmp_path_factory.mktemp(request.param)
-    run = saved_run(folder, request.param)
-    result = here("export", run, "--jidi", folder / "sent")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith(f"{folder / 'sent' / 'submission.py'}  ")
-    return request.param, run, folder / "sent" / "submission.py"
+Exported = tuple[str, Path, Path]  # an encoder, a run whose policy uses it, and its submission.py
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory) -> Callable[[str], Exported]:
+    """Exports a policy of an encoder, once."""
+
+    @cache
+    def export(encoder: str) -> Exported:
+        folder = tmp_path_factory.mktemp(encoder)
+        run = saved_run(folder, encoder)
+        result = here("export", run, "--jidi", folder / "sent")
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.startswith(f"{folder / 'sent' / 'submission.py'}  ")
+        return encoder, run, folder / "sent" / "submission.py"
+
+    return export
+
+
+@pytest.fixture(params=ENCODERS)
+def exported(request, export) -> Exported:
+    return export(request.param)
 
 
 def loaded(path: Path) -> ModuleType:
@@ -104,10 +118,9 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
     """
     encoder, run, path = exported
     module, obs = watched(path)
-    compared = COMPARED.get(encoder, COMPARED_ELSE)
-    logits = legal_logits(load_policy(str(run)), rows(encoder)[:compared])
+    logits = legal_logits(load_policy(str(run)), rows(encoder)[:COMPARED])
     chosen, at, doubtful = [], [], []
-    for number, game in enumerate(games()[:compared]):
+    for number, game in enumerate(games()[:COMPARED]):
         for turn, position in enumerate(game):
             observation = position.observation(0)
             doubt = turn > 0 and any(in_doubt(game[turn - 1], position, snake) for snake in range(SNAKES))
@@ -117,13 +130,13 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
                 at.append((number, turn, snake))
                 doubtful.append(doubt)
     at = tuple(np.array(at).T)
-    assert len(chosen) == compared * TURNS * 3
+    assert len(chosen) == COMPARED * TURNS * 3
     different = (np.array(obs) != rows(encoder)[at]).any(-1)
     assert not (different & ~np.array(doubtful)).any()
     assert different.sum() <= 6
     clear = (margins(logits[at]) > TIE) & ~different
     assert clear.mean() > 0.98
-    assert set(chosen) == {0, 1, 2, 3}
+    assert len(set(chosen)) >= 3
     assert (np.array(chosen) == logits[at].argmax(-1))[clear].all()
 
 
@@ -185,7 +198,9 @@ def test_the_games_hold_what_is_hard_to_see() -> None:
     assert torus_blind > 20
 
 
+@TWO_ENCODERS
 def test_a_whole_match_is_the_match_of_its_checkpoint(exported) -> None:
+    """It remembers what it answered."""
     _, run, path = exported
     with_it = play(str(run), str(path), 2, seed=5, record=True, loader=load_policy)
     without = play(str(run), str(run), 2, seed=5, record=True, loader=load_policy)
@@ -287,6 +302,7 @@ ODD = {
 }  # fmt: skip
 
 
+@TWO_ENCODERS
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_odd_input_gets_a_move_and_does_no_harm(exported, odd) -> None:
     _, _, path = exported
@@ -304,6 +320,7 @@ def test_odd_input_gets_a_move_and_does_no_harm(exported, odd) -> None:
     move(module.my_controller(second.observation(4), None, False))
 
 
+@TWO_ENCODERS
 def test_a_policy_that_fails_is_told_once_and_the_snake_evades(exported, monkeypatch, capsys) -> None:
     _, _, path = exported
     module = loaded(path)
@@ -319,6 +336,7 @@ def test_a_policy_that_fails_is_told_once_and_the_snake_evades(exported, monkeyp
     assert capsys.readouterr() == ("", told)
 
 
+@TWO_ENCODERS
 @pytest.mark.parametrize("kind", ["tuples", "arrays", "text keys", "no last_direction"])
 def test_other_forms_of_the_same_observation_are_understood(exported, kind) -> None:
     encoder, _, path = exported
@@ -341,6 +359,7 @@ def test_other_forms_of_the_same_observation_are_understood(exported, kind) -> N
     assert np.array_equal(np.array(obs), rows(encoder)[2, :, 1])
 
 
+@TWO_ENCODERS
 def test_a_live_observation_is_neither_kept_nor_changed(exported) -> None:
     """The competition hands out its own lists, which change under the feet of whoever keeps them."""
     encoder, _, path = exported
@@ -371,6 +390,7 @@ def test_taken_up_in_the_middle_only_the_turn_is_unknown(exported) -> None:
     assert right >= 35  # of 36: a snake that has respawned across the edge may look as if it had moved there
 
 
+@TWO_ENCODERS
 def test_nothing_random_and_nothing_global(exported) -> None:
     _, _, path = exported
     random.seed(1)
@@ -386,19 +406,19 @@ def test_nothing_random_and_nothing_global(exported) -> None:
 def test_every_encoder_is_known_and_the_canonical_one_also_by_its_earlier_name() -> None:
     from marl.export.tactical_template import ENCODERS as known
 
-    assert set(ENCODERS) == set(jidi.ENCODERS) == set(known) - {"turned"}
+    assert set(ENCODERS) == set(submission_file.ENCODERS) == set(known) - {"turned"}
     assert known["turned"] is known["canonical"]
 
 
 def test_a_value_is_left_out(tmp_path) -> None:
     """The fifth output of a policy that judges positions must never be taken for a move."""
-    from marl.export.dense_layers import dense_layers
-    from marl.export.jidi import submission_source
+    from marl.export.dense_layers import policy_layers
+    from marl.export.submission_file import submission_source
 
     who = player("features", value=True)
     who.actor.tail.head.bias[4] = 1e6
     path = tmp_path / "submission.py"
-    path.write_text(submission_source(dense_layers(who), who.encoder, 'it\'s "odd"\n\\'))
+    path.write_text(submission_source(policy_layers(who), who.encoder, 'it\'s "odd"\n\\'))
     module = loaded(path)
     assert module.PLAYER == 'it\'s "odd"\n\\'
     logits = legal_logits(who, rows("features")[7, :, 2])
@@ -409,14 +429,14 @@ def test_a_value_is_left_out(tmp_path) -> None:
 @pytest.mark.parametrize("encoder", ["tactical", "planes"])
 def test_half_floats_stay_half_floats_to_the_same_weights(tmp_path, encoder) -> None:
     """As the champion's are: half the file. Other weights are written as floats."""
-    from marl.export.dense_layers import dense_layers
-    from marl.export.jidi import submission_source
+    from marl.export.dense_layers import policy_layers
+    from marl.export.submission_file import submission_source
 
     who, sizes = player(encoder), []
     for halves in (False, True):
         if halves:
             round_to_halves(who)
-        layers, path = dense_layers(who), tmp_path / f"{len(sizes)}.py"
+        layers, path = policy_layers(who), tmp_path / f"{len(sizes)}.py"
         path.write_text(submission_source(layers, who.encoder, "it"))
         sizes.append(len(path.read_text().split("LAYERS = unpacked")[-1]))
         for (weight, bias), layer in zip(loaded(path).LAYERS, layers, strict=True):
@@ -428,12 +448,12 @@ def test_half_floats_stay_half_floats_to_the_same_weights(tmp_path, encoder) -> 
 @pytest.mark.parametrize("name", ["champion", "run1_20260101_120000", "it's", 'say "a"', "größer"])
 def test_a_formatter_leaves_it_as_it_is(tmp_path, name) -> None:
     pytest.importorskip("ruff", reason="ruff is not installed")
-    from marl.export.dense_layers import dense_layers
-    from marl.export.jidi import submission_source
+    from marl.export.dense_layers import policy_layers
+    from marl.export.submission_file import submission_source
 
     who = player("canonical")
     path = tmp_path / "submission.py"
-    path.write_text(submission_source(dense_layers(who), who.encoder, name))
+    path.write_text(submission_source(policy_layers(who), who.encoder, name))
     for words in (["format", "--check"], ["check"]):
         call = [sys.executable, "-m", "ruff", *words, "--no-cache", "--config", ROOT / "pyproject.toml", path]
         done = subprocess.run(call, capture_output=True, text=True, timeout=300)

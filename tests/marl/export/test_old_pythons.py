@@ -15,12 +15,12 @@ from helpers.exporting import ENCODERS, games, player, round_to_halves
 from helpers.interpreters import with_numpy
 from helpers.play_submissions import ROLLOUTS
 
-from marl.export.dense_layers import dense_layers
-from marl.export.jidi import submission_source
+from marl.export.dense_layers import policy_layers
+from marl.export.submission_file import submission_source
 
 OLDEST, NEWEST = 6, 13
 ASKED = [(0, 0), (5, 4)]  # game and snake
-TURNS_ASKED = range(120, 126)  # long snakes: searches have something to find
+TURNS_ASKED = range(120, 123)  # long snakes: searches have something to find
 CLEAR = 1e-3  # logits and values that differ by less may be ordered either way by another order of additions
 
 
@@ -35,7 +35,7 @@ def files(tmp_path_factory) -> list[Path]:
             round_to_halves(who)
         for plan_ms in (None, 50.0):
             path = folder / f"{encoder}_{plan_ms or 'plain'}.py"
-            path.write_text(submission_source(dense_layers(who), who.encoder, "it", plan_ms))
+            path.write_text(submission_source(policy_layers(who), who.encoder, "it", plan_ms))
             found.append(path)
     return found
 

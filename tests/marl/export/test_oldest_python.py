@@ -7,9 +7,9 @@ import sys
 import pytest
 from helpers.exporting import ENCODERS, player
 
-from marl.export.dense_layers import dense_layers
-from marl.export.jidi import submission_source
+from marl.export.dense_layers import policy_layers
 from marl.export.oldest_python import NAMES, OLDEST, newest_need
+from marl.export.submission_file import submission_source
 
 NEEDED = {
     "(a := 1)": 8,
@@ -80,7 +80,7 @@ def test_the_newest_counts_and_its_first_line_is_told() -> None:
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_exported_submissions_need_the_oldest(encoder, plan_ms) -> None:
     who = player(encoder, value=True)
-    assert newest_need(submission_source(dense_layers(who), who.encoder, "it", plan_ms)) is None
+    assert newest_need(submission_source(policy_layers(who), who.encoder, "it", plan_ms)) is None
 
 
 # It misses stars, unions and types of parameters and these names; a parenthesis after `with` is one around all to it.

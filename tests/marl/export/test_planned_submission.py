@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -32,8 +34,8 @@ from arena.rules import (
     TEAM,
     TURN,
 )
-from marl.export.dense_layers import dense_layers
-from marl.export.jidi import TEMPLATE, submission_source
+from marl.export.dense_layers import policy_layers
+from marl.export.submission_file import TEMPLATE, submission_source
 from marl.planning.foe_models import LEVEL4, RANDOM, TERRITORY
 from marl.planning.planner import PLAN_SEED, Budget, Planner
 from opponents.players import find
@@ -53,13 +55,24 @@ def planned(folder: Path, encoder: str, milliseconds: float = 50) -> ModuleType:
     """The module of a planned submission of an untrained policy with a value head."""
     who = player(encoder, value=True)
     path = folder / f"{encoder}.py"
-    path.write_text(submission_source(dense_layers(who), who.encoder, "it", milliseconds))
+    path.write_text(submission_source(policy_layers(who), who.encoder, "it", milliseconds))
     return loaded(path)
 
 
-@pytest.fixture(scope="module", params=ENCODERS)
-def submission(request, tmp_path_factory) -> tuple[str, ModuleType]:
-    return request.param, planned(tmp_path_factory.mktemp("planned"), request.param, milliseconds=20)
+# What is done by the same lines for all encoders is tried with two: on the board, and turned.
+TWO_ENCODERS = pytest.mark.parametrize("submission", ["canonical", "tactical_board"], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory) -> Callable[[str], ModuleType]:
+    """The planned submission of an encoder, made once."""
+    folder = tmp_path_factory.mktemp("planned")
+    return cache(lambda encoder: planned(folder, encoder, milliseconds=20))
+
+
+@pytest.fixture(params=ENCODERS)
+def submission(request, plan) -> tuple[str, ModuleType]:
+    return request.param, plan(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +159,9 @@ def ordinary_states(module) -> torch.Tensor:
     return states[ordinary]
 
 
-def test_rules_are_the_arenas_in_all_recorded_positions(module, ordinary_states) -> None:
+def test_rules_are_the_arenas_in_recorded_positions(module, ordinary_states) -> None:
     """Positions of the original game, among them full boards and snakes without room; three turns of each."""
-    arena = arena_of(ordinary_states, SEED)
+    arena = arena_of(ordinary_states[::3], SEED)
     sims = simulation_of(module, arena)
     generator = torch.Generator().manual_seed(SEED)
     for _ in range(3):
@@ -181,7 +194,7 @@ def test_batched_encoders_are_the_arenas_and_the_single_ones(submission, ordinar
 def test_plans_are_those_of_the_arenas_planner(submission, side) -> None:
     """A fixed number of replies, recorded positions up to the last turns of matches."""
     encoder, module = submission
-    states = recorded_states()[torch.tensor([*range(5, 400, 33), 197, 198, 199])]
+    states = recorded_states()[torch.tensor([*range(5, 400, 66), 197, 198, 199])]
     arena = arena_of(states, SEED)
     who = player(encoder, value=True)
     actions, values = Planner(who.actor, who.encoder, arena, seats_of(arena, side), Budget(5, 1)).plan()
@@ -245,6 +258,7 @@ def ask(module: ModuleType, position, snake: int) -> int:
     return answer[0].index(1)
 
 
+@TWO_ENCODERS
 def test_without_time_it_plays_the_policys_moves(submission, monkeypatch) -> None:
     _, module = submission
     monkeypatch.setattr(module, "PLAN_MS", 1)  # all of it is margin
@@ -254,6 +268,7 @@ def test_without_time_it_plays_the_policys_moves(submission, monkeypatch) -> Non
         assert module._match.plans == {0: None}
 
 
+@TWO_ENCODERS
 @pytest.mark.parametrize("broken", ["play_replies", "forward", "Simulation", "FoeModels", "plan", "Clock"])
 def test_an_error_in_planning_leaves_the_policys_moves_and_is_told_once(
     submission, monkeypatch, capsys, broken
@@ -321,6 +336,7 @@ ODD = {
 }
 
 
+@TWO_ENCODERS
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_odd_input_gets_a_move_and_does_no_harm(submission, odd) -> None:
     _, module = submission
@@ -333,6 +349,7 @@ def test_odd_input_gets_a_move_and_does_no_harm(submission, odd) -> None:
     assert ask(module, second, 4) in range(4)
 
 
+@TWO_ENCODERS
 def test_the_first_call_of_a_turn_plans_for_all_three(submission, monkeypatch) -> None:
     _, module = submission
     calls = []
@@ -418,6 +435,7 @@ def test_a_late_clock_ends_a_plan(module) -> None:
     assert module.plan(match, 0, module.FoeModels(0), module.Clock(time.perf_counter() - 1)) == (None, None, (0, 0))
 
 
+@TWO_ENCODERS
 def test_calls_keep_their_time(submission, monkeypatch) -> None:
     """150 calls at 30 ms. CPU time, because other programs may hold this machine's cores."""
     _, module = submission
@@ -438,11 +456,11 @@ def test_calls_keep_their_time(submission, monkeypatch) -> None:
 
 def test_without_plan_nothing_is_added() -> None:
     who = player("features", value=True)
-    text = submission_source(dense_layers(who), who.encoder, "it")
+    text = submission_source(policy_layers(who), who.encoder, "it")
     template = TEMPLATE.read_text()
     assert text.startswith(template[: template.index("# --- the trained policy")])
     assert text.endswith('""",\n)\n')
-    assert submission_source(dense_layers(who), who.encoder, "it", 50).count("PLAN_MS = ") == 1
+    assert submission_source(policy_layers(who), who.encoder, "it", 50).count("PLAN_MS = ") == 1
 
 
 def test_eval_plays_it(tmp_path) -> None:

@@ -32,9 +32,9 @@ from arena import BatchArena
 from arena.encoders import FORMER_NAMES
 from arena.match_dict import to_dict
 from arena.rules import SNAKES, TURNS
-from marl.export import jidi
 from marl.export import play_page as page_export
-from marl.export.dense_layers import dense_layers, packed, widths
+from marl.export import submission_file
+from marl.export.dense_layers import packed, policy_layers, widths
 from marl.export.play_page import play_page
 from marl.storage.saved_player import load_policy
 from opponents.match import play
@@ -96,7 +96,7 @@ def page(tab, exported):
 
 def test_the_page_computes_all_encoders_that_the_export_accepts(rules_page) -> None:
     known = rules_page.value("Object.keys(encoders)")
-    assert page_export.ENCODERS == jidi.ENCODERS == set(ENCODERS) == {*known} - FORMER_NAMES.keys()
+    assert page_export.ENCODERS == submission_file.ENCODERS == set(ENCODERS) == {*known} - FORMER_NAMES.keys()
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_the_page_reads_the_weights_that_were_written(rules_page, halves) -> Non
     who = player("tactical")
     if halves:
         round_to_halves(who)
-    layers = dense_layers(who)
+    layers = policy_layers(who)
     text = packed(layers, who.encoder.scale)
     numbers = np.concatenate([part.ravel() for layer in layers for part in (layer.weight.T, layer.bias)])
     assert len(text) == pytest.approx(numbers.size * (2 if halves else 4) * 4 / 3, rel=0.05)
@@ -219,7 +219,7 @@ NAME = "</script><script>document.title = 'taken over'</script><b>&amp;"
 def test_a_value_is_told_and_a_name_is_only_text(chrome, tmp_path) -> None:
     who = player("features", value=True)
     file = tmp_path / "page.html"
-    file.write_text(play_page(dense_layers(who), who.encoder, NAME), "utf-8")
+    file.write_text(play_page(policy_layers(who), who.encoder, NAME), "utf-8")
     page = opened(chrome, file)
     places = some_places(50)
     obs = rows("features")[tuple(np.array(places).T)]

@@ -16,8 +16,8 @@ from helpers.pages import called, in_cells, opened, opened_again, shown, text
 
 from arena import BatchArena
 from arena.rules import BEANS_MAX, CELLS, COLUMNS, ROWS, SNAKES, TEAM, TURNS
-from marl.bench.positions import FILE as POSITIONS
-from marl.export.dense_layers import dense_layers
+from marl.bench.planning import FILE as POSITIONS
+from marl.export.dense_layers import policy_layers
 from marl.export.play_page import play_page
 from marl.planning.planner import write_losses
 from marl.planning.positions import load as load_positions
@@ -46,7 +46,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
     for encoder in ENCODERS:
         who = player(encoder, value=True)
         found[encoder] = folder / f"{encoder}.html"
-        found[encoder].write_text(play_page(dense_layers(who), who.encoder, "it"), "utf-8")
+        found[encoder].write_text(play_page(policy_layers(who), who.encoder, "it"), "utf-8")
     return found
 
 

@@ -77,7 +77,7 @@ def learners_of_users(tmp_path, monkeypatch) -> Iterator[None]:
     del sys.modules["my_learner"]
 
 
-@pytest.mark.parametrize("algo", WORDS)
+@pytest.mark.parametrize("algo", [algo for algo in WORDS if algo != "ppo"])  # the next test traces it
 def test_every_learner_is_traced_as_a_whole_and_trains_the_same(algo, traced) -> None:
     plain = weights_after(state_of(algo))
     state, notes = state_of(algo), []

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from helpers.collecting import CPU, WholeNumbers, a_rollout
+from helpers.collecting import CPU, a_filled_buffer, add_weight_noise
 
 from marl.compute.overlap import Overlap
 from marl.config.learner_configs import DdpgConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.fast import blas
 from marl.fast.ddpg_passes import DdpgPasses
 from marl.fast.dense_pass import dense_layers
@@ -27,15 +27,7 @@ FORMS = {
 
 @pytest.fixture(scope="module")
 def buffer() -> ReplayBuffer:
-    """Turns of real matches, some of which ended."""
-    rollout = a_rollout(16, turns=60, opponents=("level0", "level1"), seed=SEED)
-    rollout.start()
-    rollout.set_mix({"level0": 0.5, "level1": 0.5})
-    rollout.epsilon.fill_(0.3)
-    for _ in range(70):
-        rollout.play_turn(WholeNumbers(rollout.encoder, SEED))
-    assert rollout.buffer.terminated.any()
-    return rollout.buffer
+    return a_filled_buffer(SEED)
 
 
 def a_learner(buffer: ReplayBuffer, masks_reversal: bool = True, **options) -> Ddpg:
@@ -43,11 +35,7 @@ def a_learner(buffer: ReplayBuffer, masks_reversal: bool = True, **options) -> D
     config = DdpgConfig(**({"batch_size": 96, "a_lr": 1e-3, "c_lr": 1e-3, "entropy": 0.02} | options))
     rest = (Solo(CPU), Precision("fp32", CPU), 1, SEED, masks_reversal)
     learner = Ddpg(config, NetworkConfig(body=(24, 16)), buffer, *rest)
-    generator = torch.Generator().manual_seed(SEED)
-    with torch.no_grad():
-        for net in learner.networks().values():
-            for parameter in net.parameters():
-                parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    add_weight_noise(learner, SEED)
     return learner
 
 

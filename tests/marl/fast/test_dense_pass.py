@@ -12,8 +12,7 @@ from marl.fast import blas
 from marl.fast.dense_pass import DenseInference, DensePass, dense_layers, proven_layers
 from marl.learners.adam import Adam, views_of
 from marl.networks.actors import Actor, make_actor
-from marl.networks.central_critic import CentralCritic
-from marl.networks.critics import Critic
+from marl.networks.critics import CentralCritic, Critic
 from marl.networks.spec import NetworkSpec
 
 SEED = 11

@@ -14,7 +14,7 @@ from arena.encoders.orientation import ORIENTATIONS
 from arena.rules import SNAKES, TEAM
 from marl.fast import ppo_kernels
 from marl.learners import replay_buffer, shuffle, target_noise
-from marl.rollout import policy_rows, turn_kernels
+from marl.rollout import turn_kernels
 from marl.rollout.turn_kernels import NONE
 
 SEED = 20_240_611
@@ -117,7 +117,7 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], b
 
 
 def test_every_loop_is_run_and_every_array_is_used() -> None:
-    modules = (turn_kernels, policy_rows, replay_buffer, shuffle, target_noise, ppo_kernels)
+    modules = (turn_kernels, replay_buffer, shuffle, target_noise, ppo_kernels)
     loops = {value for module in modules for value in vars(module).values() if isinstance(value, ItemLoop)}
     assert {case.loop for case in CASES} == loops
     assert names_in(tuple(case.arguments for case in CASES)) | {case.items for case in CASES} == set(given(4))

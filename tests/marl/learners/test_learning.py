@@ -5,7 +5,8 @@ or fewer, ten seeds of the weakest won 62 % against level2, which is stronger th
 
 Measured with seeds 1, 2, 3 after 200 cycles: a new team scores 0.6 to 0.9 against level0, one that learnt 7.4 to 8.2
 and takes 94 % of the points, one with shuffled rewards 0.6 to 1.0. With seed 1, MADDPG scores 5.0 and takes 94 % of the
-points, MATD3 5.6 and 97 %, VDN 7.2 and 97 %, QMIX 5.5 and 97 %. The bounds below are far from most of them.
+points, MATD3 5.6 and 97 %, VDN 7.2 and 97 %, QMIX 5.5 and 97 %. The bounds below are far from most of them; DDPG
+reaches them after 120 cycles.
 """
 
 import json
@@ -16,8 +17,7 @@ import torch
 from helpers.collecting import CPU, a_rollout
 from helpers.training import here
 
-from marl.config.evaluation_config import EvalConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import EvalConfig, NetworkConfig
 from marl.config.train_config import read_config
 from marl.learners.precision import Precision
 from marl.ranks.process_group import Solo
@@ -27,8 +27,8 @@ from opponents.results import Results
 
 SEED = 1
 pytestmark = pytest.mark.usefixtures("one_thread", "without_onednn")
-MATCHES, CYCLES = 64, 200
-TESTED = range(100, CYCLES + 1, 20)  # after these cycles a team is tested, until it reaches its bounds
+MATCHES = 64
+TESTED = range(100, 201, 20)  # after these cycles a team is tested, until it reaches its bounds
 
 
 def train(cycles: range, algo: str = "ddpg", shuffled: bool = False) -> Iterator[Results]:
@@ -84,7 +84,7 @@ def test_a_team_learns_from_its_rewards(untrained, algo, deaths) -> None:
 
 
 def test_a_team_learns_nothing_from_shuffled_rewards(untrained) -> None:
-    (confused,) = train(range(CYCLES, CYCLES + 1), shuffled=True)
+    (confused,) = train(range(120, 121), shuffled=True)
     assert confused.home_score < 2.5
     assert confused.points < 0.75
     assert confused.home_deaths > 0.5 * untrained.home_deaths

@@ -11,7 +11,7 @@ import torch
 from helpers.collecting import CPU
 from helpers.ppo_rounds import a_ppo, begin, play
 
-from marl.config.evaluation_config import EvalConfig
+from marl.config.sections import EvalConfig
 from marl.config.train_config import read_config
 from marl.ranks.process_group import Solo
 from marl.rollout.assignment import assign_matches
@@ -55,7 +55,7 @@ def untrained() -> Results:
     return train(0)
 
 
-@pytest.mark.parametrize(("algo", "self_play"), [("ppo", 0.0), ("ppo", 0.5), ("mappo", 0.5)])
+@pytest.mark.parametrize(("algo", "self_play"), [("ppo", 0.0), ("mappo", 0.5)])
 def test_a_team_learns_from_its_rewards(untrained, algo, self_play) -> None:
     learnt = train(ROUNDS, self_play, algo=algo)
     assert untrained.home_score < 2

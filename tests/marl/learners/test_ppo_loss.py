@@ -48,8 +48,11 @@ def slow_loss(outputs: torch.Tensor, batch: PpoBatch, coefs: Coefs) -> tuple[tor
     return total / snakes, [each / snakes for each in sums]
 
 
-@pytest.mark.parametrize("masked", MASKED)
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    ("options", "masked"),
+    [(options, masked) for options in OPTIONS for masked in MASKED if options == OPTIONS[-1] or masked == "some"],
+    ids=str,
+)
 def test_loss_gradient_and_statistics_are_those_of_the_slow_loss(options, masked) -> None:
     (outputs, batch), coefs = made_up(masked=masked, seed=SEED), some_coefs(**options)
     mine, its = outputs.clone().requires_grad_(), outputs.double().requires_grad_()

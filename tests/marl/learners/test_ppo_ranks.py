@@ -13,7 +13,7 @@ from helpers.resumed import assert_equal, measured, saved
 from helpers.training import TINY_ANY, as_ranks, as_two_ranks, assert_goes_on, logged, manifest, the_run
 
 from marl.config.learner_configs import PpoConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.config.train_config import TrainConfig
 from marl.learners.factory import make_learner
 from marl.learners.ppo import Ppo

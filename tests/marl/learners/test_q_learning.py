@@ -4,12 +4,12 @@ import copy
 
 import pytest
 import torch
-from helpers.collecting import CPU, WholeNumbers, a_copy, a_rollout
+from helpers.collecting import CPU, a_copy, a_filled_buffer, a_rollout, add_weight_noise
 from helpers.training_states import LEAGUE, small_state
 
 from arena.rules import TEAM
 from marl.config.learner_configs import QLearningConfig
-from marl.config.network_config import NetworkConfig
+from marl.config.sections import NetworkConfig
 from marl.learners.adam import views_of
 from marl.learners.precision import Precision
 from marl.learners.q_learning import QLearning
@@ -27,15 +27,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def filled() -> ReplayBuffer:
     """Turns of real matches, with more ends of matches than there were."""
     print(f"seed {SEED}")
-    rollout = a_rollout(8, turns=40, opponents=("level0",), seed=SEED)
-    rollout.start()
-    rollout.set_mix({"level0": 1.0})
-    rollout.epsilon.fill_(0.5)
-    for _ in range(45):
-        rollout.play_turn(WholeNumbers(rollout.encoder, SEED))
-    generator = torch.Generator().manual_seed(SEED)
-    rollout.buffer.terminated |= torch.rand(rollout.buffer.terminated.shape, generator=generator) < 0.1
-    return rollout.buffer
+    buffer = a_filled_buffer(SEED)
+    buffer.terminated |= torch.rand(buffer.terminated.shape, generator=torch.Generator().manual_seed(SEED)) < 0.1
+    return buffer
 
 
 @pytest.fixture
@@ -47,11 +41,7 @@ def learner(buffer: ReplayBuffer, sync_freq: int = 1, **options) -> QLearning:
     """A learner with noise in its weights: targets differ from the online networks."""
     config = QLearningConfig(**({"batch_size": 24, "max_grad_norm": 0.0} | options))
     made = QLearning(config, BODY, buffer, Solo(CPU), Precision("fp32", CPU), sync_freq, SEED)
-    with torch.no_grad():
-        generator = torch.Generator().manual_seed(SEED)
-        for net in made.networks().values():
-            for parameter in net.parameters():
-                parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    add_weight_noise(made, SEED)
     return made
 
 

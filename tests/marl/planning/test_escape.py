@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 import torch
 
-from marl.bench.positions import FILE
+from marl.bench.planning import FILE
 from marl.planning.escape import DIES, all_moves, find_only_moves, find_safe_moves, outlives
 from marl.planning.positions import FUTURES, load, open_futures
 

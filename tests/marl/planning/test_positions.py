@@ -12,7 +12,7 @@ from helpers.training import here
 from arena import BatchArena
 from arena.rng import match_key
 from arena.rules import DIRECTION, HEAD, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS, neighbour
-from marl.bench.positions import FILE
+from marl.bench.planning import FILE
 from marl.planning import planner
 from marl.planning.escape import DIES, LIVES
 from marl.planning.planned_player import load_player

@@ -13,9 +13,10 @@ from helpers import rank_programs
 from helpers.forking import Forked
 from helpers.training import LIMIT
 
+from arena import system
 from marl.compute.machine import processor
 from marl.errors import UserError
-from marl.ranks.launch import _check_free, _check_not_loopback
+from marl.ranks.launch import _check_free, _check_not_loopback, stop_on_signal
 
 
 def test_a_port_in_use_is_named() -> None:
@@ -161,3 +162,11 @@ def test_a_signal_ends_the_ranks_with_term(number) -> None:
     assert code == 128 + number
     assert sorted(out.splitlines()) == ["rank 0 got SIGTERM", "rank 1 got SIGTERM"]
     assert err == f"snakes: stopped by {number.name}\n"
+
+
+def test_without_sessions_the_ranks_are_left_to_end_by_themselves(monkeypatch) -> None:
+    """Ctrl-C has reached them as well."""
+    monkeypatch.setattr(system, "HAS_SESSIONS", False)
+    with stop_on_signal(lambda text, _: RuntimeError(text)) as stopped:
+        signal.raise_signal(signal.SIGINT)
+    assert stopped == [signal.SIGINT]

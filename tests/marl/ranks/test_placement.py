@@ -7,20 +7,20 @@ from marl.ranks.placement import place, set_nccl_defaults
 
 
 @pytest.mark.parametrize(
-    ("backend", "device", "local_rank", "local_world", "gpus", "system", "expected"),
+    ("backend", "device", "local_rank", "local_world", "gpus", "may_have_nccl", "expected"),
     [
-        (None, "auto", 1, 2, 2, "linux", ("nccl", "cuda:1")),
-        (None, "auto", 1, 2, 0, "linux", ("gloo", "cpu")),
-        (None, "auto", 0, 2, 0, "darwin", ("gloo", "cpu")),
-        (None, "auto", 0, 1, 1, "win32", ("gloo", "cuda:0")),
-        (None, "cpu", 3, 4, 2, "linux", ("gloo", "cpu")),
-        ("gloo", "auto", 3, 4, 2, "linux", ("gloo", "cuda:1")),
-        ("gloo", "cuda:0", 3, 4, 2, "linux", ("gloo", "cuda:0")),
-        (None, "cuda:1", 0, 1, 2, "linux", ("nccl", "cuda:1")),
+        (None, "auto", 1, 2, 2, True, ("nccl", "cuda:1")),
+        (None, "auto", 1, 2, 0, True, ("gloo", "cpu")),
+        (None, "auto", 0, 2, 0, False, ("gloo", "cpu")),
+        (None, "auto", 0, 1, 1, False, ("gloo", "cuda:0")),
+        (None, "cpu", 3, 4, 2, True, ("gloo", "cpu")),
+        ("gloo", "auto", 3, 4, 2, True, ("gloo", "cuda:1")),
+        ("gloo", "cuda:0", 3, 4, 2, True, ("gloo", "cuda:0")),
+        (None, "cuda:1", 0, 1, 2, True, ("nccl", "cuda:1")),
     ],
 )
-def test_backend_and_device(backend, device, local_rank, local_world, gpus, system, expected) -> None:
-    chosen, where = place(backend, device, local_rank, local_world, gpus, system)
+def test_backend_and_device(backend, device, local_rank, local_world, gpus, may_have_nccl, expected) -> None:
+    chosen, where = place(backend, device, local_rank, local_world, gpus, may_have_nccl)
     assert (chosen, str(where)) == expected
 
 
@@ -39,7 +39,7 @@ def test_backend_and_device(backend, device, local_rank, local_world, gpus, syst
 )
 def test_backend_and_device_that_cannot_be(backend, device, local_world, gpus, message) -> None:
     with pytest.raises(UserError, match=message):
-        place(backend, device, 0, local_world, gpus, "linux")
+        place(backend, device, 0, local_world, gpus, True)
 
 
 def test_nccl_defaults_never_override_the_user() -> None:

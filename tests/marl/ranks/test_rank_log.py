@@ -46,7 +46,8 @@ def test_a_mistake_leaves_no_traceback(tmp_path) -> None:
     assert (tmp_path / "rank_0.log").read_text().endswith(" ended by UserError: of a test\n")
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path) -> None:
+def test_a_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("NPROC", "1")  # more would be forked from this process
     (tmp_path / "file").write_text("")
     assert_one_line(here("train", "--rank_logs", tmp_path / "file" / "logs"), "--rank_logs", "Not a directory")
     assert_one_line(here("train", "--rank_logs"), "--rank_logs needs a value")

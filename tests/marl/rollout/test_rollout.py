@@ -15,7 +15,7 @@ from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.encoders.orientation import LOCAL_ACTIONS
 from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
-from marl.config.reward_config import RewardConfig
+from marl.config.sections import RewardConfig
 from marl.rollout.assignment import MatchAssignment, assign_matches
 from marl.rollout.rollout import Rollout
 from marl.storage.saver import on_host

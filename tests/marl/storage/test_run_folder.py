@@ -14,6 +14,7 @@ import yaml
 
 from marl.errors import UserError
 from marl.storage import run_folder
+from marl.storage.run_folder import read_regular, read_with_time
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -266,3 +267,19 @@ def test_a_long_list_is_cut():
 def test_no_torch_is_loaded():
     program = "import sys, marl.storage.run_folder; sys.exit('torch' in sys.modules or 'arena' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=300).returncode == 0
+
+
+def test_a_regular_file_is_read_also_through_a_link(tmp_path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"text")
+    os.utime(file, (5, 5))
+    (tmp_path / "b").symlink_to(file)
+    assert read_regular(tmp_path / "b") == b"text"
+    assert read_with_time(file) == (b"text", 5_000_000_000)
+
+
+def test_nothing_else_is(tmp_path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", tmp_path, "/dev/zero", tmp_path / "missing"):
+        with pytest.raises(OSError, match=r"not a regular file|Is a directory|No such file"):
+            read_regular(path)

@@ -1,18 +1,22 @@
-"""The second process that compiles beside a training: what it compiles, when it starts, how it ends."""
+"""The other processes that compile beside a training: what they compile, when they start, how they end."""
 
+import io
+import os
 import subprocess
 import sys
 
 import pytest
+import torch
 from helpers.command import ROOT
 
 from arena import jit
 from marl.compute import machine
-from marl.config.train_config import read_config
+from marl.config.train_config import TrainConfig, read_config
 from marl.training import compile_ahead
-from marl.training.compile_ahead import compiling_ahead
+from marl.training.compile_ahead import PARTS, compiling_ahead
+from marl.training.cpu_setup import CpuSetup
 
-# Compiled functions after `compile_training`, and those that a training of the same configuration adds.
+# Compiled functions after the calls of TrainingCalls, and those that a training of the same configuration adds.
 PROGRAM = """
 import gc, sys
 from dataclasses import replace
@@ -28,12 +32,13 @@ def compiled():
     ours = [(each, f) for each, f in found if not f.__module__.startswith("numba.")]
     return {(f.__module__, f.__qualname__, str(kinds)) for each, f in ours for kinds in each.signatures}
 
-def trained_alone(config, threads, overlaps):
+def trained_alone(config, device, cpu):
     encoders = dict(ENCODERS)
-    compile_ahead.compile_training(replace(config, threads=threads), overlaps)
+    calls = compile_ahead.TrainingCalls(replace(config, threads=cpu.threads), device, cpu.halves)
+    calls.make(compile_ahead.PARTS["cpu"])
     ENCODERS.update(encoders)
     known.update(compiled())
-    return kept(config, threads, overlaps)
+    return kept(config, device, cpu)
 
 known, kept = set(), compile_ahead.compiling_ahead
 compile_ahead.compiling_ahead = trained_alone
@@ -58,6 +63,45 @@ def test_a_training_then_compiles_the_encoder_and_little_else(tmp_path) -> None:
         assert all(module.startswith("arena.encoders") or "encode" in name for module, name in added), line
 
 
+# Makes the calls of one part on a GPU.
+PART = """
+import sys
+import torch
+from marl.config.autoscale import resolve
+from marl.config.train_config import read_config
+from marl.training.compile_ahead import TrainingCalls
+
+device = torch.device("cuda", 0)
+TrainingCalls(resolve(read_config(sys.argv[2:]), device), device, False).make([sys.argv[1]])
+"""
+
+
+@pytest.mark.needs_cuda
+@pytest.mark.parametrize("algo", ["ddpg", "ppo"])
+def test_a_training_on_a_gpu_then_compiles_the_rows_of_its_evaluations_alone(algo, tmp_path) -> None:
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    words = ["--algo", algo, "--encoder", "features", "--device", "cuda", "--max-episodes", "2000"]
+    for part in PARTS["cuda"]:
+        done = subprocess.run(
+            [sys.executable, "-c", PART, part, *words], cwd=ROOT, env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    run = [sys.executable, "-m", "marl", "train", *words, "--runs-dir", str(tmp_path / "runs"), "--no-eval-gif"]
+    env |= {"OMP_NUM_THREADS": "1"}  # no other processes
+    done = subprocess.run(run, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    compiled = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("snakes: compiling")]
+    assert [line.split()[2] for line in compiled] == ["features"], compiled
+
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+ON_CPU = CpuSetup(1, "test", False, "key", False)
+
+
+def smoke() -> TrainConfig:
+    return read_config(["--config", "smoke"])
+
+
 @pytest.fixture
 def started(monkeypatch) -> list[subprocess.Popen]:
     """The processes that were started; there are two cores."""
@@ -75,7 +119,7 @@ def started(monkeypatch) -> list[subprocess.Popen]:
 
 
 def test_the_first_compile_starts_it_and_the_training_ends_it(started) -> None:
-    with compiling_ahead(read_config(["--config", "smoke"]), 1, False):
+    with compiling_ahead(smoke(), CPU, ON_CPU):
         assert not started
         (call,) = jit._at_first_compile
         call()
@@ -85,7 +129,7 @@ def test_the_first_compile_starts_it_and_the_training_ends_it(started) -> None:
 
 
 def test_nothing_is_started_without_a_compile(started) -> None:
-    with compiling_ahead(read_config(["--config", "smoke"]), 1, False):
+    with compiling_ahead(smoke(), CPU, ON_CPU):
         pass
     assert not started
 
@@ -95,5 +139,36 @@ def test_nothing_is_started_on_one_core(cores, limit, started, monkeypatch) -> N
     monkeypatch.setattr(machine, "usable_cores", lambda: cores)
     if limit is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", limit)
-    with compiling_ahead(read_config(["--config", "smoke"]), 1, False):
+    with compiling_ahead(smoke(), CPU, ON_CPU):
         assert not jit._at_first_compile
+
+
+@pytest.mark.parametrize(
+    ("device", "cores", "processes"), [(CPU, 2, 1), (CPU, 3, 2), (CPU, 64, 3), (GPU, 2, 1), (GPU, 4, 3), (GPU, 64, 5)]
+)
+def test_the_parts_are_dealt_to_as_many_processes_as_there_are_cores_left(
+    device, cores, processes, monkeypatch
+) -> None:
+    dealt = []
+
+    class Process:
+        def __init__(self, *words, **options) -> None:
+            self.stdin = io.BytesIO()
+
+        def kill(self) -> None: ...
+
+        def wait(self) -> None: ...
+
+    def keep(given) -> bytes:
+        dealt.append(given[2])
+        return b""
+
+    monkeypatch.setattr(compile_ahead.subprocess, "Popen", Process)
+    monkeypatch.setattr(compile_ahead.pickle, "dumps", keep)
+    monkeypatch.setattr(machine, "usable_cores", lambda: cores)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with compiling_ahead(smoke(), device, ON_CPU if device is CPU else None):
+        (call,) = jit._at_first_compile
+        call()
+    assert len(dealt) == processes
+    assert sorted(part for parts in dealt for part in parts) == sorted(PARTS[device.type])

@@ -15,7 +15,7 @@ from helpers.submissions import SANDBOXED
 from helpers.training import TINY, start_ranks, the_run
 from helpers.training_states import small_state
 
-from marl.config.evaluation_config import EvalConfig
+from marl.config.sections import EvalConfig
 from marl.errors import UserError
 from marl.fast import blas
 from marl.ranks.process_group import Solo

@@ -7,7 +7,7 @@ import torch
 from helpers.resumed import in_order, saved
 from helpers.training import RANKS, as_ranks, assert_goes_on, logged, the_run
 
-from marl.training.nonfinite import SKIPS_IN_A_ROW
+from marl.training.training_state import SKIPS_IN_A_ROW
 
 
 @pytest.fixture(scope="module")

@@ -30,13 +30,12 @@ STOPS = {
     "qmix_term": (1, ["--algo", "qmix"], "0:term:14"),
     "league_late": (1, ["--opponent_difficulty_strategy", "league", *ROW], "0:late:12"),
     **{f"killed_at_the_{stage}_of_a_save": (1, [], f"0:{stage}:2") for stage in STAGES},
-    **{f"killed_at_the_{stage}_of_the_first_save": (1, [], f"0:{stage}:1") for stage in STAGES},
+    "killed_at_the_middle_of_the_first_save": (1, [], "0:middle:1"),
     "two_rank_0_killed_at_the_middle_of_a_save": (2, [], "0:middle:2"),
     **{f"two_rank_1_killed_at_the_{stage}_of_a_save": (2, [], f"1:{stage}:2") for stage in STAGES_OF_A_PART},
     "two_term": (2, [], "1:term:14"),
     "two_adaptive_killed": (2, ["--opponent_difficulty_strategy", "adaptive", *ROW], "1:kill:17"),
     "two_rank_0_killed": (2, ["--sync_freq", "2", "--updates", "2", *EVALUATED], "0:kill:14"),
-    "two_vdn_term": (2, ["--algo", "vdn"], "1:term:14"),
     "two_matd3_late": (2, [*MATD3, *EVALUATED], "1:late:13"),
 }
 CODES = {"term": 128 + signal.SIGTERM, "late": 0}  # of the others: -SIGKILL
@@ -130,7 +129,8 @@ def test_a_stop_says_how_to_go_on_and_a_lost_rank_too(stopped) -> None:
         assert err.endswith("resume it with --resume and the run's folder\n")
 
 
-@pytest.mark.parametrize("strategy", strategies())
+# Those by results are among STOPS.
+@pytest.mark.parametrize("strategy", [name for name in strategies() if name not in ("adaptive", "league")])
 def test_every_strategy_goes_on_to_the_bit(strategy, tmp_path) -> None:
     words = [*TINY, "--opponent_difficulty_strategy", strategy, *ROW, "--enable_opponent_evasion"]
     words += ["--opponent_evasion_start_episode", "10", "--run_name", "team", "--keep_last", "0"]

@@ -1,0 +1,41 @@
+"""A program of the tests: runs commands one after another, on a Python without what Windows does not have.
+
+Started with helpers/without_posix on PYTHONPATH. argv: a JSON list of command lines. After each of them a line with
+MARK and the exit code comes on stdout and on stderr; at the end, what the program takes the system for.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+from helpers.short_matches import short_matches
+
+MARK = "\x1e"
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore", "pkg_resources is deprecated")  # pygame's own, beside an older setuptools
+    import pygame
+
+    import marl.cli.main as cli
+    from arena import system
+    from arena.render import window
+
+    show = window.show
+
+    def show_and_close(*words):
+        pygame.event.post(pygame.event.Event(pygame.QUIT))
+        show(*words)
+
+    window.show = show_and_close
+    with short_matches(["train"]):
+        for words in json.loads(sys.argv[1]):
+            code = cli.main(words)
+            for stream in (sys.stdout, sys.stderr):
+                print(f"{MARK}{code}", file=stream, flush=True)
+    print(json.dumps([system.HAS_FORK, system.HAS_SESSIONS, system.REPLACES_OPEN_FILES, Path("/proc/self").exists()]))
+
+
+if __name__ == "__main__":
+    main()
