@@ -72,6 +72,7 @@ def done(folder) -> dict[str, Done]:
         "PYTHONPATH": os.pathsep.join([*map(str, places), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PYTHONIOENCODING": "cp936",  # as of a console with this code page; strict
         "SDL_VIDEODRIVER": "dummy",
+        "CUDA_VISIBLE_DEVICES": "",  # Linux's Triton deletes files that it has open
         "NPROC": "1",
         "OMP_NUM_THREADS": "1",  # a second process that compiles would take the cores of other tests
     }

@@ -265,7 +265,8 @@ def _machine() -> dict[str, Any]:
 def _machine_in_words() -> str:
     gpus = [gpu["name"] for gpu in machine.gpus()]
     cpu = machine.processor()
-    return f"{len(gpus)} x {gpus[0]}" if gpus else f"{cpu['cores']} cores of {cpu['model']}"
+    cores = f"{cpu['cores']} cores of {cpu['model']}"
+    return f"{cores}, {len(gpus)} x {gpus[0]}" if gpus else cores
 
 
 def _print_machine(about: dict[str, Any]) -> None:
