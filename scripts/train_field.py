@@ -9,10 +9,15 @@ A team whose snapshot is there is left alone; a training that was cut off is res
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 from script_parser import ScriptParser
 
-from opponents.field import DEVELOPMENT, HELD_OUT, SNAPSHOTS, trainings
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from marl.storage.run_folder import GROUP  # noqa: E402
+from opponents.field import DEVELOPMENT, HELD_OUT, SNAPSHOTS, trainings  # noqa: E402
 
 NEVER_REACHED = 10**9  # episodes: the minutes end a training
 
@@ -30,19 +35,15 @@ def main() -> int:
         snapshot = SNAPSHOTS / f"{name}.safetensors"
         if snapshot.exists():
             continue
-        words = [
-            *shlex.split(flags),
-            f"--max_episodes={NEVER_REACHED}",
-            "--runs_dir",
-            args.runs_dir,
-            "--run_name",
-            name,
-        ]
-        commands = (["train", *words], ["export", f"{args.runs_dir}/{name}", "--safetensors", str(snapshot)])
+        place = ["--runs_dir", args.runs_dir, "--run_name", name]
+        commands = (
+            ["train", *shlex.split(flags), f"--max_episodes={NEVER_REACHED}", *place],
+            ["export", f"{args.runs_dir}/{GROUP}/{name}", "--safetensors", str(snapshot)],
+        )
         for command in commands:
             print(shlex.join(["python", "-m", "marl", *command]), flush=True)
             if not args.print:
-                subprocess.run([sys.executable, "-m", "marl", *command], check=True)
+                subprocess.run([sys.executable, "-m", "marl", *command], cwd=ROOT, check=True)
     return 0
 
 

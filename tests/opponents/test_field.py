@@ -1,13 +1,16 @@
 """The field of opponents/field.yaml: two halves without a common team, and every command that makes a team is one."""
 
 import shlex
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from helpers.script import load_script
+from helpers.training import here
 
 from marl.commands.player_groups import expand_groups
 from marl.config.train_config import read_config
+from marl.storage.run_folder import GROUP
 from opponents.field import DEVELOPMENT, HELD_OUT, LIST, SNAPSHOTS, field, trainings
 from opponents.players import champion, is_scripted
 
@@ -39,16 +42,27 @@ def test_flags_of_a_training_are_read(name) -> None:
 
 def test_the_script_prints_the_commands(tmp_path, monkeypatch, capsys) -> None:
     """Of teams whose snapshots are not there; it writes nothing."""
-    monkeypatch.setattr("opponents.field.SNAPSHOTS", tmp_path / "none")
+    script = load_script("train_field")
+    monkeypatch.setattr(script, "SNAPSHOTS", tmp_path / "none")
     monkeypatch.setattr("sys.argv", ["train_field.py", "--print", "--runs-dir", "runs/it"])
-    assert load_script("train_field").main() == 0
+    assert script.main() == 0
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 2 * len(TRAINED)
     for name, train, export in zip(TRAINED, said[::2], said[1::2], strict=True):
         assert train.startswith("python -m marl train ")
         assert train.endswith(f"--runs_dir runs/it --run_name {name}")
-        assert export.startswith(f"python -m marl export runs/it/{name} --safetensors ")
+        assert export.startswith(f"python -m marl export runs/it/{GROUP}/{name} --safetensors ")
     assert not any(tmp_path.iterdir())
+
+
+def test_the_script_trains_and_exports(tmp_path, monkeypatch) -> None:
+    script = load_script("train_field")
+    monkeypatch.setattr(script, "SNAPSHOTS", tmp_path / "snapshots")
+    monkeypatch.setattr(script, "trainings", lambda half: {half: "--config smoke --max_minutes 0.001"})
+    monkeypatch.setattr(script, "subprocess", SimpleNamespace(run=lambda command, **_: here(*command[3:])))
+    monkeypatch.setattr("sys.argv", ["train_field.py", "--half", HELD_OUT, "--runs-dir", str(tmp_path / "runs")])
+    assert script.main() == 0
+    assert [path.name for path in (tmp_path / "snapshots").iterdir()] == [f"{HELD_OUT}.safetensors"]
 
 
 def test_shipped_snapshots_are_small_and_players_by_name() -> None:
