@@ -24,4 +24,4 @@ def field(half: str) -> list[str]:
 
 
 def _read() -> dict[str, dict]:
-    return yaml.safe_load(LIST.read_text())
+    return yaml.safe_load(LIST.read_text(encoding="utf-8"))

@@ -23,7 +23,7 @@ def test_two_halves_of_different_teams() -> None:
     teams = [*field(DEVELOPMENT), *field(HELD_OUT)]
     assert len(teams) == len(set(teams)) >= 12
     assert min(len(field(half)) for half in HALVES) >= 6
-    assert yaml.safe_load(LIST.read_text()).keys() == set(HALVES)
+    assert yaml.safe_load(LIST.read_text(encoding="utf-8")).keys() == set(HALVES)
 
 
 @pytest.mark.parametrize("half", HALVES)
