@@ -10,6 +10,7 @@ from helpers.training import here
 
 from marl.commands.player_groups import expand_groups
 from marl.config.train_config import read_config
+from marl.errors import UserError
 from marl.storage.run_folder import GROUP
 from opponents.field import DEVELOPMENT, HELD_OUT, LIST, SNAPSHOTS, field, trainings
 from opponents.players import champion, is_scripted
@@ -72,6 +73,14 @@ def test_shipped_snapshots_are_small_and_players_by_name() -> None:
     assert all(champion(path.stem) == path for path in shipped)
 
 
-def test_a_half_is_a_group_of_players() -> None:
+def test_a_half_is_a_group_of_players(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("opponents.field.SNAPSHOTS", tmp_path)
+    for name in TRAINED:
+        (tmp_path / f"{name}.safetensors").touch()
     assert expand_groups(["level1", DEVELOPMENT]) == ["level1", *field(DEVELOPMENT)]
     assert expand_groups([HELD_OUT, "champion"]) == [*field(HELD_OUT), "champion"]
+    (tmp_path / f"{[*trainings(HELD_OUT)][1]}.safetensors").unlink()
+    assert expand_groups([DEVELOPMENT]) == field(DEVELOPMENT)
+    message = "held_out has teams that are not trained yet: mappo_egocentric; on a GPU, under a minute each: python scr"
+    with pytest.raises(UserError, match=message):
+        expand_groups([HELD_OUT, "champion"])
