@@ -50,7 +50,11 @@ NOT_RESUMED = (
     "init_from", "profile",
 )  # fmt: skip
 # Further plain names of the command line.
-ALIASES: Mapping[str, str] = {"opponent_difficulty_strategy": "schedule.strategy", "algorithm": "algo"}
+ALIASES: Mapping[str, str] = {
+    "opponent_difficulty_strategy": "schedule.strategy",
+    "algorithm": "algo",
+    "trust": "evaluation.uncaged",  # as in eval, export and league
+}
 # The option whose value chooses the section of a plain name that several sections have.
 PREFER = "algo"
 # Option -> options of other learners with the same purpose, for the message about a flag that is not read.

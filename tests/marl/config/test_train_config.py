@@ -337,3 +337,8 @@ def test_reading_a_configuration_does_not_load_torch() -> None:
     code += "read_config(['--encoder', 'planes', '--kind', 'cnn', '--algo', 'ppo']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.stdout == "False\n", done.stderr
+
+
+def test_submissions_are_trusted_by_the_same_word_as_in_other_commands() -> None:
+    assert read_config(["--trust"]) == read_config(["--uncaged"])
+    assert read_config(["--trust"]).evaluation.uncaged
