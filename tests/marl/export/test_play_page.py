@@ -394,6 +394,8 @@ def test_a_phone_steers_by_swiping_and_by_buttons(chrome, exported, width, heigh
         assert page.value("snakes.steps()[1].moves[0]") in (other, -1)
         page.tap("#board")
         assert not shown(page)["playing"]
+        tops = "Array.from(document.querySelectorAll('#controls button, #controls select'), e => e.offsetTop)"
+        assert len({*page.value(tops)}) == 2, "rows of controls"
     for selector in (".chip", "#controls button, #controls select"):
         boxes = page.value(
             "document.querySelectorAll('.gain').forEach(gain => { gain.textContent = 27; }),"
