@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -119,8 +120,17 @@ def pytest_configure(config: pytest.Config) -> None:
         from helpers.forking import start_shared_server
 
         start_shared_server()  # in the process that starts the workers: a server of each takes 5 s of a core
+        _refresh_git()
     if "PYTEST_XDIST_WORKER" in os.environ and _runs_all(config):
         _send_less(config)
+
+
+def _refresh_git() -> None:
+    """Every training asks git whether files were edited. As long as git's index is of the same second as the files, as
+    in a fresh clone, git reads all of them: 0.15 s of a core for each training. `git status` would refresh it as well.
+    """
+    with suppress(OSError):
+        subprocess.run(["git", "-C", str(ROOT), "update-index", "-q", "--refresh"], capture_output=True)
 
 
 def _send_less(config: pytest.Config) -> None:

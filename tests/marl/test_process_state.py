@@ -1,6 +1,5 @@
 """A seed means one result, and a training leaves its process as it was: threads, random states, signals and more."""
 
-import json
 import os
 import random
 import signal
@@ -9,24 +8,25 @@ import numba
 import numpy as np
 import pytest
 import torch
+from helpers.busy import busy
 from helpers.command import in_fresh_process
-from helpers.training import SMOKE, weights_digest
+from helpers.short_matches import SHORT
+from helpers.training import SMOKE, finish, forked_call, here, weights_digest
 
 import marl
 from marl.errors import UserError
+from marl.training.trainer import Trainer
 
-TINY_TRAINING = {"max_episodes": 16, "eval_matches": 2, "device": "cpu", "precision": "fp32", "eval_gif": False}
+TINY_TRAINING = {
+    "matches": 8,
+    "max_episodes": 8,
+    "eval_matches": 1,
+    "eval_opponents": ["level0"],
+    "device": "cpu",
+    "precision": "fp32",
+    "eval_gif": False,
+}
 ALGOS = ("ddpg", "ppo")
-# Trains the same twice, with the other learner's training between, and prints the hashes of the weights.
-TWICE = f"""
-import sys, torch
-from helpers.training import weights_digest
-import marl
-torch.set_num_threads(2)
-for i, algo in enumerate({ALGOS} * 2):
-    run = marl.train("smoke", algo=algo, seed=3, runs_dir=sys.argv[1], run_name=str(i), **{TINY_TRAINING})
-    print("weights", weights_digest(run.path))
-"""
 
 
 def state_of_process() -> dict[str, object]:
@@ -45,6 +45,11 @@ def state_of_process() -> dict[str, object]:
         "gradients": torch.is_grad_enabled(),
         "default type": torch.get_default_dtype(),
     }
+
+
+@pytest.fixture(autouse=True)
+def short_matches(monkeypatch) -> None:
+    monkeypatch.setattr("opponents.match.TURNS", SHORT)
 
 
 @pytest.fixture
@@ -84,64 +89,69 @@ def test_so_does_a_training_that_fails(tmp_path, monkeypatch) -> None:
     assert state_of_process() == before
 
 
-def test_a_seed_means_one_result(tmp_path) -> None:
-    """In one process after another training, and in this process; with two threads, if there are two cores."""
-    lines = in_fresh_process(TWICE, str(tmp_path / "twice")).splitlines()
-    weights = [line.removeprefix("weights ") for line in lines if line.startswith("weights ")]
-    assert weights[:2] == weights[2:]
+def trained(runs_dir: str, name: str) -> int:
+    """Train with each learner, with two threads if there are two cores, and print the hashes of the weights."""
     torch.set_num_threads(2)
-    for algo, expected in zip(ALGOS, weights[:2], strict=True):
-        run = marl.train("smoke", algo=algo, seed=3, runs_dir=tmp_path / "here", run_name=algo, **TINY_TRAINING)
-        assert weights_digest(run.path) == expected, algo
+    for algo in ALGOS:
+        run = marl.train("smoke", algo=algo, seed=3, runs_dir=runs_dir, run_name=f"{name}_{algo}", **TINY_TRAINING)
+        print("weights", weights_digest(run.path))
+    return 0
 
 
-# Runs command lines and prints the CPU time and the time that a function took in each. stdin: the threads that the
-# environment gives ("" for none), and (module, function, command line) of each.
-MEASURED = """
-import importlib, json, os, sys, time
-threads, commands = json.load(sys.stdin)
-if threads:
-    os.environ["OMP_NUM_THREADS"] = threads
-from marl.cli.main import main
-for module, name, words in commands:
-    owner = importlib.import_module(module)
-    *path, name = name.split(".")
-    for each in path:
-        owner = getattr(owner, each)
-    called = getattr(owner, name)
-    def measured(*arguments, **options):
-        clock, cpu = time.monotonic(), time.process_time()
-        result = called(*arguments, **options)
-        print("BUSY", time.process_time() - cpu, time.monotonic() - clock)
-        return result
-    setattr(owner, name, measured)
-    assert main(words) == 0
-    setattr(owner, name, called)
-"""
+def test_a_seed_means_one_result(tmp_path, capsys) -> None:
+    """In this process, in it again after another training, and in another process."""
+    for name in ("first", "again"):
+        trained(str(tmp_path), name)
+    with forked_call(trained, tmp_path, "other") as process:
+        done = finish(process)
+    assert done.returncode == 0, done.stderr
+    lines = [*capsys.readouterr().out.splitlines(), *done.stdout.splitlines()]
+    weights = [line for line in lines if line.startswith("weights ")]
+    assert weights == weights[:2] * 3
+    assert len({*weights}) == 2
+
+
 # Matrices are large enough for torch to split them.
-TRAIN = ["train", "--config", SMOKE, "--device", "cpu", "--matches", "256", "--max_episodes", "128"]
-TRAIN += ["--body", "128,128", "--encoder", "features", "--eval_matches", "32", "--no-eval_gif", "--batch_size", "1920"]
-RUN = ("marl.training.trainer", "Trainer.run")
+TRAIN = ["train", "--config", SMOKE, "--device", "cpu", "--matches", "256", "--max_episodes", "64"]
+TRAIN += ["--body", "128,128", "--encoder", "features", "--eval_matches", "4", "--no-eval_gif", "--batch_size", "1920"]
 PLAN = ["eval", "--home", "plan=4x4:champion_small", "--away", "level2", "--matches", "1", "--device", "cpu"]
-# By the environment, and by the flag: compiled passes, a planner, and autograd.
-ONE_THREAD = {
-    "1": [(*RUN, [*TRAIN, "--algo", "ddpg", "--updates", "2"]), ("opponents.match", "play_some", PLAN)],
-    "": [(*RUN, [*TRAIN, "--algo", "qmix", "--updates", "1", "--threads", "1"])],
-}
+# Compiled passes, and a planner, in a process whose environment gives one thread. Prints the CPU time and the time.
+BY_THE_ENVIRONMENT = f"""
+import os, sys
+os.environ["OMP_NUM_THREADS"] = "1"
+from helpers.busy import busy
+from marl.cli.main import main
+from marl.training.trainer import Trainer
+from opponents import match
+match.TURNS = {2 * SHORT}
+with busy(Trainer, "run") as of_training:
+    assert main([*{TRAIN}, "--algo", "ddpg", "--updates", "2", "--runs_dir", sys.argv[1]]) == 0
+with busy(match, "play_some") as of_planning:
+    assert main({PLAN}) == 0
+print(*of_training, *of_planning)
+"""
 
 
-@pytest.mark.parametrize("threads", ONE_THREAD)
-def test_one_thread_means_one(threads, tmp_path) -> None:
+def assert_one_thread(cpu: float, clock: float) -> None:
     """CPU time is that of one thread, with some of the console's and the writer's; two halves would use 1.9. A busy
     machine makes the bound wider, never narrower.
     """
-    commands = [
-        (module, name, [*words, "--runs_dir", str(tmp_path)] if words[0] == "train" else words)
-        for module, name, words in ONE_THREAD[threads]
-    ]
-    out = in_fresh_process(MEASURED, given=json.dumps((threads, commands)))
-    busy = [map(float, line.split()[1:]) for line in out.splitlines() if line.startswith("BUSY")]
-    assert len(busy) == len(commands)
-    for cpu, clock in busy:
-        assert cpu <= 1.4 * clock, f"{cpu / clock:.2f} threads were busy"
+    assert cpu <= 1.4 * clock, f"{cpu / clock:.2f} threads were busy"
+
+
+def test_one_thread_of_the_environment_means_one(tmp_path) -> None:
+    out = in_fresh_process(BY_THE_ENVIRONMENT, str(tmp_path))
+    train_cpu, train_clock, plan_cpu, plan_clock = map(float, out.splitlines()[-1].split())
+    assert_one_thread(train_cpu, train_clock)
+    assert_one_thread(plan_cpu, plan_clock)
     assert "1 thread (" in out, "the banner says how many"
+
+
+def test_one_thread_of_the_flag_means_one(tmp_path) -> None:
+    """By autograd."""
+    torch.set_num_threads(2)
+    with busy(Trainer, "run") as taken:
+        done = here(*TRAIN, "--algo", "qmix", "--updates", "1", "--threads", "1", "--runs_dir", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert_one_thread(*taken)
+    assert "1 thread (" in done.stdout, "the banner says how many"

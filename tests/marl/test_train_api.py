@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import yaml
 from helpers import HELPERS, train_in_a_loop
 from helpers.train_in_a_loop import TINY
 from helpers.training import finish, forked_call, started, wait_for
@@ -103,9 +104,12 @@ def test_a_dry_run_writes_nothing(small, tmp_path, capsys) -> None:
 
 def test_several_seeds_are_several_runs(small, capsys) -> None:
     del small["seed"]
-    runs = marl.train("smoke", seeds=(3, 4), max_episodes=2, run_name="both", quiet=True, **small)
+    here = marl.train("smoke", seed=3, max_episodes=2, run_name="both_seed3", quiet=True, **small)
+    runs = marl.train("smoke", seeds=(3, 4), max_episodes=2, run_name="both", quiet=True, **small)  # 4 in a process
+    assert runs[0] == here
     assert [run.path.name for run in runs] == ["both_seed3", "both_seed4"]
     assert all(run.complete for run in runs)
+    assert yaml.safe_load((runs[1].path / "config.yaml").read_text())["seed"] == 4
     assert marl.train("smoke", seeds="3-4", max_episodes=2, run_name="both", **small) == runs
     assert "done already" in capsys.readouterr().out
     with pytest.raises(UserError, match="callback does not go with seeds"):

@@ -14,7 +14,7 @@ from opponents.intervals import wilson
 from opponents.league_entries import BrokenEntry
 from opponents.round_robin import Conduct, play_round_robin
 
-MATCHES = 10
+MATCHES, TURNS = 6, 80
 EVIL = "<script>hacked = 1</script>"
 RUN = "runs/snakes_3v3/run1_20260101_120000"
 # Weak to strong, under the names of what they stand for.
@@ -29,7 +29,9 @@ NAMES = {
 @pytest.fixture(scope="module")
 def results():
     pairs, telling = [], TellingMatches(1)
-    table = play_round_robin(list(NAMES), MATCHES, seed=1, progress=pairs.append, record=True, examples=EXAMPLES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("opponents.match.TURNS", TURNS)
+        table = play_round_robin(list(NAMES), MATCHES, seed=1, progress=pairs.append, record=True, examples=EXAMPLES)
     faulty = Conduct(errors=1234, forfeits=7, mean_ms=1.25, longest_ms=980.0)
     table = dataclasses.replace(table, names=tuple(NAMES[name] for name in table.names))
     table = dataclasses.replace(table, conduct=(faulty, *table.conduct[1:]))

@@ -9,7 +9,7 @@ from importlib import metadata
 
 import pytest
 from helpers.command import ROOT, assert_one_line, in_fresh_process, snakes
-from helpers.training import alone
+from helpers.training import here
 
 import marl
 from arena.errors import ArenaError
@@ -57,12 +57,12 @@ def test_no_command():
 
 
 def test_unknown_command_lists_the_known_ones_and_guesses():
-    assert_one_line(snakes("docter"), "'docter'", "did you mean doctor?", "train, sweep, runs, report")
+    assert_one_line(here("docter"), "'docter'", "did you mean doctor?", "train, sweep, runs, report")
 
 
 def test_unknown_flag_in_place_of_a_command():
-    assert_one_line(snakes("--frobnicate"), "--frobnicate")
-    assert_one_line(snakes("--versoin"), "did you mean --version?")
+    assert_one_line(here("--frobnicate"), "--frobnicate")
+    assert_one_line(here("--versoin"), "did you mean --version?")
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_unknown_flag_in_place_of_a_command():
     ],
 )
 def test_mistakes_are_one_line(words, parts):
-    assert_one_line(snakes(*words), *parts)
+    assert_one_line(here(*words), *parts)
 
 
 def test_a_mistake_that_the_arena_finds_is_one_line():
-    assert_one_line(alone("demo", "--seed", "-1"), "seed is -1")
+    assert_one_line(here("demo", "--seed", "-1"), "seed is -1")
 
 
 def test_the_version():
-    result = snakes("--version")
+    result = here("--version")
     assert (result.returncode, result.stderr) == (0, "")
     program, packages = result.stdout.splitlines()
     assert program.startswith(f"snakes-3v3 {marl.__version__}")
@@ -210,7 +210,7 @@ def test_arena_errors_are_one_line_and_bugs_are_not_hidden(with_command, capsys)
 
 
 def test_demo_plays_a_match_to_its_end():
-    result = alone("demo", "--every", "100")
+    result = here("demo", "--every", "100")
     assert result.returncode == 0, result.stderr
     last = result.stdout.strip().splitlines()[-1]
     assert last.startswith(("red wins", "blue wins", "draw"))

@@ -5,22 +5,17 @@ from helpers.training import TINY
 
 from marl.cli.main import COMMANDS
 
-# Prints the commands whose help loads torch. Each is called in a process of its own, forked from one with the table.
+# Prints the commands up to the first one whose help loads torch.
 HELP = """
-import os, sys
+import io, sys
+from contextlib import redirect_stdout, suppress
 from marl.cli.main import COMMANDS, main
 for name in COMMANDS:
-    child = os.fork()
-    if child == 0:
-        out = os.dup(1)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        try:
-            main([name, "--help"])
-        except SystemExit:  # argparse
-            pass
-        os.write(out, f"{name} {'torch' in sys.modules}\\n".encode())
-        os._exit(0)
-    os.waitpid(child, 0)
+    with redirect_stdout(io.StringIO()), suppress(SystemExit):  # argparse
+        main([name, "--help"])
+    print(name, 'torch' in sys.modules)
+    if 'torch' in sys.modules:
+        break
 """
 # Loads a team, trains, and prints the modules that are loaded when the training prints its first line of progress.
 TRAIN = """

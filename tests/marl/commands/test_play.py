@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 from helpers import display
-from helpers.command import ROOT, assert_one_line, snakes
+from helpers.command import ROOT, assert_one_line
+from helpers.forking import Forked, snakes
+from helpers.training import finish, here
 
 from arena.batch import BatchArena
 from arena.encoders import encoder_named
@@ -49,8 +51,8 @@ def without_display() -> dict[str, str]:
 
 @pytest.mark.parametrize("broken", [{}, {"DISPLAY": ":987"}], ids=["none", "unreachable"])
 def test_without_a_display_one_line_names_the_way_out(broken):
-    result = snakes("play", env=without_display() | broken)
-    assert_one_line(result, "no display", "replay", "--gif OUT", "--html OUT", *broken.values())
+    done = finish(Forked(snakes, "play", environment=without_display() | broken))
+    assert_one_line(done, "no display", "replay", "--gif OUT", "--html OUT", *broken.values())
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_without_a_display_one_line_names_the_way_out(broken):
     ],
 )
 def test_mistakes_are_told_before_anything_is_loaded(words, parts):
-    assert_one_line(snakes("play", *words), *parts)
+    assert_one_line(here("play", *words), *parts)
 
 
 def turned_left(seed: int, number: int, snake: int) -> int:

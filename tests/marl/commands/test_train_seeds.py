@@ -1,6 +1,5 @@
 """train --seeds: which seeds are trained, skipped and resumed, what a failure does, and mistakes."""
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -161,15 +160,3 @@ def test_a_dry_run_is_that_of_the_first_seed(tmp_path, monkeypatch) -> None:
     assert done.returncode == 0, done.stderr
     config = yaml.safe_load(done.stdout)
     assert (config["seed"], config["run_name"]) == (5, "y_seed5")
-
-
-def test_a_real_training(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    done = here(*TINY, "--max_episodes", "1", "--seeds", "3", "--run_name", "real")
-    assert (done.returncode, done.stderr) == (0, "")
-    run = tmp_path / "runs/snakes_3v3/real_seed3"
-    assert yaml.safe_load((run / "config.yaml").read_text())["seed"] == 3
-    report = here("report", "real")
-    assert report.stdout.startswith("1 run in 1 group"), report.stderr
-    assert TrainingJob("seed 3", (), run, plan_resume(["--max_episodes", "1"]).config).is_done()

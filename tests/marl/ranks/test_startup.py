@@ -1,12 +1,14 @@
 """Start of a rank: variables, addresses and ports that cannot be right."""
 
+import ctypes
+import ipaddress
 import os
 import socket
-import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from helpers.command import ROOT
+from helpers.forking import Forked
 from helpers.ports import free_port
 from helpers.rank_programs import GROUP_VARIABLES
 from helpers.training import LIMIT
@@ -15,27 +17,26 @@ from marl.errors import UserError
 from marl.ranks.network import is_loopback, own_address
 from marl.ranks.startup import start
 
-# A rank whose host has another machine's view of its name: it resolves to an address that others can reach.
-LISTENING = """
-import ctypes, ipaddress, os, sys
-from pathlib import Path
-libc, name, new_user_and_name = ctypes.CDLL(None), sys.argv[1].encode(), 0x10000000 | 0x4000000
-if libc.unshare(new_user_and_name) or libc.sethostname(name, len(name)):
-    print("skip")
-    sys.exit()
-from marl.ranks.startup import start
-group = start("gloo", 120, "cpu")
-group.barrier("start")
-own = {os.readlink(link.path) for link in os.scandir("/proc/self/fd") if os.path.islink(link.path)}
-for family in ("tcp", "tcp6"):
-    for line in Path("/proc/self/net", family).read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
-            words = bytes.fromhex(fields[1].partition(":")[0])
-            swapped = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
-            print(ipaddress.ip_address(swapped))
-group.barrier("end")
-"""
+
+def listening(name: str) -> int:
+    """In a forked process: a rank whose host has another machine's view of its name, which resolves to an address that
+    others can reach. Prints where the rank listens."""
+    libc, new_user_and_name = ctypes.CDLL(None), 0x10000000 | 0x4000000
+    if libc.unshare(new_user_and_name) or libc.sethostname(name.encode(), len(name)):
+        print("skip")
+        return 0
+    group = start("gloo", 120, "cpu")
+    group.barrier("start")
+    own = {os.readlink(link.path) for link in os.scandir("/proc/self/fd") if os.path.islink(link.path)}
+    for family in ("tcp", "tcp6"):
+        for line in Path("/proc/self/net", family).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                words = bytes.fromhex(fields[1].partition(":")[0])
+                swapped = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+                print(ipaddress.ip_address(swapped))
+    group.barrier("end")
+    return 0
 
 
 @pytest.mark.parametrize(
@@ -80,14 +81,9 @@ def test_ranks_of_one_machine_listen_on_loopback_whatever_the_host_is_called(alo
     if outside is None or is_loopback(outside):
         pytest.skip("this machine has no address that others could reach")
     place = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    place |= {"PYTHONPATH": str(ROOT), "RES_OPTIONS": "timeout:1 attempts:1"}
+    place |= {"RES_OPTIONS": "timeout:1 attempts:1"}
     ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", LISTENING, outside],
-            env=os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        Forked(listening, outside, environment=os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(2)
     ]
     try:

@@ -56,7 +56,7 @@ def with_shares(matches: int, shares: dict, **options) -> Rollout:
 
 
 @pytest.mark.parametrize(
-    ("world", "kind", "turns"), [(2, "plain", 430), (4, "plain", 430), (2, "both", 130), (2, "all kinds", 130)]
+    ("world", "kind", "turns"), [(2, "plain", 430), (4, "plain", 130), (2, "both", 130), (2, "all kinds", 130)]
 )
 def test_ranks_play_the_same_matches_as_one(world, kind, turns) -> None:
     """world x B = 1 x world B: numbers, states, opponents, actions and everything in the buffers, turn by turn."""
@@ -120,7 +120,7 @@ def test_half_of_the_matches_are_played_as_red_and_half_as_blue(matches, rank, w
     assert (snake.view(matches, TEAM) % TEAM == torch.arange(TEAM)).all()
 
 
-@pytest.mark.parametrize("matches", [2, 30, 200, 400])
+@pytest.mark.parametrize("matches", [2, 30, 400])
 def test_starts_are_spread_over_a_match(matches) -> None:
     rollout = started(a_rollout(matches, turns=4, seed=SEED))
     turns = rollout.arena.state[:, TURN].tolist()

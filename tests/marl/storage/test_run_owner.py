@@ -21,26 +21,30 @@ from marl.storage.run_owner import RunOwner, check_free
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux's /proc tells start times")
 
 TAKE = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from marl.storage import run_owner
 from marl.errors import UserError
 run_owner.HEARTBEAT_SECONDS, run_owner.GRACE_SECONDS = float(sys.argv[2]), 0.0
+os.read(0, 1)
+for _ in range(int(sys.argv[3]) - 1):
+    if os.fork() == 0:
+        break
 owner = run_owner.RunOwner()
-input()
 try:
     owner.take(Path(sys.argv[1]))
     print("owner", flush=True)
 except UserError as error:
     print(error, flush=True)
-input()
+os.read(0, 1)
 owner.release()
 """
 
 
-def start(run: Path, beat: float = 5.0) -> subprocess.Popen[str]:
-    """A process that takes the folder at the first line from us and releases it at the second."""
-    words = [sys.executable, "-c", TAKE, str(run), str(beat)]
+def start(run: Path, beat: float = 5.0, number: int = 1) -> subprocess.Popen[str]:
+    """A process, or this number of them at once, that takes the folder at the first character from us. Each releases it
+    at another one."""
+    words = [sys.executable, "-c", TAKE, str(run), str(beat), str(number)]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(words, cwd=ROOT, text=True, **pipes)
 
@@ -108,20 +112,18 @@ def test_the_folder_of_a_killed_owner_is_taken_over_at_once(tmp_path, monkeypatc
 
 @needs_proc
 def test_of_many_that_take_over_at_once_one_gets_the_folder(tmp_path) -> None:
-    for round_ in range(3):
+    for round_ in range(2):
         run = tmp_path / str(round_)
         run.mkdir()
         if round_:
             elsewhere(run, process=f"{' '.join(run_owner.process_name(os.getpid()).split()[:2])} 1 1",
                       pid_namespace=os.readlink("/proc/self/ns/pid"))  # fmt: skip
-        processes = [start(run) for _ in range(4)]
-        for process in processes:
-            let(process)
-        told = [process.stdout.readline() for process in processes]
+        processes = start(run, number=4)
+        let(processes)
+        told = [processes.stdout.readline() for _ in range(4)]
         assert told.count("owner\n") == 1, told
         assert sum("is in use by process" in line for line in told) == 3, told
-        for process in processes:
-            process.communicate("\n")
+        processes.communicate("\n" * 4)
         assert owners(run) == []
 
 

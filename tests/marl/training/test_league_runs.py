@@ -69,16 +69,16 @@ def test_a_run_keeps_the_snapshots_that_its_checkpoints_need_and_no_others(tmp_p
     monkeypatch.setattr(factory, "PAST_SELVES", 1)
     monkeypatch.setattr(past_selves, "STAY", 0)
     words = [*RUN, *ALGOS["ddpg"][1], "--runs_dir", tmp_path]
-    train(*words, "--max_episodes", "40", "--keep_last", "1")
+    train(*words, "--max_episodes", "24", "--keep_last", "1")
     run = the_run(tmp_path)
-    for episodes in (None, "44"):
+    for episodes in (None, "28"):
         if episodes:
             train("train", "--resume", run, "--max_episodes", episodes)
         folders = list_complete(run)
         pools = [_saved(folder / "state.pt")["past_selves"]["pool"] for folder in folders]
         needed = {name for pool in pools for name in pool}
         assert all(len(read_pool(run, pool)) == 2 for pool in pools)
-        joined_since = {f"past_{episode}" for episode in range(episode_of(folders[0]), 45)}
+        joined_since = {f"past_{episode}" for episode in range(episode_of(folders[0]), 29)}
         assert needed <= set(names_in(run)) <= needed | joined_since
 
 

@@ -26,7 +26,7 @@ from opponents.players import find
 
 SEED = 4242
 PLANES = encoder_named("planes")
-PART, WHOLE = 8, 12
+PART, WHOLE = 4, 8
 # A pair of the eight matches each; the schedule has the last pair.
 MIX = "FILE:0.25,level1:0.5:0.25,plan=1x1:FILE:0.25"
 RUN = [*TINY, "--strategy", "adaptive", "--seed", str(SEED), "--no-eval_gif"]

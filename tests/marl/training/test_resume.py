@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from helpers.planted import STAGES, STAGES_OF_A_PART
+from helpers.planted import STAGES_OF_A_PART
 from helpers.resumed import assert_equal, in_order, measured, resuming, saved
 from helpers.training import TINY as FEW_MATCHES
 from helpers.training import as_ranks, assert_goes_on, here, the_run
@@ -17,25 +17,28 @@ from opponents.scheduler import strategies
 # A cycle is 0.8 episodes, of many matches: 20 cycles of few turns.
 TINY = [*FEW_MATCHES, "--matches", "32", "--turns", "5"]
 RANKS = [*TINY, "--matches", "16", "--check_sync", "1"]  # two ranks x 16 are the matches of TINY
-EVALUATED = ["--eval_interval", "8", "--eval_matches", "4"]
+EVALUATED = ["--eval_interval", "8", "--eval_matches", "2"]
 # Name -> one process (1) or two ranks (2), flags, and the fault that stops the run: see planted.py. Two cycles fill the
 # buffer; log lines come every 4 episodes, checkpoints every 8.
 ROW = ["--window", "3", "--up", "0.01", "--down", "0"]  # results move the rung at every log line
 MATD3 = ["--algo", "matd3", "--updates", "2", "--critic_form", "joined"]
+SYNC = ["--updates", "2", "--sync_freq", "2", *EVALUATED]
+TWO = ["--opponent_difficulty_strategy", "adaptive", *ROW, *SYNC]
+# Saves that are killed at their other steps: tests/marl/storage/test_checkpoint.py.
 STOPS = {
-    "term": (1, EVALUATED, "0:term:14"),
+    "term": (1, SYNC, "0:term:14"),
     "adaptive_killed": (1, ["--opponent_difficulty_strategy", "adaptive", *ROW], "0:kill:17"),
-    "sync_freq_late": (1, ["--updates", "4", "--sync_freq", "2", *EVALUATED], "0:late:13"),
+    "sync_freq_late": (1, SYNC, "0:late:13"),
     "matd3_killed_before_the_first_save": (1, MATD3, "0:kill:6"),
     "qmix_term": (1, ["--algo", "qmix"], "0:term:14"),
     "league_late": (1, ["--opponent_difficulty_strategy", "league", *ROW], "0:late:12"),
-    **{f"killed_at_the_{stage}_of_a_save": (1, [], f"0:{stage}:2") for stage in STAGES},
+    "killed_at_the_rename_of_a_save": (1, [], "0:rename:2"),
     "killed_at_the_middle_of_the_first_save": (1, [], "0:middle:1"),
     "two_rank_0_killed_at_the_middle_of_a_save": (2, [], "0:middle:2"),
     **{f"two_rank_1_killed_at_the_{stage}_of_a_save": (2, [], f"1:{stage}:2") for stage in STAGES_OF_A_PART},
     "two_term": (2, [], "1:term:14"),
-    "two_adaptive_killed": (2, ["--opponent_difficulty_strategy", "adaptive", *ROW], "1:kill:17"),
-    "two_rank_0_killed": (2, ["--sync_freq", "2", "--updates", "2", *EVALUATED], "0:kill:14"),
+    "two_adaptive_killed": (2, TWO, "1:kill:17"),
+    "two_rank_0_killed": (2, TWO, "0:kill:14"),
     "two_matd3_late": (2, [*MATD3, *EVALUATED], "1:late:13"),
 }
 CODES = {"term": 128 + signal.SIGTERM, "late": 0}  # of the others: -SIGKILL

@@ -156,8 +156,17 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])
-@pytest.mark.parametrize("name", ["weights.safetensors", "state.pt", "rank0.pt", "manifest.json"])
+# Every damage of every file: tests/marl/storage/test_checkpoint.py.
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("weights.safetensors", flip),
+        ("state.pt", truncate),
+        ("rank0.pt", Path.unlink),
+        ("manifest.json", flip),
+        ("manifest.json", Path.unlink),
+    ],
+)
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_leads_to_the_same_end(run, name, damage, tmp_path) -> None:
     whole = shutil.copytree(run, tmp_path / "whole")
     damage(run / "checkpoints" / "episode_16" / name)

@@ -9,11 +9,12 @@ from importlib import metadata
 import pytest
 import torch
 import yaml
-from helpers.command import assert_one_line, snakes
+from helpers.command import assert_one_line
 from helpers.training import (
     SMOKE,
     TINY,
     TINY_ANY,
+    alone,
     assert_goes_on,
     files_of,
     here,
@@ -42,7 +43,7 @@ TAGS = {
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     runs = tmp_path_factory.mktemp("smoke")
-    done = snakes("train", "--config", "configs/smoke.yaml", "--runs_dir", str(runs))
+    done = alone("train", "--config", "configs/smoke.yaml", "--runs_dir", runs)
     assert done.returncode == 0, done.stderr
     return the_run(runs), done
 
