@@ -2,8 +2,8 @@
 others.
 
 Measured with seeds 2, 3, 7: a new team scores 0.7 to 1.5 against level0, one that learnt 6 to 8 and takes 96 % of the
-points, with self-play 6 to 10 and 96 % after 32 rounds, one with shuffled rewards 0.2. The bounds below are far from that; of 164
-seeds without self-play 13 score less than 4.
+points, with self-play 7 to 10 and 96 % after 32 rounds, one with shuffled rewards 0.2. The bounds below are far from
+that; of 164 seeds without self-play 13 score less than 4.
 """
 
 import pytest
