@@ -20,8 +20,8 @@ SEED = 3
 SMALL = ["--device", "cpu", "--matches", "8", "--body", "16,16", "--seed", str(SEED), "--encoder", "features"]
 WORDS = {
     "ppo": ["--algo", "ppo", "--update_interval", "64", "--batch_size", "48", *SMALL],
-    "ddpg": ["--algo", "ddpg", "--batch_size", "48", "--updates", "2", "--warmup_turns", "16", *SMALL],
-    "qmix": ["--algo", "qmix", "--batch_size", "48", "--updates", "2", "--warmup_turns", "16", *SMALL],
+    "ddpg": ["--algo", "ddpg", "--batch_size", "48", "--updates", "2", "--warmup_turns", "8", *SMALL],
+    "qmix": ["--algo", "qmix", "--batch_size", "48", "--updates", "2", "--warmup_turns", "8", *SMALL],
 }
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,7 +30,7 @@ def config_of(algo: str, *more: str) -> TrainConfig:
     return resolve(read_config([*WORDS[algo], *more]), CPU)
 
 
-def trained(config: TrainConfig, rounds: int = 3, overlaps: bool = False) -> tuple[torch.Tensor, list[str], str]:
+def trained(config: TrainConfig, rounds: int = 2, overlaps: bool = False) -> tuple[torch.Tensor, list[str], str]:
     """All weights after some rounds, the notes, and what computes the gradients."""
     state = TrainingState(config, Solo(CPU, overlaps))
     state.learner.anneal(1.0, 0.5)
