@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import HELPERS
+from helpers import HELPERS, traced_cycle
 from helpers.traced_cycle import WORDS
+from helpers.training import LIMIT, finish, forked_call
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -54,18 +55,9 @@ def place_of(file: str, name: str) -> tuple[str, int]:
     return file, min([found.lineno, *(decorator.lineno for decorator in found.decorator_list)])
 
 
-def traced(*words: str, **environment: str) -> Calls:
-    done = subprocess.run(
-        [sys.executable, str(HELPERS / "traced_cycle.py"), *words],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(HELPERS.parent)))} | environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+def calls_in(printed: str) -> Calls:
     found: Calls = {algo: [] for algo in WORDS}
-    for line in done.stdout.splitlines():
+    for line in printed.splitlines():
         algo, file, number = line.split(" ")
         found[algo].append((file, int(number)))
     return found
@@ -73,13 +65,27 @@ def traced(*words: str, **environment: str) -> Calls:
 
 @pytest.fixture(scope="module")
 def plain() -> Calls:
-    return traced("--compile", "off", NUMBA_DISABLE_JIT="1")
+    """In a Python of its own, which compiles nothing."""
+    places = os.pathsep.join((str(ROOT), str(HELPERS.parent)))
+    done = subprocess.run(
+        [sys.executable, str(HELPERS / "traced_cycle.py"), "--compile", "off"],
+        env=os.environ | {"PYTHONPATH": places, "NUMBA_DISABLE_JIT": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stderr
+    return calls_in(done.stdout)
 
 
 @pytest.fixture(scope="module")
 def default() -> Calls:
     """By the compiled passes; of the network that other tests have compiled them for."""
-    return traced("--config", "smoke", "--body", "32,32")
+    with forked_call(traced_cycle.main, "--config", "smoke", "--body", "32,32") as process:
+        done = finish(process)
+    assert done.returncode == 0, done.stderr
+    return calls_in(done.stdout)
 
 
 def test_the_path_of_a_transition_is_short() -> None:

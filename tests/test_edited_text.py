@@ -3,26 +3,29 @@ CPU and on a GPU, without any flag."""
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from helpers.training import LIMIT, finish, forked_call
 from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parent.parent
+PLAIN = """
+import sys
+from marl.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
 EDIT = ("- entropy_coef * entropy", "- 2 * entropy_coef * entropy")
 # Not a copy of the program with the edited file: it would compile everything once more.
 EDITED = f"""
-import importlib, importlib.util, sys, types
-from marl.cli.main import main
+import importlib.util, sys, types
 name = "marl.learners.ppo_loss"
 text = importlib.util.find_spec(name).loader.get_source(name)
 assert text.count({EDIT[0]!r}) == 1
 module = sys.modules[name] = types.ModuleType(name)
 exec(text.replace(*{EDIT!r}), module.__dict__)
-sys.exit(main(sys.argv[1:]))
-"""
+{PLAIN}"""
 SUBCLASS = """
 from marl import registry
 from marl.learners.{module} import {base}
@@ -40,12 +43,25 @@ DEVICES = [["cpu"], pytest.param(["cuda"], marks=GPU), pytest.param(["cuda", "--
 SEED = "3"
 
 
-def trained(runs: Path, *flags: str, program: Sequence[str] = ("-m", "marl")) -> torch.Tensor:
+def read_anew(program: str, *words: str) -> int:
+    """Run a program in a forked process as if nothing of the trainer had been loaded there."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "marl"]:
+        del sys.modules[name]
+    sys.argv[1:] = words
+    exec(program, {})
+    return 0
+
+
+def trained(runs: Path, device: str, *flags: str, program: str = PLAIN) -> torch.Tensor:
     """The weights of a small run."""
     few = ("--max_episodes", "16", "--eval_matches", "1", "--eval_opponents", "level0")
-    flags = ("--config", "smoke", "--seed", SEED, "--runs_dir", str(runs), *few, *flags)
-    command = [sys.executable, *program, "train", *flags]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    words = ("train", "--config", "smoke", "--seed", SEED, "--runs_dir", str(runs), *few, "--device", device, *flags)
+    if device == "cpu":
+        with forked_call(read_anew, program, *words) as process:
+            done = finish(process)
+    else:  # in a process of its own: a GPU may not be asked for before a fork
+        command = [sys.executable, "-c", program, *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stderr
     files = runs.glob("*/*/checkpoints/episode_*/weights.safetensors")
     file = max(files, key=lambda file: int(file.parent.name.removeprefix("episode_")))
@@ -54,9 +70,8 @@ def trained(runs: Path, *flags: str, program: Sequence[str] = ("-m", "marl")) ->
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_an_edited_line_of_the_loss_counts(tmp_path, device) -> None:
-    flags = ("--algo", "ppo", "--device", *device)
-    before = trained(tmp_path / "before", *flags)
-    after = trained(tmp_path / "after", *flags, program=("-c", EDITED))
+    before = trained(tmp_path / "before", *device, "--algo", "ppo")
+    after = trained(tmp_path / "after", *device, "--algo", "ppo", program=EDITED)
     assert (after - before).abs().max() > 1e-4, "more than rounding"
 
 
@@ -67,6 +82,6 @@ def test_a_subclass_counts_on_a_gpu(tmp_path, algo) -> None:
     module, base = LEARNERS[algo]
     own = tmp_path / "own.py"
     own.write_text(SUBCLASS.format(algo=algo, module=module, base=base))
-    before = trained(tmp_path / "before", "--algo", algo, "--device", "cuda")
-    after = trained(tmp_path / "after", "--algo", algo, "--device", "cuda", "--import", str(own))
+    before = trained(tmp_path / "before", "cuda", "--algo", algo)
+    after = trained(tmp_path / "after", "cuda", "--algo", algo, "--import", str(own))
     assert (after - before).abs().max() > 1e-4, "more than rounding"

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -166,10 +167,15 @@ POSIX = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios",
 USERS = {"opponents/sandbox/host.py": {"fcntl"}, "opponents/sandbox/limits.py": {"resource"}}
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def test_modules_of_posix_are_imported_where_they_are_used_and_not_before() -> None:
     found: dict[str, set[str]] = {}
     for path in SOURCES:
-        for node in ast.parse(path.read_text("utf-8")).body:
+        for node in tree_of(path).body:
             names = {alias.name for alias in node.names} if isinstance(node, ast.Import) else set()
             names |= {node.module} if isinstance(node, ast.ImportFrom) else set()
             if names & POSIX:
@@ -178,7 +184,7 @@ def test_modules_of_posix_are_imported_where_they_are_used_and_not_before() -> N
 
 
 def _without_encoding(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if not isinstance(node, ast.Call):
             continue
         function = node.func

@@ -1,7 +1,7 @@
 """Prints which of our functions one cycle of a small training of each learner calls, in the order of first calls:
 lines ALGO FILE LINE.
 
-Run in a process of its own: with NUMBA_DISABLE_JIT=1 loops are plain Python, and are seen as well.
+Run in a process of its own: with NUMBA_DISABLE_JIT=1 loops are plain Python, and are seen as well. Or forked.
 
 usage: traced_cycle.py FLAG ...
 """
@@ -12,25 +12,26 @@ from types import FrameType
 
 import torch
 
-from helpers.training_states import small_state
+from helpers.training_states import SMALL_DDPG, small_state
 from marl.compute.threads import use_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 # A small training of each learner: every loop is seen.
-WORDS = {"ppo": ["--algo", "ppo", "--update_interval", "16"], "ddpg": ["--algo", "ddpg"]}
+WORDS = {"ppo": ["--algo", "ppo", "--update_interval", "16"], "ddpg": ["--algo", "ddpg", *SMALL_DDPG]}
 OURS = tuple(f"{ROOT / package}/" for package in ("arena", "opponents", "marl"))
 
 
-def main(words: list[str]) -> None:
+def main(*words: str) -> int:
     use_threads(1)
     torch.backends.mkldnn.enabled = False  # compiled passes call torch's BLAS library
     for algo in WORDS:
         for file, line in calls_of([*WORDS[algo], *words]):
             print(algo, file, line)
+    return 0
 
 
 def calls_of(words: list[str]) -> list[tuple[str, int]]:
-    state = small_state("--matches", "4", *words)
+    state = small_state("--matches", "2", *words)
     rollout, learner = state.rollout, state.learner
     called: dict[tuple[str, int], None] = {}
 
@@ -59,4 +60,4 @@ def calls_of(words: list[str]) -> list[tuple[str, int]]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -2,6 +2,7 @@
 
 import torch
 
+from arena.rules import TURN, TURNS
 from marl.config.autoscale import resolve
 from marl.config.train_config import read_config
 from marl.ranks.process_group import Solo
@@ -21,10 +22,14 @@ def small_state(*words: str, seed: int = SEED, overlaps: bool = False) -> Traini
 
 
 def trained_weights(state: TrainingState, rounds: int) -> torch.Tensor:
-    """All weights of a state after the turns before its first update and these rounds of turns and updates."""
-    learner = state.learner
+    """All weights of a state after the turns before its first update and these rounds of turns and updates.
+
+    Its matches begin in their last turns, so that some end; to play them up to there would take most of the time.
+    """
+    learner, arena = state.learner, state.rollout.arena
     warm_up = -(-learner.warmup_turns // learner.turns) + 1
-    state.rollout.start(learner.act)
+    arena.start()
+    arena.state[:, TURN] = TURNS - 1 - torch.arange(arena.matches)
     for played in range(-warm_up, rounds):
         learner.begin_round()
         state.rollout.play_turns(learner.turns, learner.act)

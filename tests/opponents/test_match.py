@@ -161,12 +161,12 @@ def test_several_opponents_side_by_side_are_met_as_one_after_another(device, bat
 
 
 def test_the_lost_matches_are_kept_and_can_be_played_again():
-    options = {"matches": 40, "seed": 4}
+    options = {"matches": 16, "seed": 4}
     results = play("level2", "level3", **options, keep_actions=True, batch=7)
     assert dataclasses.replace(results, turns_per_second=0.0) == results_of("level2", "level3", **options)
     lost = results.lost
-    assert 0 < len(lost.numbers) == results.losses < 40
-    assert lost.sides.tolist() == [int(number >= 20) for number in lost.numbers]
+    assert 0 < len(lost.numbers) == results.losses < 16
+    assert lost.sides.tolist() == [int(number >= 8) for number in lost.numbers]
     for i, number in enumerate(lost.numbers.tolist()):
         replay = Replay.from_actions(4, number, None, lost.actions[:, i])
         assert replay.result["winner"] == ("red" if lost.sides[i] else "blue")

@@ -23,7 +23,7 @@ from opponents.sandbox.side_by_side import WAIT_FACTOR
 from opponents.submission import HOPELESS, LIMIT, Submission, SubmissionOptions
 
 GOOD = "def my_controller(observation, action_space, is_act_continuous):\n    return [[0, 0, 0, 1]]\n"
-QUICK = 0.4  # seconds for a move of a submission that hangs
+QUICK = 0.2  # seconds for a move of a submission that hangs
 
 
 UNCAGED = SubmissionOptions(uncaged=True, workers=1)  # for submissions that write into their folder, in turn

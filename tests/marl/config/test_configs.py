@@ -6,11 +6,13 @@ import pytest
 import torch
 import yaml
 from helpers.command import ROOT
+from helpers.short_matches import SHORT
 from helpers.training import here, logged, the_run
 
 from marl.config import autoscale, reader
 from marl.config.train_config import read_config
 from marl.errors import UserError
+from marl.export import check
 from marl.planning.planned_player import load_player
 from marl.registry import LEARNERS
 from opponents import match
@@ -29,7 +31,9 @@ MOMENT_OF = {
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
-def test_every_configuration_runs(file, tmp_path) -> None:
+def test_every_configuration_runs(file, tmp_path, monkeypatch) -> None:
+    for module, name in ((match, "TURNS"), (check, "MOVES")):  # compared with what is exported
+        monkeypatch.setattr(module, name, SHORT)
     small = [] if file.stem == "smoke" else ["--body", "64,32"]
     moment = [*MOMENT, *MOMENT_OF[read_config(["--config", str(file)]).learner_section]]
     done = here("train", "--config", file, "--runs_dir", tmp_path, *moment, *small)

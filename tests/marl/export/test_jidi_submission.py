@@ -40,7 +40,7 @@ from marl.export import submission_file
 from marl.storage.saved_player import load_policy
 from opponents.match import play
 
-COMPARED = 2  # games, one of each team, of 600 positions each: encoders differ in few lines of the submission
+COMPARED, HALF = 2, TURNS // 2  # games, one of each team, of 300 positions each: encoders differ in few lines
 # What is done by the same lines for all encoders is tried with two: on the board, and turned.
 TWO_ENCODERS = pytest.mark.parametrize("exported", ["canonical", "tactical_board"], indirect=True)
 
@@ -112,7 +112,7 @@ def in_doubt(before: Position, after: Position, snake: int) -> bool:
 
 
 def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
-    """600 positions of each game of the original game, one game after the other in one module; three snakes a turn ask.
+    """300 positions of each game of the original game, one game after the other in one module; three snakes a turn ask.
 
     The recorded snakes do not do what it answers, so it may misread a direction where it is in doubt.
     """
@@ -121,7 +121,7 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
     logits = legal_logits(load_policy(str(run)), rows(encoder)[:COMPARED])
     chosen, at, doubtful = [], [], []
     for number, game in enumerate(games()[:COMPARED]):
-        for turn, position in enumerate(game):
+        for turn, position in enumerate(game[:HALF]):
             observation = position.observation(0)
             doubt = turn > 0 and any(in_doubt(game[turn - 1], position, snake) for snake in range(SNAKES))
             for snake in range(3) if number % 2 else range(3, 6):
@@ -130,10 +130,10 @@ def test_it_sees_and_chooses_what_its_checkpoint_does(exported) -> None:
                 at.append((number, turn, snake))
                 doubtful.append(doubt)
     at = tuple(np.array(at).T)
-    assert len(chosen) == COMPARED * TURNS * 3
+    assert len(chosen) == COMPARED * HALF * 3
     different = (np.array(obs) != rows(encoder)[at]).any(-1)
     assert not (different & ~np.array(doubtful)).any()
-    assert different.sum() <= 6
+    assert different.sum() <= 3
     clear = (margins(logits[at]) > TIE) & ~different
     assert clear.mean() > 0.98
     assert len(set(chosen)) >= 3
@@ -163,7 +163,7 @@ def doubtful_places() -> list[tuple[int, int, int]]:
 
 def test_an_own_snake_is_never_in_doubt(exported) -> None:
     """Also where it has respawned just where it could have moved to, which a foe cannot tell. The directions are found
-    by the same lines for all encoders: most get every sixth place."""
+    by the same lines for all encoders: each gets every sixth place."""
     encoder, _, path = exported
     described = encoder_named(encoder)
     at = described.orientation_at
@@ -171,7 +171,7 @@ def test_an_own_snake_is_never_in_doubt(exported) -> None:
     module, obs = watched(path)
     moved = respawned = 0
     for i, (number, turn, snake) in enumerate(doubtful_places()):
-        if encoder != "canonical" and i % 6 and not games()[number][turn].died[snake]:
+        if i % 6 and not games()[number][turn].died[snake]:
             continue
         module._match = None
         for position in games()[number][turn - 1 : turn + 1]:
@@ -202,8 +202,8 @@ def test_the_games_hold_what_is_hard_to_see() -> None:
 def test_a_whole_match_is_the_match_of_its_checkpoint(exported) -> None:
     """It remembers what it answered."""
     _, run, path = exported
-    with_it = play(str(run), str(path), 2, seed=5, record=True, loader=load_policy)
-    without = play(str(run), str(run), 2, seed=5, record=True, loader=load_policy)
+    with_it = play(str(run), str(path), 1, seed=5, record=True, loader=load_policy)
+    without = play(str(run), str(run), 1, seed=5, record=True, loader=load_policy)
     assert not with_it.problems
     assert with_it.away_forfeits == 0
     for which in with_it.replays:
@@ -240,7 +240,7 @@ def bare_python(tmp_path_factory) -> Path:
 
 def test_it_runs_where_only_numpy_is_installed(exported, bare_python) -> None:
     _, _, path = exported
-    game = games()[3]
+    game = games()[3][::4]
     asked = [position.observation(snake) for position in game for snake in (0, 4)]
     done = subprocess.run(
         [bare_python, "-I", "-c", BARE, path],

@@ -11,11 +11,11 @@ from helpers.command import ROOT
 
 
 def test_memory_is_flat() -> None:
-    """At this rate, resident memory after 1,000 and after 10,000 updates differs by less than 2 %."""
+    """At this rate, resident memory grows by less than 2 % from 1,000 updates to 10,000."""
     if not Path("/proc/self/status").exists():
         pytest.skip("no /proc to read the memory from")
     done = subprocess.run(
-        [sys.executable, str(HELPERS / "run_updates.py"), "500", "1500"],
+        [sys.executable, str(HELPERS / "run_updates.py"), "500", "1000"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(HELPERS.parent)))},
         cwd=ROOT,
         capture_output=True,
@@ -25,4 +25,4 @@ def test_memory_is_flat() -> None:
     assert done.returncode == 0, done.stderr
     early, late = map(int, done.stdout.split())
     print(f"{early} kB, then {late} kB")
-    assert 9 * abs(late - early) < 0.02 * early  # from 1,000 updates to 9,000
+    assert 18 * (late - early) < 0.02 * early  # from 500 updates to 9,000

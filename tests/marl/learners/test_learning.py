@@ -5,8 +5,8 @@ or fewer, ten seeds of the weakest won 62 % against level2, which is stronger th
 
 Measured with seeds 1, 2, 3 after 200 cycles: a new team scores 0.6 to 0.9 against level0, one that learnt 7.4 to 8.2
 and takes 94 % of the points, one with shuffled rewards 0.6 to 1.0. With seed 1, MADDPG scores 5.0 and takes 94 % of the
-points, MATD3 5.6 and 97 %, VDN 7.2 and 97 %, QMIX 5.5 and 97 %. The bounds below are far from most of them; DDPG
-reaches them after 120 cycles.
+points, MATD3 5.6 and 97 %, VDN 7.2 and 97 %, QMIX 5.5 and 97 %. A team is trained until it is far better than a new one
+and than one with shuffled rewards: with seeds 1, 2, 3 for 60 to 80 cycles.
 """
 
 import json
@@ -28,7 +28,7 @@ from opponents.results import Results
 SEED = 1
 pytestmark = pytest.mark.usefixtures("one_thread", "without_onednn")
 MATCHES = 64
-TESTED = range(100, 201, 20)  # after these cycles a team is tested, until it reaches its bounds
+TESTED = range(60, 201, 10)  # after these cycles a team is tested, until it reaches its bounds
 
 
 def train(cycles: range, algo: str = "ddpg", shuffled: bool = False) -> Iterator[Results]:
@@ -68,15 +68,14 @@ def untrained() -> Results:
     return next(train(range(1)))
 
 
-# Learners, and the share of the untrained team's deaths that is left at most.
-@pytest.mark.parametrize(("algo", "deaths"), [("ddpg", 0.7), ("matd3", 0.9), ("vdn", 0.9), ("qmix", 0.9)])
-def test_a_team_learns_from_its_rewards(untrained, algo, deaths) -> None:
+@pytest.mark.parametrize("algo", ["ddpg", "matd3", "vdn", "qmix"])
+def test_a_team_learns_from_its_rewards(untrained, algo) -> None:
     assert untrained.home_score < 2
     for learnt in train(TESTED, algo):
         reached = {
-            "score": learnt.home_score > 4,
-            "points": learnt.points > max(0.8, untrained.points + 0.2),
-            "deaths": learnt.home_deaths < deaths * untrained.home_deaths,
+            "score": learnt.home_score > 2.5,
+            "points": learnt.points > max(0.75, untrained.points + 0.2),
+            "deaths": learnt.home_deaths < 0.9 * untrained.home_deaths,
         }
         if all(reached.values()):
             break
@@ -84,9 +83,9 @@ def test_a_team_learns_from_its_rewards(untrained, algo, deaths) -> None:
 
 
 def test_a_team_learns_nothing_from_shuffled_rewards(untrained) -> None:
-    (confused,) = train(range(120, 121), shuffled=True)
-    assert confused.home_score < 2.5
-    assert confused.points < 0.75
+    (confused,) = train(range(100, 101), shuffled=True)
+    assert confused.home_score < 2
+    assert confused.points < 0.7
     assert confused.home_deaths > 0.5 * untrained.home_deaths
 
 

@@ -566,10 +566,9 @@ def test_the_losses_of_twenty_updates_are_the_golden_ones(algo) -> None:
 # --- the command line
 
 
-@pytest.mark.parametrize(
-    ("algo", "words", "episodes"), [("ppo", [], 64), ("ppo_lstm", ["--lstm_size", "16", "--max_episodes", "32"], 32)]
-)
-def test_smoke_trains_and_eval_plays_its_checkpoint(algo, words, episodes, tmp_path) -> None:
+@pytest.mark.parametrize(("algo", "episodes"), [("ppo", 32), ("ppo_lstm", 16)])
+def test_smoke_trains_and_eval_plays_its_checkpoint(algo, episodes, tmp_path) -> None:
+    words = ("--lstm_size", "16", "--max_episodes", str(episodes))
     done = here("train", "--config", SMOKE, "--algo", algo, "--runs_dir", tmp_path, *words)
     assert (done.returncode, done.stderr) == (0, "")
     run = the_run(tmp_path)
@@ -583,9 +582,9 @@ def test_smoke_trains_and_eval_plays_its_checkpoint(algo, words, episodes, tmp_p
     ppo = yaml.safe_load((run / "config.yaml").read_text())["ppo"]
     rate = state["learner"]["actor_optimizer"]["optimizer"]["param_groups"][0]["lr"]
     assert rate == pytest.approx(ppo["lr"] * ppo["lr_end"]), "the last round is the end of the line"
-    played = here("eval", "--home", run, "--away", "level0", "--matches", "6", "--json")
+    played = here("eval", "--home", run, "--away", "level0", "--matches", "2", "--json")
     assert (played.returncode, played.stderr) == (0, "")
-    assert json.loads(played.stdout)["matches"] == 6
+    assert json.loads(played.stdout)["matches"] == 2
 
 
 @pytest.mark.parametrize(

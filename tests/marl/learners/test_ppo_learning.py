@@ -2,8 +2,8 @@
 others.
 
 Measured with seeds 2, 3, 7: a new team scores 0.7 to 1.5 against level0, one that learnt 6 to 8 and takes 96 % of the
-points, with self-play 8 to 10.5 and 97 %, one with shuffled rewards 0.2. The bounds below are far from that; of 164
-seeds without self-play 13 score less than 4.
+points, with self-play 7 to 10 and 96 % after 32 rounds, one with shuffled rewards 0.2. The bounds below are far from
+that; of 164 seeds without self-play 13 score less than 4.
 """
 
 import pytest
@@ -55,9 +55,10 @@ def untrained() -> Results:
     return train(0)
 
 
-@pytest.mark.parametrize(("algo", "self_play"), [("ppo", 0.0), ("mappo", 0.5)])
-def test_a_team_learns_from_its_rewards(untrained, algo, self_play) -> None:
-    learnt = train(ROUNDS, self_play, algo=algo)
+# A team that plays itself sees both sides of these matches, and needs fewer rounds.
+@pytest.mark.parametrize(("algo", "self_play", "rounds"), [("ppo", 0.0, ROUNDS), ("mappo", 0.5, 32)])
+def test_a_team_learns_from_its_rewards(untrained, algo, self_play, rounds) -> None:
+    learnt = train(rounds, self_play, algo=algo)
     assert untrained.home_score < 2
     assert learnt.home_score > 4
     assert learnt.points > max(0.8, untrained.points + 0.2)

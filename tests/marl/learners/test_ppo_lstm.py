@@ -280,7 +280,7 @@ def test_a_player_forgets_the_match_before() -> None:
 # --- a task that needs it
 
 
-def mean_reward(patch: pytest.MonkeyPatch, recurrent: bool, rounds: int = 48) -> float:
+def mean_reward(patch: pytest.MonkeyPatch, recurrent: bool, rounds: int = 32) -> float:
     """Beans eaten in a snake's turn, in the last quarter of a training. Snakes see their own direction and,
     every other turn, the nearest bean, and nothing else."""
     learner, rollout = a_ppo(
@@ -312,10 +312,10 @@ def mean_reward(patch: pytest.MonkeyPatch, recurrent: bool, rounds: int = 48) ->
 
 
 def test_where_beans_are_hidden_every_other_turn_an_lstm_beats_none(monkeypatch) -> None:
-    """Measured with seeds 1, 2, 3: 0.15 with an LSTM, 0.08 without."""
+    """Measured with eight seeds: 0.09 to 0.14 with an LSTM, 0.05 to 0.06 without; 1.4 to 2.7 times as much."""
     # oneDNN is several times slower for cells this small on some CPUs.
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    assert mean_reward(monkeypatch, True) > 1.5 * mean_reward(monkeypatch, False)
+    assert mean_reward(monkeypatch, True) > 1.25 * mean_reward(monkeypatch, False)
 
 
 # --- on a GPU
