@@ -53,6 +53,7 @@ LONGEST = (
     "marl/learners/test_learning.py",
     "marl/ranks/test_faults.py",  # W
     "test_readme_commands.py",
+    "test_without_posix.py",
     "attack/test_attacks.py",
     "marl/export/test_play_page.py",
     "marl/export/test_planned_submission.py",

@@ -33,9 +33,10 @@ for _ in range(int(sys.argv[3]) - 1):
 owner = run_owner.RunOwner()
 try:
     owner.take(Path(sys.argv[1]))
-    print("owner", flush=True)
+    told = "owner"
 except UserError as error:
-    print(error, flush=True)
+    told = str(error)
+os.write(1, f"{told}\n".encode())  # at once: the processes share the pipe
 os.read(0, 1)
 owner.release()
 """
