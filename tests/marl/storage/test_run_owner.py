@@ -36,7 +36,7 @@ try:
     told = "owner"
 except UserError as error:
     told = str(error)
-os.write(1, f"{told}\n".encode())  # at once: the processes share the pipe
+os.write(1, f"{told}\\n".encode())  # at once: the processes share the pipe
 os.read(0, 1)
 owner.release()
 """
