@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from helpers.movers import semi_greedy_moves
 
@@ -36,6 +35,8 @@ def shown(turn: int) -> tuple[str, ...]:
 
 
 def on_cpu(matches: int, turns: int, seed: int) -> Iterator[str]:
+    import torch  # takes 2 s, and `draws` needs none
+
     from arena import BatchArena
 
     arena = BatchArena(matches, seed=seed)
