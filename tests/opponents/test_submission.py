@@ -3,7 +3,6 @@
 import ast
 import gc
 import os
-import select
 import signal
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers.processes import ends
 from helpers.submissions import SANDBOXED, Game, children, controller, written
 
 from arena import ArenaError
@@ -413,17 +413,6 @@ def test_a_submission_in_the_home_folder_is_refused(tmp_path, monkeypatch) -> No
     Submission(written(tmp_path / "home" / "rival", GOOD))
 
 
-def ends(pid: int) -> bool:
-    """Whether a process has ended or does so within ten seconds."""
-    try:
-        watch = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    ended, _, _ = select.select([watch], [], [], 10)
-    os.close(watch)
-    return bool(ended)
-
-
 needs_pidfd = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="watches processes in Linux's way")
 TELLS = "import os\nwith open('pids.txt', 'w') as file:\n    file.write(str(os.getpid()))\n" + GOOD
 BURNS = "import threading\ndef burn():\n    while True: pass\nthreading.Thread(target=burn).start()\n"
@@ -470,19 +459,6 @@ def test_one_that_ends_between_turns_is_started_again(tmp_path) -> None:
         drawn = game.drawn()
         assert game.turn(submission).tolist() == [[drawn[0], 3, 3]]
         assert submission.problems == [f"{submission.name}: crashed (signal 15) (1 x)"]
-
-
-@needs_pidfd
-def test_the_process_ends_when_the_arena_is_killed(tmp_path) -> None:
-    game, path = Game(), written(tmp_path, TELLS)
-    child = os.fork()
-    if not child:
-        try:
-            Submission(path, options=UNCAGED).begin(game.arena, game.seats)
-        finally:
-            os.kill(os.getpid(), signal.SIGKILL)
-    assert os.waitpid(child, 0) == (child, signal.SIGKILL)
-    assert ends(int((tmp_path / "pids.txt").read_text()))
 
 
 def seed_text(tmp_path, seed: int, board: dict | None) -> str:
