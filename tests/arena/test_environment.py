@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from helpers.command import in_fresh_process
 from pettingzoo.test import (
     api_test,
     max_cycles_test,
@@ -421,19 +420,3 @@ def test_render_shows_the_present_match():
     assert parallel.render().startswith("turn 0/200")
     play(parallel, random_moves(1), 3)
     assert parallel.render().startswith("turn 3/200")
-
-
-def test_pygame_is_never_loaded():
-    program = """
-import sys
-import arena as module
-for render_mode in (None, "rgb_array", "ansi"):
-    parallel = module.parallel_env(render_mode=render_mode, seed=0)
-    parallel.reset()
-    for _ in range(5):
-        parallel.step(dict.fromkeys(parallel.agents, 1))
-        assert render_mode is None or parallel.render() is not None
-    loaded = [name for name in sys.modules if name.split(".")[0] == "pygame"]
-    assert not loaded, (render_mode, loaded)
-"""
-    in_fresh_process(program)

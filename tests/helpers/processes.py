@@ -1,6 +1,8 @@
 """Wait for what other processes do, and find them."""
 
 import contextlib
+import os
+import select
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,3 +24,14 @@ def processes_with(name: str, value: str) -> list[int]:
             if f"{name}={value}".encode() in (folder / "environ").read_bytes().split(b"\0"):
                 found.append(int(folder.name))
     return found
+
+
+def ends(pid: int) -> bool:
+    """Whether a process has ended or does so within ten seconds."""
+    try:
+        watch = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    ended, _, _ = select.select([watch], [], [], 10)
+    os.close(watch)
+    return bool(ended)

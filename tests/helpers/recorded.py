@@ -1,5 +1,6 @@
 """Recorded steps of the original game, in the arena's words. The file's keys are explained in `Step`."""
 
+import gc
 import json
 import lzma
 from collections.abc import Iterator
@@ -52,7 +53,15 @@ def cases() -> list[str]:
 @cache
 def steps() -> list[Step]:
     """All recorded steps."""
-    return list(_read_steps())
+    was_enabled = gc.isenabled()
+    gc.disable()  # nothing becomes garbage: looking for it among half a million lists takes longer than reading them
+    try:
+        found = list(_read_steps())
+        gc.freeze()  # they stay to the end: later collections need not look through them
+    finally:
+        if was_enabled:
+            gc.enable()
+    return found
 
 
 def first_step(game: str) -> Step:

@@ -1,6 +1,6 @@
 """Plays a few matches and prints a digest per turn: run in another process, with Numba off or with its CUDA simulator.
 
-usage: run_matches.py cpu|simulator MATCHES TURNS SEED      one digest a line: state, events and all encoders
+usage: run_matches.py [cpu|simulator MATCHES TURNS SEED]... one digest a line: state, events and all encoders
        run_matches.py draws                                 random numbers, one JSON list
 """
 
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from helpers.movers import semi_greedy_moves
 
@@ -36,6 +35,8 @@ def shown(turn: int) -> tuple[str, ...]:
 
 
 def on_cpu(matches: int, turns: int, seed: int) -> Iterator[str]:
+    import torch  # takes 2 s, and `draws` needs none
+
     from arena import BatchArena
 
     arena = BatchArena(matches, seed=seed)
@@ -120,6 +121,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "draws":
         print(json.dumps(draws()))
     else:
-        play = {"cpu": on_cpu, "simulator": in_simulator}[sys.argv[1]]
-        for line in play(*map(int, sys.argv[2:])):
-            print(line)
+        for at in range(1, len(sys.argv), 4):
+            play = {"cpu": on_cpu, "simulator": in_simulator}[sys.argv[at]]
+            for line in play(*map(int, sys.argv[at + 1 : at + 4])):
+                print(line)

@@ -1,6 +1,6 @@
 """Decides on stored positions: run in another process, with Numba off or with its CUDA simulator.
 
-usage: run_opponents.py cpu|simulator scripted|probes POSITIONS.npz MOVES.npz
+usage: run_opponents.py both|simulator scripted|probes POSITIONS.npz MOVES.npz
 """
 
 import os
@@ -13,6 +13,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 NOISES = (0.0, 0.3)
+FEW = slice(None, None, -5)  # positions for the simulator, which is slow: the last one is among them
 
 
 def table_of(name: str) -> dict[str, Callable[..., int]]:
@@ -63,6 +64,12 @@ def in_simulator(state: np.ndarray, keys: np.ndarray, table: str) -> dict[str, n
     return found
 
 
+def both(state: np.ndarray, keys: np.ndarray, table: str) -> dict[str, np.ndarray]:
+    """In one process, which takes long to load torch: by the kernels for a few positions, and the usual way for all."""
+    by_kernels = in_simulator(state[FEW], keys[FEW].copy(), table)
+    return on_cpu(state, keys, table) | {f"kernel of {name}": moves for name, moves in by_kernels.items()}
+
+
 def elsewhere(
     where: str, state: np.ndarray, keys: np.ndarray, folder: Path, table: str = "scripted", **environment: str
 ) -> dict:
@@ -78,6 +85,6 @@ def elsewhere(
 
 
 if __name__ == "__main__":
-    decide = {"cpu": on_cpu, "simulator": in_simulator}[sys.argv[1]]
+    decide = {"both": both, "simulator": in_simulator}[sys.argv[1]]
     with np.load(sys.argv[3]) as positions:
         np.savez(sys.argv[4], **decide(positions["state"], positions["keys"], sys.argv[2]))

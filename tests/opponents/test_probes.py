@@ -17,7 +17,7 @@ from opponents.probes import PROBES
 from opponents.scripted import SCRIPTED
 
 SEED = 77
-POSITIONS = 32
+POSITIONS = 24
 COMPILED = ("mirror", "shadow")  # compiling all takes a minute
 
 

@@ -187,10 +187,10 @@ def positions() -> BatchArena:
     generator = np.random.default_rng(SEED)
     states = []
     for turn in range(199):
-        if turn % 9 == 0:
+        if turn % 16 == 0:
             states.append(games.state.clone())
         games.play_turn(torch.from_numpy(semi_greedy_moves(games.state.numpy(), generator)))
-    recorded = [step.after for step in steps()[::17] if not step.over and all(step.after["snakes"])]
+    recorded = [step.after for step in steps()[::31] if not step.over and all(step.after["snakes"])]
     played = torch.cat(states)
     arena = BatchArena(len(played) + len(recorded))
     arena.state[: len(played)] = played
@@ -257,7 +257,7 @@ def test_a_mirrored_or_turned_board_looks_the_same(positions, name) -> None:
     fit = ~with_something_opposite(plain)
     if name != "upside down":
         fit &= ~with_no_bean_to_turn_to(seen)
-    assert int(fit.sum()) > 800, f"too few positions are left, seed {SEED}"
+    assert int(fit.sum()) > 400, f"too few positions are left, seed {SEED}"
     assert torch.equal(seen[fit][:, :79], other[fit][:, :79]), f"seed {SEED}"
     assert torch.equal(torch.tensor(orientations)[seen[fit][:, 79].long()], other[fit][:, 79].long()), f"seed {SEED}"
     assert not torch.equal(plain[fit], twin.observe("features")[fit]), "the other encoder shows which board it is"

@@ -116,7 +116,7 @@ def test_the_same_bytes_into_a_row_of_numbers_are_right(monkeypatch) -> None:
     assert (arena.observe("bytes") == 1).all()
 
 
-@pytest.mark.parametrize("name", ["canonical", "egocentric"])
+@pytest.mark.parametrize("name", ["features", "planes"])
 def test_a_built_in_encoder_would_pass(name) -> None:
     """They are not run in use; here two are, of words and of numbers, under new descriptions. All of them stay within
     their arrays in plain Python (test_parity.py), which checks every index."""

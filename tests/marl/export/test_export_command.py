@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers.command import assert_one_line, snakes
 from helpers.exporting import BODIES, ENCODERS, actor, games, player, rows, saved_run
-from helpers.training import here
+from helpers.training import alone, here
 
 from arena import encoders
 from arena.encoders import encoder_named
@@ -34,7 +34,7 @@ def exported(request, tmp_path_factory):
     if request.param in play_page.ENCODERS:
         names["--html"] = "it.html"
     words = [str(word) for flag, name in names.items() for word in (flag, folder / name)]
-    once = snakes if request.param == "features" else here  # once in a process of its own, which takes seconds
+    once = alone if request.param == "features" else here  # once in a process of its own
     result = once("export", str(run), *words)
     assert result.returncode == 0, result.stderr
     said = [line.split("  ")[0] for line in result.stdout.splitlines()]

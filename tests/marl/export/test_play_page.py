@@ -109,15 +109,17 @@ PLAY_STEPS = """(([seed, steps]) => steps.map(([before, moves], i) => {
 }))"""
 
 
-def test_the_rules_replay_every_recorded_step(rules_page) -> None:
-    """All 6,362 steps of the original game; new beans, which it drew in its own way, as the arena draws them."""
-    arena = arena_of(recorded_states(), SEED)
-    arena.play_turn(torch.tensor([step.taken for step in steps()]))
-    sent = [[in_cells(step.before), step.taken] for step in steps()]
-    answers = called(rules_page, PLAY_STEPS, [SEED, sent])
-    assert len(answers) == 6362
+def test_the_rules_replay_recorded_steps(rules_page) -> None:
+    """Steps of the original game, among them all crafted cases; new beans, which it drew in its own way, as the arena
+    draws them."""
+    numbers = [number for number, step in enumerate(steps()) if step.case or number % 4 == 0]
+    some = [steps()[number] for number in numbers]
+    arena = arena_of(recorded_states()[numbers], SEED)
+    arena.play_turn(torch.tensor([step.taken for step in some]))
+    answers = called(rules_page, PLAY_STEPS, [SEED, [[in_cells(step.before), step.taken] for step in some]])
+    assert len(answers) > 1600
     state = arena.state.numpy()
-    for i, (step, (match, events)) in enumerate(zip(steps(), answers, strict=True)):
+    for i, (step, (match, events)) in enumerate(zip(some, answers, strict=True)):
         assert match == in_cells(to_dict(state[i])) | {"over": step.over}, step.name
         recorded = in_cells(step.after)
         assert [match[key] for key in ("turn", "snakes", "directions")] == [
@@ -140,13 +142,14 @@ PLAY_MATCHES = """(([seed, first, matches]) => matches.map((turns, i) => {
 def test_whole_random_matches_are_those_of_the_arena(rules_page, seed, first) -> None:
     """Every state of whole matches; a quarter of the moves are reversals, so every kind of draw is made."""
     print(f"seed {SEED}")
-    moves = torch.randint(0, 4, (TURNS, 6, SNAKES), generator=torch.Generator().manual_seed(SEED))
-    arena = BatchArena(6, seed=seed, first_match=first)
+    matches = 3
+    moves = torch.randint(0, 4, (TURNS, matches, SNAKES), generator=torch.Generator().manual_seed(SEED))
+    arena = BatchArena(matches, seed=seed, first_match=first)
     arena.start()
-    expected = [[in_cells(arena.get_match(i)) | {"over": False}] for i in range(6)]
+    expected = [[in_cells(arena.get_match(i)) | {"over": False}] for i in range(matches)]
     for turn in range(TURNS):
         over = arena.play_turn(moves[turn]).over.tolist()
-        for i in range(6):
+        for i in range(matches):
             expected[i].append(in_cells(arena.get_match(i)) | {"over": over[i]})
     sent = [str(seed), str(first), moves.transpose(0, 1).tolist()]
     assert called(rules_page, PLAY_MATCHES, sent) == expected
@@ -173,7 +176,7 @@ def some_places(count: int) -> list[tuple[int, int, int]]:
 
 def test_the_policy_sees_says_and_does_what_torch_does(policy_page) -> None:
     encoder, run, page = policy_page
-    places = some_places(1000)
+    places = some_places(400)
     answers = asked(page, places)
     who, obs = load_policy(str(run)), rows(encoder)[tuple(np.array(places).T)]
     assert np.array_equal(np.array([row for row, _, _ in answers]), obs)
@@ -182,7 +185,7 @@ def test_the_policy_sees_says_and_does_what_torch_does(policy_page) -> None:
     logits = legal_logits(who, obs)
     moves = np.array([output["move"] for _, _, output in answers])
     clear = margins(logits) > TIE
-    assert clear.sum() >= 990
+    assert clear.sum() >= 396
     assert (moves == logits.argmax(-1))[clear].all()
     shares = np.array([output["probabilities"] for _, _, output in answers])
     assert np.abs(shares - torch.from_numpy(logits).softmax(-1).numpy()).max() < 1e-4
@@ -235,6 +238,7 @@ def test_a_value_is_told_and_a_name_is_only_text(chrome, tmp_path) -> None:
     page.close()
 
 
+@pytest.mark.parametrize("policy_page", ["canonical", "tactical_board"], indirect=True)
 def test_watching_shows_the_match_that_python_plays(policy_page) -> None:
     _, run, page = policy_page
     page.value("snakes.takeSeat(null), snakes.begin(0, 5), snakes.play(false)")

@@ -78,9 +78,7 @@ def status_of(process: int) -> dict[str, str]:
     return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
 
 
-@pytest.mark.parametrize(
-    "value", ["/usr/lib:", ":/usr/lib", "/usr/lib;", "", ".", ":", "{rival}", "{rival}/.", "{link}"]
-)
+@pytest.mark.parametrize("value", ["/usr/lib:", "/usr/lib;", "", ".", "{rival}/.", "{link}"])
 def test_libraries_beside_a_submission_are_not_loaded(tmp_path, monkeypatch, value) -> None:
     import torch  # noqa: F401 (its libraries are those that may be named)
 
@@ -187,7 +185,7 @@ def test_a_host_that_imports_ends_with_the_evaluation(tmp_path) -> None:
 def imports(process: int) -> bool:
     """Whether the host has come to the import that does not end."""
     try:
-        return status_of(process)["Seccomp"] == "2" and time.clock_gettime(~process << 3 | 2) > 1  # CPU time
+        return status_of(process)["Seccomp"] == "2" and time.clock_gettime(~process << 3 | 2) > 0.6  # CPU time
     except OSError:  # another process that has ended
         return False
 
