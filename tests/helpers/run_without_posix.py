@@ -12,6 +12,11 @@ from pathlib import Path
 from helpers.short_matches import short_matches
 
 MARK = "\x1e"
+# The doctor's ranks talk to each other. Their gradients are torch's own affair, which takes seconds to load.
+RANK = (
+    "import sys; from marl.doctor import rank_probe; rank_probe._gradient_check = lambda group: None;"
+    "sys.exit(rank_probe.main(sys.argv[1:]))"
+)
 
 
 def main() -> None:
@@ -21,6 +26,7 @@ def main() -> None:
     import marl.cli.main as cli
     from arena import system
     from arena.render import window
+    from marl.doctor import rank_check
 
     show = window.show
 
@@ -29,6 +35,7 @@ def main() -> None:
         show(*words)
 
     window.show = show_and_close
+    rank_check.PROGRAM = ("-c", RANK)
     with short_matches(["train"]):
         for words in json.loads(sys.argv[1]):
             code = cli.main(words)
