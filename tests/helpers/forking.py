@@ -172,7 +172,7 @@ def snakes(*words: str) -> int:
     for fault in faults:
         if not is_launcher or ":elastic:" in fault:
             plant(fault)
-    _fork_ranks_of_torch()
+    forked_ranks_of_torch().start()
     with short_matches(words):
         return cli.main(on_cpu(list(words)))
 
@@ -181,16 +181,16 @@ def torchrun(*words: str) -> int:
     """`torchrun`; its ranks are forked."""
     from torch.distributed import run
 
-    _fork_ranks_of_torch()
+    forked_ranks_of_torch().start()
     run.main(words)
     return 0
 
 
-def _fork_ranks_of_torch() -> None:
-    """Ranks that torch's launcher starts in this process are forked from it."""
+def forked_ranks_of_torch() -> Any:
+    """A patch: ranks that torch's launcher starts in this process are forked from it."""
     from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
-    mock.patch.object(SubprocessHandler, "_popen", lambda self, command, variables: Rank(command, variables)).start()
+    return mock.patch.object(SubprocessHandler, "_popen", lambda self, command, variables: Rank(command, variables))
 
 
 class Rank:
