@@ -12,11 +12,6 @@ from pathlib import Path
 from helpers.short_matches import short_matches
 
 MARK = "\x1e"
-# The doctor's ranks talk to each other. Their gradients are torch's own affair, which takes seconds to load.
-RANK = (
-    "import sys; from marl.doctor import rank_probe; rank_probe._gradient_check = lambda group: None;"
-    "sys.exit(rank_probe.main(sys.argv[1:]))"
-)
 
 
 def main() -> None:
@@ -35,7 +30,8 @@ def main() -> None:
         show(*words)
 
     window.show = show_and_close
-    rank_check.PROGRAM = ("-c", RANK)
+    run = rank_check._run
+    rank_check._run = lambda backend, ranks: run(backend, 1)  # each takes seconds to load torch; two: test_doctor.py
     with short_matches(["train"]):
         for words in json.loads(sys.argv[1]):
             code = cli.main(words)
