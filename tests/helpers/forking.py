@@ -49,12 +49,17 @@ def _ensure_server() -> None:
         server.ensure_running()
 
 
+def forking_context() -> multiprocessing.context.ForkServerContext:
+    """Of multiprocessing; its processes are forked from the server."""
+    _ensure_server()
+    return multiprocessing.get_context("forkserver")
+
+
 class Forked:
     """A call in a process of its own, which ends with what it returns as exit code; used like a subprocess.Popen."""
 
     def __init__(self, call: Callable[..., int], *words: Any, environment: dict[str, str]) -> None:
-        context = multiprocessing.get_context("forkserver")
-        _ensure_server()
+        context = forking_context()
         pipes = [context.Pipe(duplex=False) for _ in ("stdout", "stderr")]
         ends = [end for _, end in pipes]
         self.args = list(words)
