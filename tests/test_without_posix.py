@@ -6,6 +6,7 @@ It has not been run there yet.
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -132,7 +133,7 @@ def test_what_is_written_is_whole(done, folder) -> None:
     assert b"\r" not in (folder / "team" / "submission.py").read_bytes()
     assert "its 100 moves are the policy's" in done["export"].out
     assert "sandbox: none" in done["doctor"].out
-    assert "2 ranks over gloo" in done["doctor"].out
+    assert "1 rank over gloo" in done["doctor"].out
 
 
 def test_a_submission_runs_only_if_it_is_trusted(done) -> None:
@@ -167,15 +168,21 @@ POSIX = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios",
 USERS = {"opponents/sandbox/host.py": {"fcntl"}, "opponents/sandbox/limits.py": {"resource"}}
 
 
+# Only files with such words are parsed, which takes as long as a training.
+NEAR = re.compile(rf"\b(import|from)\b.*\b({'|'.join(POSIX)})\b|\b({'|'.join(TEXT_CALLS)})\(|\btext=")
+
+
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+def trees() -> dict[Path, ast.Module]:
+    assert len(SOURCES) > 300
+    texts = {path: path.read_text("utf-8") for path in SOURCES}
+    return {path: ast.parse(text) for path, text in texts.items() if NEAR.search(text)}
 
 
 def test_modules_of_posix_are_imported_where_they_are_used_and_not_before() -> None:
     found: dict[str, set[str]] = {}
-    for path in SOURCES:
-        for node in tree_of(path).body:
+    for path, tree in trees().items():
+        for node in tree.body:
             names = {alias.name for alias in node.names} if isinstance(node, ast.Import) else set()
             names |= {node.module} if isinstance(node, ast.ImportFrom) else set()
             if names & POSIX:
@@ -184,7 +191,7 @@ def test_modules_of_posix_are_imported_where_they_are_used_and_not_before() -> N
 
 
 def _without_encoding(path: Path) -> Iterator[str]:
-    for node in ast.walk(tree_of(path)):
+    for node in ast.walk(trees()[path]):
         if not isinstance(node, ast.Call):
             continue
         function = node.func
@@ -203,6 +210,5 @@ def _without_encoding(path: Path) -> Iterator[str]:
 
 def test_every_text_file_names_its_encoding() -> None:
     """Windows would take that of the user's language: 936 in China."""
-    assert len(SOURCES) > 300
-    found = [line for path in SOURCES if path.name != "planning_template.py" for line in _without_encoding(path)]
+    found = [line for path in trees() if path.name != "planning_template.py" for line in _without_encoding(path)]
     assert found == []

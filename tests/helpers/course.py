@@ -28,7 +28,7 @@ CAUSES = {
     "missing": "cannot be loaded: ModuleNotFoundError: No module named 'no_such_module_anywhere'",
     "empty": "there is no submission.py, run, checkpoint or .safetensors in it",
 }
-TURNS = 12  # of a match: who wins does not matter here
+TURNS = 6  # of a match: who wins does not matter here
 
 
 def write_homework(folder: Path) -> Path:
@@ -44,6 +44,6 @@ def write_homework(folder: Path) -> Path:
 
 
 def short_matches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Matches of a few turns; one that never answers is given up after two stops."""
+    """Matches of a few turns; one that never answers is given up after the first stop."""
     monkeypatch.setattr(match, "TURNS", TURNS)
-    monkeypatch.setattr("opponents.submission.HOPELESS", 2)
+    monkeypatch.setattr("opponents.submission.HOPELESS", 1)

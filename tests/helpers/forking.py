@@ -49,12 +49,17 @@ def _ensure_server() -> None:
         server.ensure_running()
 
 
+def forking_context() -> multiprocessing.context.ForkServerContext:
+    """Of multiprocessing; its processes are forked from the server."""
+    _ensure_server()
+    return multiprocessing.get_context("forkserver")
+
+
 class Forked:
     """A call in a process of its own, which ends with what it returns as exit code; used like a subprocess.Popen."""
 
     def __init__(self, call: Callable[..., int], *words: Any, environment: dict[str, str]) -> None:
-        context = multiprocessing.get_context("forkserver")
-        _ensure_server()
+        context = forking_context()
         pipes = [context.Pipe(duplex=False) for _ in ("stdout", "stderr")]
         ends = [end for _, end in pipes]
         self.args = list(words)
@@ -172,7 +177,7 @@ def snakes(*words: str) -> int:
     for fault in faults:
         if not is_launcher or ":elastic:" in fault:
             plant(fault)
-    _fork_ranks_of_torch()
+    forked_ranks_of_torch().start()
     with short_matches(words):
         return cli.main(on_cpu(list(words)))
 
@@ -181,16 +186,16 @@ def torchrun(*words: str) -> int:
     """`torchrun`; its ranks are forked."""
     from torch.distributed import run
 
-    _fork_ranks_of_torch()
+    forked_ranks_of_torch().start()
     run.main(words)
     return 0
 
 
-def _fork_ranks_of_torch() -> None:
-    """Ranks that torch's launcher starts in this process are forked from it."""
+def forked_ranks_of_torch() -> Any:
+    """A patch: ranks that torch's launcher starts in this process are forked from it."""
     from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
-    mock.patch.object(SubprocessHandler, "_popen", lambda self, command, variables: Rank(command, variables)).start()
+    return mock.patch.object(SubprocessHandler, "_popen", lambda self, command, variables: Rank(command, variables))
 
 
 class Rank:

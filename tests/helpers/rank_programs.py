@@ -10,12 +10,14 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 SIDE_BY_SIDE = 8  # groups: more ranks at once would exceed each other's timeouts
+LOAD_TORCH = ("reach_store", "fail_once")  # programs of test_launch.py
 GROUP_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -286,8 +288,9 @@ def net(inputs: int, outputs: int):
 def launch_all(launches: list[tuple[dict, list, str, dict]]) -> int:
     """In a forked process: launches of programs of this file, one after another; `=== CODE` ends the output of each.
 
-    A launch: environment, words, program, settings of marl.ranks.launch.launch.
+    A launch: environment, words, program, settings of marl.ranks.launch.launch. Ranks that load torch are forked, too.
     """
+    from helpers.forking import forked_ranks_of_torch
     from helpers.ports import free_port
     from marl.compute.thread_variables import NUMBA_THREADS, THREADS, THREADS_ARE_A_LIMIT
     from marl.ranks.launch import launch
@@ -299,7 +302,9 @@ def launch_all(launches: list[tuple[dict, list, str, dict]]) -> int:
         os.environ.update(environment)
         if settings.pop("port", None) == "free":
             settings["nodes"] = Nodes(master_port=free_port())
-        code = launch(words, 2, timeout=60, program=(__file__, program), **settings)
+        how = ("-m", "helpers.rank_programs") if program in LOAD_TORCH else (__file__,)
+        with forked_ranks_of_torch() if program in LOAD_TORCH else nullcontext():
+            code = launch(words, 2, timeout=60, program=(*how, program), **settings)
         for stream in (sys.stdout, sys.stderr):
             print(f"=== {code}", file=stream, flush=True)
     return 0
@@ -367,5 +372,10 @@ def groups(folder: str, specs: dict[str, dict]) -> int:
     return 0
 
 
+def main(words: list[str]) -> int:
+    globals()[words[0]]()
+    return 0
+
+
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    main(sys.argv[1:])

@@ -1,10 +1,6 @@
-"""Two trainings in a loop of a caller's, from Python, until a signal comes.
-
-usage: train_in_a_loop.py RUNS_DIR none|own: the folder of the runs, and what the caller does about TERM
-"""
+"""Two trainings in a loop of a caller's, from Python, until a signal comes."""
 
 import signal
-import sys
 
 import marl
 
@@ -17,6 +13,7 @@ TINY = {
 
 
 def main(runs_dir: str, handler: str) -> int:
+    """handler: what the caller does about TERM, none or own."""
     if handler == "own":
         signal.signal(signal.SIGTERM, lambda number, frame: print("handled", number, flush=True))
     try:
@@ -30,7 +27,3 @@ def main(runs_dir: str, handler: str) -> int:
     finally:
         print("cleaned up", flush=True)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

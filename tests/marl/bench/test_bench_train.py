@@ -112,7 +112,7 @@ def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, words, with
         monkeypatch.setattr(watched, "_graphs", True)
         monkeypatch.setattr(watched._state.rollout, "_may_be_met", lambda i: True)  # as on a GPU
     watched._instrument(training._Events(torch.device("cpu"), True) if watch == "events" else training._Clock())
-    for _ in range(15):
+    for _ in range(6):
         plain._trainer.cycle()
         watched._trainer.cycle()
     plain, watched = plain._state, watched._state

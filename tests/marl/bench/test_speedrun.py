@@ -2,17 +2,20 @@
 
 import json
 import re
+import subprocess
+from types import SimpleNamespace
 
 import pytest
 from helpers.command import assert_one_line
+from helpers.forking import Forked, snakes
 from helpers.training import SMOKE, alone, compile_training, here
 
 from marl.bench import command, speedrun
 from marl.bench.speedrun import Target
 
 TRAINING = [
-    "--config", SMOKE, "--device", "cpu", "--max_episodes", "400", "--log_interval", "100", "--eval_interval", "100",
-    "--eval_matches", "20",
+    "--config", SMOKE, "--device", "cpu", "--max_episodes", "400", "--log_interval", "100", "--eval_interval", "25",
+    "--eval_matches", "4",
 ]  # fmt: skip
 
 
@@ -31,16 +34,25 @@ def test_an_easy_target_is_reached(tmp_path, monkeypatch) -> None:
     assert (report["target"], run["seed"]) == ("level0:0.5", 3)
     assert run["seconds"] == report["median_seconds"] > 0
     assert 0.5 <= run["win_rate"] <= 1
-    assert report["command"].endswith("--eval-matches 20") or report["command"].endswith("--eval_matches 20")
+    assert report["command"].endswith("--eval-matches 4") or report["command"].endswith("--eval_matches 4")
     told = re.findall(r"^snakes: seed 3, episode [\d,]+: [\d.]+% after [\d.]+ s$", result.stderr, re.MULTILINE)
     assert told
     assert list(tmp_path.glob("snakes-speedrun-*")) == []  # nothing is left of the run
 
 
-@pytest.mark.usefixtures("compiled")
-def test_a_target_that_is_not_reached_is_told_with_exit_code_1() -> None:
+class ForkedTraining(Forked):
+    """In place of speedrun's subprocess.Popen: torch is loaded already."""
+
+    def __init__(self, command, *, env, **_) -> None:
+        assert command[1:4] == ["-m", "marl", "train"]
+        super().__init__(snakes, *command[3:], environment=env)
+
+
+def test_a_target_that_is_not_reached_is_told_with_exit_code_1(monkeypatch) -> None:
+    stand_in = SimpleNamespace(Popen=ForkedTraining, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(speedrun, "subprocess", stand_in)
     words = ["--max_episodes", "16", "--eval_interval", "16", "--eval_matches", "2"]
-    result = alone("bench", "speedrun", "--target", "territory:1", *TRAINING, *words)
+    result = here("bench", "speedrun", "--target", "territory:1", *TRAINING, *words)
     assert result.returncode == 1, result.stderr
     line = result.stdout.splitlines()[-1]
     assert line.startswith("| territory:1 | - | 1: not reached | ")

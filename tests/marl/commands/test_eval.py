@@ -5,10 +5,10 @@ import os
 import re
 
 import pytest
-from helpers.command import assert_one_line, snakes
+from helpers.command import assert_one_line
 from helpers.short_matches import SHORT
 from helpers.submissions import UNCAGED_FLAG, controller, written
-from helpers.training import here
+from helpers.training import alone, here
 
 from arena.errors import ArenaError
 from arena.replay import read
@@ -31,7 +31,7 @@ PAIR = ("eval", "--home", "level2", "--away", "level1:0.1", "--matches", "40", "
 def recorded(tmp_path_factory):
     """The JSON document of a run that recorded, and the folder it recorded to."""
     folder = tmp_path_factory.mktemp("replays")
-    result = snakes(*PAIR, "--json", "--record", str(folder / "match.jsonl"))
+    result = alone(*PAIR, "--json", "--record", folder / "match.jsonl")
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout), folder
 
@@ -135,8 +135,8 @@ def test_an_unknown_player():
         (["--home", "level1", "--away", "level2", "--record", "no/such/folder/x"], ["--record", "no/such/folder"]),
     ],
 )
-def test_mistakes_are_told_before_anything_is_loaded(words, parts):
-    assert_one_line(snakes("eval", *words), *parts)
+def test_mistakes_are_one_line(words, parts):
+    assert_one_line(here("eval", *words), *parts)
 
 
 RIVAL = """
@@ -247,13 +247,13 @@ def test_several_opponents_make_one_table_and_the_same_results_as_alone():
     words = ("eval", "--home", "level2", "--matches", "20", "--seed", "3", "--away")
     report = json.loads(here(*words, "level0,level1:0.1", "--json").stdout)
     assert report["seed"] == 3
-    alone = [json.loads(here(*words, away, "--json").stdout) for away in ("level0", "level1:0.1")]
-    for pair, other in zip(report["pairs"], alone, strict=True):
+    each = [json.loads(here(*words, away, "--json").stdout) for away in ("level0", "level1:0.1")]
+    for pair, other in zip(report["pairs"], each, strict=True):
         assert {**pair, "turns_per_second": 0, "seed": 3} == {**other, "turns_per_second": 0}
     table = here(*words, "level0,level1:0.1").stdout.splitlines()
     assert table[0] == "level2: 20 matches against each, seed 3"
     assert [line.split()[0] for line in table[2:]] == ["against", "level1:0.1", "level0"]
-    assert f"{alone[1]['win_rate']:.1%}" in table[3]
+    assert f"{each[1]['win_rate']:.1%}" in table[3]
 
 
 def test_mistakes_with_several_opponents(tmp_path):

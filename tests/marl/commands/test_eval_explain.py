@@ -1,10 +1,10 @@
-"""`eval --explain`, called like a user calls it: text, tables and files."""
+"""`eval --explain`: text, tables and files."""
 
 import json
 import re
 
 import pytest
-from helpers.command import assert_one_line, snakes
+from helpers.command import assert_one_line
 from helpers.submissions import UNCAGED_FLAG, controller, written
 from helpers.training import here
 from PIL import Image
@@ -19,7 +19,7 @@ PAIR = ("eval", "--home", "level2", "--away", "level3", "--matches", "40", "--se
 def explained(tmp_path_factory):
     """The JSON document of a run that explained, and the folder of its files."""
     folder = tmp_path_factory.mktemp("explained") / "why lost"
-    result = snakes(*PAIR, "--json", "--explain", str(folder))
+    result = here(*PAIR, "--json", "--explain", folder)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout), folder
 

@@ -3,9 +3,13 @@
 import csv
 import json
 import math
+import multiprocessing
 import os
 import re
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +17,7 @@ import pytest
 import yaml
 from helpers import browser
 from helpers.command import assert_one_line
+from helpers.forking import forking_context
 from helpers.training import TINY_ANY, here
 from PIL import Image
 
@@ -46,6 +51,23 @@ def make_run(runs_dir: Path, name: str, seed: int, last: float, limit: int = 300
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (folder / "checkpoints" / "last").write_text("episode_300\n")
     return folder
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Callable[[Path], browser.Page]]:
+    """Opens a page in the browser of all tests; ends the test as skipped if there is none."""
+    with ExitStack() as held:
+
+        @cache
+        def chrome() -> browser.Chromium:
+            return held.enter_context(browser.chromium())
+
+        def opened(file: Path) -> browser.Page:
+            if browser.missing():
+                pytest.skip(browser.missing())
+            return chrome().open(file.absolute().as_uri())
+
+        yield opened
 
 
 @pytest.fixture
@@ -129,7 +151,7 @@ def test_the_csv_has_a_line_for_every_evaluation(runs) -> None:
     assert row["run"] == str(Path("runs/snakes_3v3/ppo_seed2"))
 
 
-def test_terminal_and_page_round_alike(runs) -> None:
+def test_terminal_and_page_round_alike(runs, opened) -> None:
     """Also 0.625, which Python rounds to 0.62 and JavaScript to 0.63: the page has the texts of the terminal."""
     make_run(runs, "low", 1, 0.5, algo="vdn")
     for seed, rate in enumerate((0.1, 0.2, 0.3, 0.9), start=1):
@@ -143,16 +165,13 @@ def test_terminal_and_page_round_alike(runs) -> None:
     for cell in cells:
         ends = f" ({'-'.join(cell['ends'])})" if cell["ends"] else ""
         assert f"{cell['text']}{ends}" in done.stdout
-    if browser.missing():
-        pytest.skip(browser.missing())
-    with browser.chromium() as chrome:
-        page = chrome.open(Path("r.html").absolute().as_uri())
-        shown = page.value("[...document.querySelectorAll('#improvement td')].map(cell => cell.textContent)")
-        assert shown == ["", "0.62", "0.38", ""]
-        shown = page.value("[...document.querySelectorAll('#runs td:nth-child(3)')].map(cell => cell.textContent)")
-        assert shown == ["75.0", "55.0", "60.0", "65.0", "95.0"]
-        assert page.value("[...document.querySelectorAll('.pooled')].every(text => !text.hidden)")
-        assert page.errors == []
+    page = opened(Path("r.html"))
+    shown = page.value("[...document.querySelectorAll('#improvement td')].map(cell => cell.textContent)")
+    assert shown == ["", "0.62", "0.38", ""]
+    shown = page.value("[...document.querySelectorAll('#runs td:nth-child(3)')].map(cell => cell.textContent)")
+    assert shown == ["75.0", "55.0", "60.0", "65.0", "95.0"]
+    assert page.value("[...document.querySelectorAll('.pooled')].every(text => !text.hidden)")
+    assert page.errors == []
 
 
 def test_groups_are_named_by_what_differs(runs) -> None:
@@ -244,64 +263,58 @@ def test_final_teams_play_each_other(tmp_path, monkeypatch) -> None:
     assert "ppo preset=score" in rows[2]
     assert first + second == pytest.approx(100, abs=0.11)
     assert '"matches":4' in Path("r.html").read_text()
+    context = forking_context()  # processes that have loaded torch
+    monkeypatch.setattr(multiprocessing, "get_context", {"spawn": context}.__getitem__)
     two = here("report", "score", "score2", "team", "--cross_play", "4", "--side_by_side", "2", "--device", "cpu")
     assert two.stdout == done.stdout.replace("page: r.html\n", ""), "the same matches in several processes"
 
 
-def test_the_page_speaks_chinese(runs, tmp_path) -> None:
+def test_the_page_speaks_chinese(runs, tmp_path, opened) -> None:
     assert here("report", "ppo", "ddpg", "--html", "r.html").returncode == 0
-    if browser.missing():
-        pytest.skip(browser.missing())
     seen = "[$('main').innerText, ...[...document.querySelectorAll('[aria-label]')].map(each => each.ariaLabel)]"
-    with browser.chromium() as chrome:
-        page = chrome.open((tmp_path / "r.html").as_uri())
-        english = page.value(seen)
-        page.speak("zh-CN,en")
-        page.goto((tmp_path / "r.html").as_uri())
-        page.value("$('#machine').remove()")
-        names = r"\b(ppo|ddpg|level\d|seed|runs|snakes|lr|tau|algo)\w*|English"
-        left = re.sub(names, "", " ".join(page.value(seen)))
-        assert re.findall(r"[A-Za-z]{2,}", left) == []
-        page.click("#language")
-        page.goto((tmp_path / "r.html").as_uri())
-        assert page.value(seen) == english, "the choice is remembered"
-        assert page.errors == []
+    page = opened(tmp_path / "r.html")
+    english = page.value(seen)
+    page.speak("zh-CN,en")
+    page.goto((tmp_path / "r.html").as_uri())
+    page.value("$('#machine').remove()")
+    names = r"\b(ppo|ddpg|level\d|seed|runs|snakes|lr|tau|algo)\w*|English"
+    left = re.sub(names, "", " ".join(page.value(seen)))
+    assert re.findall(r"[A-Za-z]{2,}", left) == []
+    page.click("#language")
+    page.goto((tmp_path / "r.html").as_uri())
+    assert page.value(seen) == english, "the choice is remembered"
+    assert page.errors == []
 
 
-def test_the_page(runs, tmp_path) -> None:
+def test_the_page(runs, tmp_path, opened) -> None:
     make_run(runs, "evil", 1, 0.1, evil=EVIL)
     make_run(runs, "tame", 1, 0.1, evil="-")
     done = here("report", "ppo_seed1", "ppo_seed2", "ppo_seed3", "ddpg", "evil", "tame", "--html", "r.html")
     assert done.returncode == 0, done.stderr
-    if browser.missing():
-        pytest.skip(browser.missing())
     file = tmp_path / "r.html"
-    with browser.chromium() as chrome:
-        page = chrome.open(file.as_uri())
-        numbers = "[...document.querySelectorAll('#final tbody tr')].map(r => r.querySelectorAll('td')[4].textContent)"
-        assert [text.partition(".")[0] for text in page.value(numbers)] == ["80", "55", "10", "10"]
-        assert page.value("document.querySelectorAll('#curves figure').length") == 3
-        assert page.value("document.querySelectorAll('#curves .mean').length") == 12
-        assert page.value("document.querySelectorAll('#curves figure:first-child .band').length") == 2
-        before = page.value("document.querySelector('#curves').textContent")
-        page.click("#axis button:nth-child(3)")
-        assert "seconds of training" in page.value("document.querySelector('#curves').textContent") != before
-        assert EVIL in page.value("document.querySelector('main').textContent")
-        assert page.value("window.hacked === undefined")
-        assert page.value("document.querySelector('#cross-part').hidden")
-        paper = "getComputedStyle(document.documentElement).backgroundColor"
-        shades = []
-        for scheme in ("dark", "light"):
-            page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-            shades.append(page.value(paper))
-        assert shades == ["rgb(13, 15, 21)", "rgb(252, 252, 250)"]
-        page.resize(390, 844, phone=True)
-        page.wait("document.documentElement.scrollWidth === 390")
-        heights = (
-            "[...document.querySelectorAll('#runs tr, #settings tr')].map(row => row.getBoundingClientRect().height)"
-        )
-        assert max(page.value(heights)) < 100, "four lines: names of folders and settings are not cut into letters"
-        assert (page.errors, page.requests) == ([], [file.as_uri()])
+    page = opened(file)
+    numbers = "[...document.querySelectorAll('#final tbody tr')].map(r => r.querySelectorAll('td')[4].textContent)"
+    assert [text.partition(".")[0] for text in page.value(numbers)] == ["80", "55", "10", "10"]
+    assert page.value("document.querySelectorAll('#curves figure').length") == 3
+    assert page.value("document.querySelectorAll('#curves .mean').length") == 12
+    assert page.value("document.querySelectorAll('#curves figure:first-child .band').length") == 2
+    before = page.value("document.querySelector('#curves').textContent")
+    page.click("#axis button:nth-child(3)")
+    assert "seconds of training" in page.value("document.querySelector('#curves').textContent") != before
+    assert EVIL in page.value("document.querySelector('main').textContent")
+    assert page.value("window.hacked === undefined")
+    assert page.value("document.querySelector('#cross-part').hidden")
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    shades = []
+    for scheme in ("dark", "light"):
+        page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        shades.append(page.value(paper))
+    assert shades == ["rgb(13, 15, 21)", "rgb(252, 252, 250)"]
+    page.resize(390, 844, phone=True)
+    page.wait("document.documentElement.scrollWidth === 390")
+    heights = "[...document.querySelectorAll('#runs tr, #settings tr')].map(row => row.getBoundingClientRect().height)"
+    assert max(page.value(heights)) < 100, "four lines: names of folders and settings are not cut into letters"
+    assert (page.errors, page.requests) == ([], [file.as_uri()])
 
 
 @pytest.mark.parametrize(

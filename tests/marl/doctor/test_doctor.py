@@ -14,7 +14,7 @@ import pytest
 import torch
 from helpers import HELPERS, faulty_ranks
 from helpers.forking import Forked
-from helpers.training import alone, here, started
+from helpers.training import here, started
 
 from marl.compute import machine
 from marl.doctor import command, rank_check
@@ -36,8 +36,30 @@ def failed(report):
     return check
 
 
+class ForkedRank(Forked):
+    """A rank, with the fault in FAULT if any, in place of rank_check's subprocess.Popen: torch is loaded already."""
+
+    def __init__(self, command, *, env, stdin, stdout, stderr):
+        assert command[1:-2] == [*rank_check.PROGRAM]
+        super().__init__(faulty_ranks.run_probe, env.get("FAULT", "probe"), *command[-2:], environment=env)
+        self.files, self.stdin = (stdout, stderr), io.BytesIO()
+
+    def wait(self, timeout=None):
+        code = super().wait(timeout)
+        for stream, file in zip((self.stdout, self.stderr), self.files, strict=True):
+            file.write(stream.read().encode())
+        return code
+
+
+@pytest.fixture
+def forked_ranks(monkeypatch):
+    """The program itself runs in test_without_posix.py."""
+    monkeypatch.setattr(rank_check, "subprocess", SimpleNamespace(Popen=ForkedRank, PIPE=subprocess.PIPE))
+
+
+@pytest.mark.usefixtures("forked_ranks")
 def test_json_report(tmp_path):
-    result = alone("doctor", "--json", "--runs_dir", tmp_path / "new" / "runs")
+    result = here("doctor", "--json", "--runs_dir", tmp_path / "new" / "runs")
     report = json.loads(result.stdout)
     assert result.returncode == 0, report["checks"]
     assert report["ok"] is True
@@ -218,28 +240,12 @@ def test_an_unknown_backend_is_a_mistake():
     assert "mpi" in result.stderr
 
 
-class FaultyRank(Forked):
-    """A rank with the fault that FAULT names, in place of rank_check's subprocess.Popen: torch is loaded already."""
-
-    def __init__(self, command, *, env, stdin, stdout, stderr):
-        assert command[1:-2] == [*rank_check.PROGRAM]
-        super().__init__(faulty_ranks.run_probe, env["FAULT"], *command[-2:], environment=env)
-        self.files, self.stdin = (stdout, stderr), io.BytesIO()
-
-    def wait(self, timeout=None):
-        code = super().wait(timeout)
-        for stream, file in zip((self.stdout, self.stderr), self.files, strict=True):
-            file.write(stream.read().encode())
-        return code
-
-
 @pytest.fixture
-def with_fault(monkeypatch):
+def with_fault(monkeypatch, forked_ranks):
     """Report and checks of two ranks with a fault; the ranks must end by themselves."""
 
     def run(fault):
         monkeypatch.setenv("FAULT", fault)
-        monkeypatch.setattr(rank_check, "subprocess", SimpleNamespace(Popen=FaultyRank, PIPE=subprocess.PIPE))
         report, checks = rank_check.examine("gloo")
         return report, {check.name: check for check in checks}
 

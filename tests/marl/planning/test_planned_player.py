@@ -5,6 +5,7 @@ import json
 import pytest
 from helpers.command import assert_one_line
 from helpers.exporting import player, saved_run
+from helpers.short_matches import SHORT
 from helpers.training import here
 
 from arena.rules import ACTIONS
@@ -53,13 +54,20 @@ def test_other_names_are_policies_as_they_are() -> None:
     assert load_player("champion").name == "champion"
 
 
-def test_a_team_that_plans_beats_the_same_team_that_does_not() -> None:
+def test_a_team_that_plans_beats_the_same_team_that_does_not(monkeypatch) -> None:
     """Far more often than chance: a random policy that looks ahead eats what is beside it."""
+    monkeypatch.setattr("opponents.match.TURNS", 3 * SHORT)
     planned = PlannedPlayer(player("canonical", value=True), Budget(2, 3))
-    result = play(planned, player("canonical", value=True), 12, seed=3)
-    assert result.points > 0.75, result
+    result = play(planned, player("canonical", value=True), 16, seed=3)
+    assert result.points > 0.7, result
 
 
+@pytest.fixture
+def short(monkeypatch) -> None:
+    monkeypatch.setattr("opponents.match.TURNS", SHORT)
+
+
+@pytest.mark.usefixtures("short")
 def test_as_many_rollouts_as_fit_into_the_time(monkeypatch, capsys) -> None:
     """A clock that makes a decision of two matches last 3 ms for each rollout, and 4 ms besides."""
     seconds = iter([0.0, 0.007 * 2, 1.0, 1.0 + 0.013 * 2])
@@ -69,6 +77,7 @@ def test_as_many_rollouts_as_fit_into_the_time(monkeypatch, capsys) -> None:
     assert capsys.readouterr().err.startswith("it: 5 rollouts fit\n")
 
 
+@pytest.mark.usefixtures("short")
 def test_a_policy_without_a_value_head_can_be_planned_with() -> None:
     """As DDPG trains them: only the growth within the rollouts counts."""
     policy = player("canonical", value=False)
@@ -76,6 +85,7 @@ def test_a_policy_without_a_value_head_can_be_planned_with() -> None:
     assert play(PlannedPlayer(policy, Budget(1, 2)), "level0", 2, seed=3).matches == 2
 
 
+@pytest.mark.usefixtures("short")
 def test_eval_plays_a_planner_from_a_run(tmp_path) -> None:
     run = saved_run(tmp_path, "canonical")
     words = ("eval", "--home", f"plan=1x2:{run}", "--away", "level0", "--matches", "2", "--seed", "3", "--json")

@@ -56,7 +56,7 @@ HIDDEN = ("OMP_NUM_THREADS", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "RANK", "WORL
 
 
 def launcher(call: Callable[..., int], *words: Any) -> Forked:
-    """A launcher that has torch loaded; its ranks are new processes of Python."""
+    """A launcher that has torch loaded; its ranks are new processes of Python, unless they load torch."""
     return Forked(call, *words, environment={k: v for k, v in os.environ.items() if k not in HIDDEN})
 
 
