@@ -61,7 +61,7 @@ def test_measuring_leaves_the_counts_of_a_submission_alone(tmp_path):
 
 def test_one_that_never_answers_takes_no_time_in_the_long_run(tmp_path):
     options = SubmissionOptions(SANDBOXED.uncaged, workers=1)
-    with Submission(written(tmp_path, controller("while True: pass")), 0.4, options) as submission:
+    with Submission(written(tmp_path, controller("while True: pass")), 0.1, options) as submission:
         assert seconds_per_match(submission, "cpu") == 0.0
 
 
