@@ -3,6 +3,7 @@
 import ast
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from helpers.command import ROOT, in_fresh_process
@@ -65,14 +66,35 @@ ORDER = (
 LINES_MAX = 400
 
 
+class Names(NamedTuple):
+    """The imports of a file, and every name that it defines or imports, anywhere."""
+
+    imports: list[ast.Import | ast.ImportFrom]
+    defined: set[str]
+
+
+@cache
+def names_in(path: Path) -> Names:
+    found = Names([], set())
+    for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.defined.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.defined.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports.append(node)
+            found.defined.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+    return found
+
+
 @cache
 def imports(path: Path) -> frozenset[str]:
     """Every module that a file names in an import anywhere, `from x import y` as x and x.y."""
     found = set()
-    for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
+    for node in names_in(path).imports:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = node.module or ""
             if node.level:
                 package = path.parent.parts[: len(path.parent.parts) - node.level + 1]
@@ -81,31 +103,17 @@ def imports(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-@cache
-def defined(path: Path) -> set[str]:
-    """Every name that a file defines or imports anywhere."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-    return found
-
-
 def test_every_import_of_ours_finds_its_file_and_its_names() -> None:
     """Also one inside a function, which may be called on other machines only."""
     files = {module_of(file): file for file in FILES}
     missing = set()
     for path in FILES:
-        for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
+        for node in names_in(path).imports:
             if isinstance(node, ast.Import):
                 asked = {alias.name for alias in node.names if alias.name.split(".")[0] in LAYERS} - files.keys()
                 missing |= {(str(path), name) for name in asked}
-            elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in LAYERS:
-                known = defined(files[node.module]) if node.module in files else set()
+            elif not node.level and (node.module or "").split(".")[0] in LAYERS:
+                known = names_in(files[node.module]).defined if node.module in files else set()
                 asked = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in files}
                 missing |= {(str(path), f"{node.module}.{name}") for name in asked - known}
     assert missing == set()
