@@ -31,10 +31,10 @@ T = TypeVar("T", bound="DataclassInstance")
 CPU = {"encoder": "tactical", "body": (128, 128), "max_episodes": EPISODES}
 GPU = {"encoder": "tactical_board", "body": (512, 256), "max_episodes": EPISODES}
 CPU_REPLAY = CPU | {"matches": 256, "batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 3}
-GPU_REPLAY = GPU | {"matches": 4096, "batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
+GPU_REPLAY = GPU | {"matches": 4096, "batch_size": 16384, "buffer_size": 2_000_000, "turns": 4, "updates": 5}
 AUTO = {  # (device, section of the learner) -> values by plain name
     ("cpu", "ddpg"): CPU_REPLAY | {"updates": 1, "a_lr": 2e-3, "c_lr": 2.5e-3},
-    ("cuda", "ddpg"): GPU_REPLAY | {"a_lr": 1e-3, "c_lr": 1e-3},
+    ("cuda", "ddpg"): GPU_REPLAY | {"a_lr": 1.5e-3, "c_lr": 1.5e-3},
     ("cpu", "qlearning"): CPU_REPLAY,
     ("cuda", "qlearning"): GPU_REPLAY,
     ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 6144, "lr": 6e-3},

@@ -14,14 +14,14 @@ class ReplayConfig:
 
     batch_size: int | None = None
     """Transitions in a minibatch, per rank; one transition is one turn of one snake. Rounded up to whole turns of three
-    snakes (auto: 1024 for the whole run, split over the ranks; GPU 8192)."""
+    snakes (auto: 1024 for the whole run, split over the ranks; GPU 16384)."""
     buffer_size: int | None = None
     """Transitions in the replay buffer, per rank (auto: 1 million for the whole run, split over the ranks; GPU 2
     million; less if memory is short)."""
     turns: int | None = None
     """Turns played between two rounds of updates (auto: 4)."""
     updates: int | None = None
-    """Updates in a round (auto: 1 in ddpg, 2 in matd3, 3 in qlearning; GPU 10)."""
+    """Updates in a round (auto: 1 in ddpg, 2 in matd3, 3 in qlearning; GPU 5, 6 in matd3)."""
     warmup_turns: int = 100
     """Turns in the replay buffer before the first update."""
     gamma: float = 0.97
@@ -78,9 +78,9 @@ class DdpgConfig(ReplayConfig):
     epsilon_min: float = 0.005
     """Lower limit of epsilon."""
     a_lr: float | None = None
-    """Actor learning rate (auto: 2e-3, GPU 1e-3)."""
+    """Actor learning rate (auto: 2e-3, GPU 1.5e-3)."""
     c_lr: float | None = None
-    """Critic learning rate (auto: 2.5e-3, GPU 1e-3)."""
+    """Critic learning rate (auto: 2.5e-3, GPU 1.5e-3)."""
     entropy: float = 0.01
     """Coefficient of the actor's entropy bonus; keeps the policy from becoming deterministic too early."""
     uniform_kl: float | None = None

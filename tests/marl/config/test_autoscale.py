@@ -48,7 +48,7 @@ def chosen(config: TrainConfig) -> dict:
 SMALL = {"encoder": "tactical", "body": (128, 128), "matches": 256, "precision": "fp32"}
 SMALL |= {"batch_size": 1024, "buffer_size": 1_000_000, "turns": 4, "updates": 1}
 LARGE = {"encoder": "tactical_board", "body": (512, 256), "matches": 4096, "precision": "bf16"}
-LARGE |= {"batch_size": 8192, "buffer_size": 2_000_000, "turns": 4, "updates": 10}
+LARGE |= {"batch_size": 16384, "buffer_size": 2_000_000, "turns": 4, "updates": 5}
 
 
 @pytest.mark.parametrize(("device", "expected"), [(CPU, SMALL), (GPU, LARGE)], ids=["cpu", "gpu"])
