@@ -23,10 +23,5 @@ def field(half: str) -> list[str]:
     return [*_read()[half]["scripted"], *trainings(half)]
 
 
-def untrained(half: str) -> list[str]:
-    """The trained teams of a half whose snapshots are not there yet."""
-    return [name for name in trainings(half) if not (SNAPSHOTS / f"{name}.safetensors").is_file()]
-
-
 def _read() -> dict[str, dict]:
     return yaml.safe_load(LIST.read_text(encoding="utf-8"))

@@ -51,8 +51,7 @@ PARSED = (
     *("play", "bench", "doctor", "exploit", "grade", "league --matches", "league --players level1"),
     *("league --players level2,probes", "league --folder", "eval --home plan:"),
     "eval --home my_team/submission.py",  # it plans in every move
-    # With teams that do not come along.
-    *("eval --home champion --away development", "league --players champion,plan:champion"),
+    "league --players champion,plan:champion",
 )
 LONG = ("--gif", "--mp4")
 

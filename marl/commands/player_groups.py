@@ -2,21 +2,13 @@
 
 from collections.abc import Sequence
 
-from marl.errors import UserError
-
 
 def expand_groups(names: Sequence[str]) -> list[str]:
     """The names, with the players of a group in place of its word."""
-    from opponents.field import DEVELOPMENT, HELD_OUT, field, untrained
+    from opponents.field import DEVELOPMENT, HELD_OUT, field
     from opponents.players import probe_listing
 
     probes = [name for name, _ in probe_listing()]
     groups = {"probes": probes, "odd": probes}  # odd: as the probes were called before
     groups.update({half: field(half) for half in (DEVELOPMENT, HELD_OUT)})
-    for half in (DEVELOPMENT, HELD_OUT):
-        if half in names and untrained(half):
-            missing, command = ", ".join(untrained(half)), f"python scripts/train_field.py --half {half}"
-            raise UserError(
-                f"{half} has teams that are not trained yet: {missing}; on a GPU, under a minute each: {command}"
-            )
     return [each for name in names for each in groups.get(name, [name])]

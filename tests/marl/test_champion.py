@@ -58,7 +58,7 @@ def test_the_command_on_its_card_trains_what_the_card_says(name) -> None:
 
 
 RESULTS = [
-    (card["results"]["against"][name], 2000) for card in CARDS.values() for name in card["results"]["against"]
+    (card["results"]["against"][name], 4000) for card in CARDS.values() for name in card["results"]["against"]
 ] + [(result, 500) for result in CARDS["champion"]["odd_teams"]["against"].values()]
 
 

@@ -194,7 +194,7 @@ SPLIT = [  # learner, device, ranks -> matches, batch and buffer of a rank
     ("ddpg", CPU, 4, 64, 264, 250_000),
     ("ddpg", CPU, 8, 32, 120, 125_000),
     ("ddpg", CPU, 128, 2, 24, 7_812),
-    ("ddpg", GPU, 8, 512, 1032, 250_000),
+    ("ddpg", GPU, 8, 512, 2040, 250_000),
     ("ppo", CPU, 1, 512, 6144, None),
     ("ppo", CPU, 2, 256, 3072, None),
     ("ppo", CPU, 3, 170, 2040, None),
@@ -332,7 +332,7 @@ def test_fp16_cannot_skip_steps() -> None:
     assert resolve(replace(config, precision="bf16"), GPU).ppo.target_kl == 0.1
 
 
-@pytest.mark.parametrize(("device", "freq", "updates"), [(CPU, 1, 1), (CPU, 2, 2), (CPU, 8, 8), (GPU, 4, 12)])
+@pytest.mark.parametrize(("device", "freq", "updates"), [(CPU, 1, 1), (CPU, 2, 2), (CPU, 8, 8), (GPU, 4, 8)])
 def test_updates_are_rounded_up_to_whole_exchanges(device, freq, updates) -> None:
     assert resolve(TrainConfig(ddp=DistributedConfig(sync_freq=freq)), device).ddpg.updates == updates
 
