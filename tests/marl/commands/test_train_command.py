@@ -20,7 +20,7 @@ def test_the_short_help_has_the_flags_that_matter() -> None:
         assert schema.shortest_flag(schema.options[path]) in flags
     assert "--ddpg.tau" not in text
     assert "--help all" in text
-    assert len(text.splitlines()) < 120
+    assert len(text.splitlines()) <= 120
     assert max(map(len, text.splitlines())) <= 120
 
 
