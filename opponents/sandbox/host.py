@@ -21,7 +21,6 @@ import socket
 import stat
 import struct
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -123,10 +122,9 @@ def _watch(arena: socket.socket, arena_id: int, child: socket.socket, stderr: in
             poll.register(listener, select.POLLIN)
         if listener in events and (events[listener] & ~select.POLLIN or not calls.refuse_next()):
             poll.unregister(listener)
-    deadline = time.monotonic() + END_SECONDS
-    while time.monotonic() < deadline:
-        if child.fileno() in dict(poll.poll(LOOK_SECONDS * 1000)):
-            return
+    ending = select.poll()
+    ending.register(child, select.POLLIN)
+    ending.poll(END_SECONDS * 1000)
 
 
 def _lock_in(folder: str, watcher: int) -> None:

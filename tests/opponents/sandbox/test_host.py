@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -218,8 +219,15 @@ def test_a_stopped_host_does_not_outlive_the_evaluation(tmp_path) -> None:
     (watching,) = children() - before
     process = only_child(watching)
     os.kill(process, signal.SIGSTOP)
+    used = cpu_seconds_of_children()
     host.end()
     wait_for_the_end(process)
+    assert cpu_seconds_of_children() - used < 0.5  # the watching process sleeps meanwhile
+
+
+def cpu_seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_a_call_that_is_in_no_table_is_refused_and_told_once(tmp_path, capfd) -> None:
