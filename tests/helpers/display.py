@@ -46,7 +46,7 @@ class Screen:
         late = time.monotonic() + PATIENCE
         while not (found := condition()):
             assert time.monotonic() < late, f"waited {PATIENCE} s in vain: {what() if callable(what) else what}"
-            time.sleep(0.02)
+            time.sleep(0.05)  # the condition often starts a program
         return found
 
     def window(self, name: str, process: subprocess.Popen) -> str:
