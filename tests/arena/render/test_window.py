@@ -24,7 +24,7 @@ from arena.rules import ROWS
 
 # runs without POSIX
 SEED = 11
-FPS = 15  # fewer pictures a second than a person wants: they take most of the time
+FPS = 20  # fewer pictures a second than a person wants: they take most of the time
 BOUND = Window._bound_keys(object.__new__(Window))
 # The window adds numbers on heads; the picture of the turn before or after differs by over 5 %.
 TOLERANCE = 0.02
