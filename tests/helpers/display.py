@@ -75,8 +75,8 @@ class Screen:
         self._do("windowsize", "--sync", window, str(width), str(height))
 
     def press(self, *keys: str) -> None:
-        """Press keys, given by their X names: space, plus, question, Left, ... Not two between two pictures of a window:
-        pygame now and then loses the letter of the second."""
+        """Press keys, given by their X names: space, plus, question, Left, ... Not two between two pictures of a
+        window: pygame now and then loses the letter of the second."""
         self._do("key", "--delay", "80", *keys)
 
     def click(self, x: int, y: int) -> None:
