@@ -53,11 +53,12 @@ def copy_compiler(root: Path) -> None:
         shutil.copy(file, root / "arena")
 
 
-# Runs code in new processes, each forked from this one: loading Numba takes longer than all the rest. Reads lines of
-# [folder, code, environment], answers lines of [exit code, stdout, stderr].
+# Runs code in new processes, each forked from this one: loading Numba and its first compile take longer than all the
+# rest. Reads lines of [folder, code, environment], answers lines of [exit code, stdout, stderr].
 FORKER = """
 import json, os, signal, sys, tempfile, traceback
 import numba
+numba.njit(lambda number: number / 2)(1)
 # Python takes bytecode for current if the source has its second and its size: edits of a test may be faster than that.
 sys.dont_write_bytecode = True
 for line in sys.stdin:

@@ -46,7 +46,7 @@ class Screen:
         late = time.monotonic() + PATIENCE
         while not (found := condition()):
             assert time.monotonic() < late, f"waited {PATIENCE} s in vain: {what() if callable(what) else what}"
-            time.sleep(0.02)
+            time.sleep(0.05)  # the condition often starts a program
         return found
 
     def window(self, name: str, process: subprocess.Popen) -> str:
@@ -75,8 +75,9 @@ class Screen:
         self._do("windowsize", "--sync", window, str(width), str(height))
 
     def press(self, *keys: str) -> None:
-        """Press keys, given by their X names: space, plus, question, Left, ..."""
-        self._do("key", "--delay", "30", *keys)
+        """Press keys, given by their X names: space, plus, question, Left, ... Not two between two pictures of a
+        window: pygame now and then loses the letter of the second."""
+        self._do("key", "--delay", "80", *keys)
 
     def click(self, x: int, y: int) -> None:
         self._do("mousemove", str(x), str(y), "click", "1")

@@ -1,6 +1,7 @@
-"""Runs the loops of rollouts and learners on stored arrays in another process: with Numba off, or as simulated kernels.
+"""Runs the loops of rollouts and learners on stored arrays in another process: with Numba off, and as simulated
+kernels.
 
-usage: run_kernels.py cpu|simulator GIVEN.npz FOUND.npz
+usage: run_kernels.py GIVEN.npz FOUND.npz
 """
 
 import os
@@ -144,18 +145,26 @@ def on_gpu(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return run_all(given, call)
 
 
-def elsewhere(where: str, given: dict[str, np.ndarray], folder: Path, **environment: str) -> dict[str, np.ndarray]:
-    """What this file finds when it is run in a process of its own."""
+def elsewhere(given: dict[str, np.ndarray], folder: Path) -> dict[str, dict[str, np.ndarray]]:
+    """What this file finds in a process of its own: in plain Python, and by the kernels in the simulator."""
     before, after = folder / "given.npz", folder / "found.npz"
     np.savez(before, **given)
-    settings = os.environ | {"PYTHONPATH": str(ROOT)} | environment
-    command = [sys.executable, str(Path(__file__)), where, str(before), str(after)]
+    settings = os.environ | {"PYTHONPATH": str(ROOT), "NUMBA_DISABLE_JIT": "1", "NUMBA_ENABLE_CUDASIM": "1"}
+    command = [sys.executable, str(Path(__file__)), str(before), str(after)]
     done = subprocess.run(command, env=settings, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    with np.load(after) as found:
-        return dict(found)
+    found: dict[str, dict[str, np.ndarray]] = {where: {} for where in WAYS}
+    with np.load(after) as arrays:
+        for name, array in arrays.items():
+            where, _, of = name.partition(":")
+            found[where][of] = array
+    return found
 
+
+WAYS = {"plain Python": on_cpu, "kernels in the simulator": in_simulator}
 
 if __name__ == "__main__":
-    with np.load(sys.argv[2]) as arrays:
-        np.savez(sys.argv[3], **{"cpu": on_cpu, "simulator": in_simulator}[sys.argv[1]](dict(arrays)))
+    with np.load(sys.argv[1]) as arrays:
+        given = dict(arrays)
+    found = {f"{where}:{name}": array for where, run in WAYS.items() for name, array in run(given).items()}
+    np.savez(sys.argv[2], **found)

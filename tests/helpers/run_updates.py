@@ -1,9 +1,5 @@
-"""Plays and learns with tiny networks; prints resident kilobytes after these numbers of updates, in its own process.
+"""Plays and learns with tiny networks; prints resident kilobytes after these numbers of updates. For forking.py."""
 
-usage: run_updates.py UPDATES [UPDATES ...]
-"""
-
-import sys
 from pathlib import Path
 
 import torch
@@ -21,7 +17,8 @@ def resident() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
 
-def main(marks: list[int]) -> None:
+def main(*words: str) -> int:
+    marks = [int(word) for word in words]
     torch.set_num_threads(1)
     rollout = a_rollout(4, turns=64, opponents=("level0", "level1"))
     learner = Ddpg(
@@ -45,7 +42,4 @@ def main(marks: list[int]) -> None:
             assert torch.isfinite(learner.pop_stats()).all()
         if update in marks:
             print(resident(), flush=True)
-
-
-if __name__ == "__main__":
-    main([int(word) for word in sys.argv[1:]])
+    return 0

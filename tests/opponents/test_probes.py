@@ -17,7 +17,7 @@ from opponents.probes import PROBES
 from opponents.scripted import SCRIPTED
 
 SEED = 77
-POSITIONS = 24
+POSITIONS = 15
 COMPILED = ("mirror", "shadow")  # compiling all takes a minute
 
 
@@ -25,7 +25,7 @@ COMPILED = ("mirror", "shadow")  # compiling all takes a minute
 def in_play() -> Positions:
     """Positions of all lengths and turns, none of a match that is over."""
     print(f"seed {SEED}")
-    found = positions_in_play(SEED, matches=7, every=20)
+    found = positions_in_play(SEED, matches=4, every=20)
     going = (found.state[:, OVER] == 0).nonzero().flatten()
     some = going[torch.linspace(0, len(going) - 1, POSITIONS).long()]  # the simulator is slow
     return Positions(found.state[some], found.keys[some])

@@ -1,10 +1,9 @@
-"""Our Adam steps, skips, saves and loads like torch's, and does not import torch's compiler."""
+"""Our Adam steps, skips, saves and loads like torch's. That a step does not import torch's compiler, which takes
+seconds, is a part of tests/marl/cli/test_start_imports.py."""
 
 import copy
 import io
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -154,14 +153,3 @@ def test_gradients_are_taken_from_the_parameters_and_leave_nothing_there() -> No
         optimizer.take_gradients()
         assert optimizer.gradients.tolist() == [4.0 * passes] * 8 + [0.0] * 6
         assert all(parameter.grad is None for parameter in network.parameters())
-
-
-def test_a_step_does_not_import_torchs_compiler() -> None:
-    code = (
-        "import sys, torch; from marl.learners.adam import Adam\n"
-        "n = torch.nn.Linear(2, 1); o = Adam(n, 0.1)\n"
-        "n(torch.ones(2)).sum().backward(); o.take_gradients(); o.step(1.0); o.load_state_dict(o.state_dict())\n"
-        "print('torch._dynamo' in sys.modules, 'sympy' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.stdout == "False False\n", done.stderr

@@ -6,7 +6,7 @@ Random numbers follow from SEED, which every test prints.
 import numpy as np
 import pytest
 import torch
-from helpers.run_kernels import CASES, elsewhere, names_in, on_cpu, on_gpu
+from helpers.run_kernels import CASES, WAYS, elsewhere, names_in, on_cpu, on_gpu
 
 from arena import BatchArena
 from arena.backends.loops import ItemLoop
@@ -123,19 +123,19 @@ def test_every_loop_is_run_and_every_array_is_used() -> None:
     assert names_in(tuple(case.arguments for case in CASES)) | {case.items for case in CASES} == set(given(4))
 
 
-@pytest.mark.parametrize(
-    ("where", "environment"),
-    [
-        ("cpu", {"NUMBA_DISABLE_JIT": "1"}),
-        ("simulator", {"NUMBA_DISABLE_JIT": "1", "NUMBA_ENABLE_CUDASIM": "1"}),
-    ],
-    ids=["plain Python", "kernels in the simulator"],
-)
-def test_every_loop_writes_the_same_elsewhere(where, environment, tmp_path) -> None:
-    arrays = given(11)
-    expected = on_cpu(arrays)
-    found = elsewhere(where, arrays, tmp_path, **environment)
-    assert_same(found, expected, arrays)
+@pytest.fixture(scope="module")
+def arrays() -> dict[str, np.ndarray]:
+    return given(11)
+
+
+@pytest.fixture(scope="module")
+def found(arrays, tmp_path_factory) -> dict[str, dict[str, np.ndarray]]:
+    return elsewhere(arrays, tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.mark.parametrize("where", WAYS)
+def test_every_loop_writes_the_same_elsewhere(where, arrays, found) -> None:
+    assert_same(found[where], on_cpu(arrays), arrays)
 
 
 @pytest.mark.needs_cuda

@@ -20,7 +20,7 @@ from helpers.training import SMOKE, assert_goes_on, logged, manifest, needs_proc
 
 from marl.metrics.run_metrics import of_run
 
-KILLS = int(os.environ.get("SNAKES_KILLS", "5"))
+KILLS = int(os.environ.get("SNAKES_KILLS", "3"))
 SEED = int(os.environ.get("SNAKES_SEED", str(random.SystemRandom().randrange(10**6))))
 SAVED, LOGGED = 4, 2  # episodes between two checkpoints, and two log lines
 END = 2 * KILLS + 4 * SAVED  # episodes; near the end, ranks are killed only during their start

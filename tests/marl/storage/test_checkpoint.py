@@ -183,51 +183,43 @@ def watch(put_in, steps, happen) -> None:
         put_in(owner, name, watched(name, getattr(owner, name)))
 
 
-def kill_everywhere(base: str) -> int:
-    """See `killed`. Runs in a process of its own, which forks one for every kill."""
-    os.fsync = os.fstat
-    for episode in (3, 2, 0):
-        for count in itertools.count(1):
-            run = Path(base) / str(episode) / f"{count:03}"
-            run.mkdir(parents=True)
-            put(run, 1, 10)
-            mark_best(run, put(run, 2, 20))
-            if not killed_at(count, run, episode):
-                break
-    return 0
+def two_checkpoints(run: Path) -> Path:
+    """A run with the checkpoints 1 (10) and 2 (20), of which the second is the best."""
+    run.mkdir(parents=True)
+    put(run, 1, 10)
+    mark_best(run, put(run, 2, 20))
+    return run
 
 
-def killed_at(count: int, run: Path, episode: int) -> bool:
-    """Save the episode, or prune for 0, and be killed at this step; False if there are fewer steps."""
-    child = os.fork()
-    if child == 0:
-        steps = itertools.count(1)
-        watch(setattr, STEPS, lambda: next(steps) == count and os.kill(os.getpid(), signal.SIGKILL))
-        if episode:
-            put(run, episode, 30)
-        else:
-            prune(run, 1)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL), status
-    return status != 0
+@pytest.fixture(scope="module", params=[3, 2], ids=["a new one", "the same episode"])
+def interrupted(request, tmp_path_factory) -> tuple[int, Path]:
+    """An episode, and a folder with what every step of saving it (30) finds in the run, which is what a kill at this
+    step would leave: what the process keeps in memory is in no file. The last of them is the run after the save.
 
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory) -> Path:
-    """Folders 3, 2 and 0: runs with the checkpoints 1 (10) and 2 (20) in which saving 3 or 2 (30), or pruning, was
-    killed at one step each; the last of them was not killed.
+    Kills of real processes that save: tests/marl/training/test_resume.py and tests/marl/ranks/test_faults.py.
     """
-    base = tmp_path_factory.mktemp("killed")
-    process = Forked(kill_everywhere, str(base), environment=dict(os.environ))
-    _, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == 0, err
-    return base
+    base, episode, steps = tmp_path_factory.mktemp("interrupted"), request.param, itertools.count(1)
+    run, copying = two_checkpoints(base / "run"), False
+
+    def leave() -> None:
+        nonlocal copying
+        if not copying:  # copying takes some of these steps itself
+            copying = True
+            shutil.copytree(run, base / "left" / f"{next(steps):03}", symlinks=True)
+            copying = False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        patch.setattr(os, "getpid", lambda: 2**22 + 1)  # names of files: the next save is that of another process
+        watch(patch.setattr, STEPS, leave)
+        put(run, episode, 30)
+        leave()
+    return episode, base / "left"
 
 
-@pytest.mark.parametrize("episode", [3, 2], ids=["a new one", "the same episode"])
-def test_killed_at_every_step_of_saving(killed, capsys, episode):
-    *runs, whole = sorted((killed / str(episode)).iterdir())
+def test_killed_at_every_step_of_saving(interrupted, capsys):
+    episode, left = interrupted
+    *runs, whole = sorted(left.iterdir())
     assert len(runs) > 20
     assert value_of(load_newest(whole)) == 30
     seen = set()
@@ -246,8 +238,32 @@ def test_killed_at_every_step_of_saving(killed, capsys, episode):
     assert capsys.readouterr().err == ""
 
 
-def test_killed_at_every_step_of_pruning(killed):
-    *runs, whole = sorted((killed / "0").iterdir())
+def kill_everywhere(base: str) -> int:
+    """Prune runs, each killed at another step, up to one that is not. In a process of its own, which forks."""
+    os.fsync = os.fstat
+    for count in itertools.count(1):
+        if not killed_at(count, two_checkpoints(Path(base) / f"{count:03}")):
+            return 0
+
+
+def killed_at(count: int, run: Path) -> bool:
+    """Prune, and be killed at this step; False if there are fewer steps."""
+    child = os.fork()
+    if child == 0:
+        steps = itertools.count(1)
+        watch(setattr, STEPS, lambda: next(steps) == count and os.kill(os.getpid(), signal.SIGKILL))
+        prune(run, 1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGKILL), status
+    return status != 0
+
+
+def test_killed_at_every_step_of_pruning(tmp_path):
+    process = Forked(kill_everywhere, str(tmp_path / "runs"), environment=dict(os.environ))
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    *runs, whole = sorted((tmp_path / "runs").iterdir())
     assert [folder.name for folder in list_complete(whole)] == ["episode_2"]
     assert len(runs) >= 2
     for run in runs:

@@ -181,7 +181,6 @@ def results(launched, tmp_path_factory):
         "no folder": [*RANKS, "--runs_dir", str(folder / "file" / "runs")],
         "no buffer": [*RANKS, "--buffer_size", "10"],
         "no backend": [*RANKS, "--backend", "nccl"],
-        "no opponent": [*RANKS, "--eval_opponents", "level9"],
         "no network": ["train", "--resume", str(launched[0]), "--max_episodes", "32", "--body", "8"],
         "no flag": [*RANKS, "--speed", "9"],
     }
@@ -223,7 +222,7 @@ def test_two_ranks_play_the_matches_of_one_with_twice_as_many(results, tmp_path)
 
 AUTOMATIC = [
     "train", "--config", SMOKE, "--device", "cpu", "--matches", "auto", "--batch_size", "auto", "--buffer_size", "auto",
-    "--eval_matches", "1", "--eval_opponents", "level0", "--max_episodes", "256", "--log_interval", "64",
+    "--eval_matches", "1", "--eval_opponents", "level0", "--max_episodes", "128", "--log_interval", "64",
     "--save_interval", "1000", "--turns", "50", "--updates", "1",
 ]  # fmt: skip
 
@@ -247,7 +246,7 @@ def test_two_ranks_share_the_automatic_sizes_of_one(tmp_path) -> None:
     assert json.loads((run / "run.json").read_text())["whole_run"] == {
         "matches": 256, "ddpg.batch_size": 1024, "ddpg.buffer_size": 1_000_000,
     }  # fmt: skip
-    again = here("train", "--resume", run, "--max_episodes", "257", "--batch_size", "96")
+    again = here("train", "--resume", run, "--max_episodes", "129", "--batch_size", "96")
     assert again.returncode == 0, again.stderr
     assert "matches         256\n" in again.stdout
     assert "batch           96 snake transitions" in again.stdout
@@ -297,7 +296,6 @@ def test_learning_rates_follow_the_ranks(results) -> None:
         ("no folder", "cannot make the run folder"),
         ("no buffer", "ddpg.buffer_size is 10"),
         ("no backend", "nccl needs a GPU" if not torch.cuda.is_available() else "nccl"),
-        ("no opponent", "level9"),
         ("no network", "holds other networks"),
         ("no flag", "unknown flag --speed"),
     ],
