@@ -9,9 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from helpers.short_matches import SHORT
 
 import marl
 from marl.training.trainer import Trainer
+from opponents import match
 
 ROOT = Path(__file__).resolve().parent.parent
 README, EXTEND, ARENA, LEARNERS = "README.md", "docs/extend.md", "docs/arena.md", "docs/learners.md"
@@ -32,8 +34,9 @@ def block(page: str, part: str) -> str:
 
 @pytest.fixture
 def in_folder(tmp_path, monkeypatch) -> Path:
-    """A folder for runs."""
+    """A folder for runs, whose evaluations play the first turns of their matches only."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(match, "TURNS", SHORT)
     return tmp_path
 
 
