@@ -4,12 +4,12 @@ import importlib.util
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from helpers.short_matches import SHORT
+from helpers.short_matches import SHORT, staggered_at_once
 
 import marl
 from marl.training.trainer import Trainer
@@ -33,11 +33,12 @@ def block(page: str, part: str) -> str:
 
 
 @pytest.fixture
-def in_folder(tmp_path, monkeypatch) -> Path:
+def in_folder(tmp_path, monkeypatch) -> Iterator[Path]:
     """A folder for runs, whose evaluations play the first turns of their matches only."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(match, "TURNS", SHORT)
-    return tmp_path
+    with staggered_at_once():
+        yield tmp_path
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import time
 import pytest
 import torch
 from helpers.command import assert_one_line
+from helpers.short_matches import staggered_at_once
 from helpers.training import alone, here
 
 from marl.bench import command, training
 from marl.cli import main as cli
-from marl.rollout import rollout
 
 SMALL_ANY = ["--device", "cpu", "--matches", "16", "--body", "8", "--batch_size", "24"]
 SMALL = [*SMALL_ANY, "--turns", "2", "--updates", "2", "--buffer_size", "960", "--warmup_turns", "8"]
@@ -34,12 +34,8 @@ def process_as_before(monkeypatch):
     """A bench is meant to have its process for itself."""
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", torch.backends.mkldnn.enabled)
     monkeypatch.setattr(training, "set_nccl_defaults", dict)
-
-
-@pytest.fixture
-def without_staggering(monkeypatch):
-    """Matches begin at nearly the same turn: 200 turns before the first cycle take most of the time of a test."""
-    monkeypatch.setattr(rollout, "TURNS", 10)
+    with staggered_at_once():
+        yield
 
 
 @pytest.fixture
@@ -71,7 +67,6 @@ def test_json():
     assert rates["transitions_trained_per_second"] == pytest.approx(cycles * 2 * report["transitions_per_batch"])
 
 
-@pytest.mark.usefixtures("without_staggering")
 def test_table_names_machine_opponents_and_every_part(capsys):
     assert cli.main(["bench", "--seconds", "0.02", "--against", "level0,level1", "train", *SMALL]) == 0
     printed = capsys.readouterr().out
@@ -88,7 +83,6 @@ PPO = ["--algo", "ppo", "--update_interval", "32", "--epochs", "1", "--batch_siz
 
 @pytest.mark.parametrize("watch", ["clock", "events"])
 @pytest.mark.parametrize("words", [[], PPO], ids=["ddpg", "ppo"])
-@pytest.mark.usefixtures("without_staggering")
 def test_shares_add_up_to_the_whole(watch, words, without_gpu, monkeypatch):
     if watch == "events":
         monkeypatch.setattr(training, "_Clock", lambda: training._Events(torch.device("cpu"), True))
@@ -133,7 +127,6 @@ def test_behind_a_watch_the_trainer_plays_and_learns_the_same(watch, words, with
     assert torch.equal(tally, watched.rollout.pop_results().tally)
 
 
-@pytest.mark.usefixtures("without_staggering")
 def test_gradients_added_up_over_batches_are_one_piece():
     parts = bench_of("--sync_freq", "2").report()["split"]["parts"]
     assert parts["update"]["us_per_update"] > 0

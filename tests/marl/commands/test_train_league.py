@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from helpers.command import assert_one_line
+from helpers.short_matches import staggered_at_once
 from helpers.training import SMOKE, assert_goes_on, files_of, here
 
 from marl.commands.train_league import ROLES, League
@@ -51,7 +52,7 @@ def quick_matches():
         wins = hashlib.sha256(b"".join(weights)).digest()[0] % (matches + 1)
         return SimpleNamespace(wins=wins, draws=0, losses=matches - wins)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, staggered_at_once():
         patch.setattr(match, "play", decide)
         yield
 
