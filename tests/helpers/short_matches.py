@@ -1,5 +1,6 @@
 """Trainings in tests save CPU time where few tests look. Evaluations play the first turns of their matches only: a
-whole match takes 0.17 s of a core, a third of a small training. The learning curve has a quarter of its pixels."""
+whole match takes 0.17 s of a core, a third of a small training. The learning curve has a quarter of its pixels. Matches
+of a training are at different turns without being played up to there."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -24,16 +25,21 @@ def short_matches(words: Sequence[str]) -> Iterator[None]:
         mock.patch.object(match, "TURNS", SHORT),
         mock.patch.object(canvas, "SCALE", 1),
         mock.patch.object(learning_curve, "SCALE", 1),
+        staggered_at_once(),
     ):
         yield
 
 
 def staggered_at_once() -> AbstractContextManager[Any]:
     """A patch: trainings of this process find their matches at different turns without playing them up to there, which
-    takes 0.1 to 0.3 s of a core, up to half of a small training."""
+    takes 0.1 to 0.3 s of a core, up to half of a small training. On a GPU they are played: by a graph of their own."""
+    play_up_to_there = Rollout.start
 
-    def start(rollout: Rollout, *_: Any) -> None:
+    def start(rollout: Rollout, *arguments: Any) -> None:
         arena = rollout.arena
+        if arena.device.type != "cpu":
+            play_up_to_there(rollout, *arguments)
+            return
         rollout._is_observed = False
         arena.start()
         rollout._assign_opponents()

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from helpers.command import assert_one_line
-from helpers.short_matches import staggered_at_once
 from helpers.training import SMOKE, assert_goes_on, files_of, here
 
 from marl.commands.train_league import ROLES, League
@@ -52,7 +51,7 @@ def quick_matches():
         wins = hashlib.sha256(b"".join(weights)).digest()[0] % (matches + 1)
         return SimpleNamespace(wins=wins, draws=0, losses=matches - wins)
 
-    with pytest.MonkeyPatch.context() as patch, staggered_at_once():
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(match, "play", decide)
         yield
 

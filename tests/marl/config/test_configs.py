@@ -6,7 +6,7 @@ import pytest
 import torch
 import yaml
 from helpers.command import ROOT
-from helpers.short_matches import SHORT, staggered_at_once
+from helpers.short_matches import SHORT
 from helpers.training import here, logged, the_run
 
 from marl.config import autoscale, reader
@@ -36,8 +36,7 @@ def test_every_configuration_runs(file, tmp_path, monkeypatch) -> None:
         monkeypatch.setattr(module, name, SHORT)
     small = [] if file.stem == "smoke" else ["--body", "64,32"]
     moment = [*MOMENT, *MOMENT_OF[read_config(["--config", str(file)]).learner_section]]
-    with staggered_at_once():
-        done = here("train", "--config", file, "--runs_dir", tmp_path, *moment, *small)
+    done = here("train", "--config", file, "--runs_dir", tmp_path, *moment, *small)
     assert done.returncode == 0, done.stderr
     run = the_run(tmp_path)
     assert [line["step"] for line in logged(run)] == [4, 8]
