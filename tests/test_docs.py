@@ -4,14 +4,16 @@ import importlib.util
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from helpers.short_matches import SHORT, staggered_at_once
 
 import marl
 from marl.training.trainer import Trainer
+from opponents import match
 
 ROOT = Path(__file__).resolve().parent.parent
 README, EXTEND, ARENA, LEARNERS = "README.md", "docs/extend.md", "docs/arena.md", "docs/learners.md"
@@ -31,10 +33,12 @@ def block(page: str, part: str) -> str:
 
 
 @pytest.fixture
-def in_folder(tmp_path, monkeypatch) -> Path:
-    """A folder for runs."""
+def in_folder(tmp_path, monkeypatch) -> Iterator[Path]:
+    """A folder for runs, whose evaluations play the first turns of their matches only."""
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    monkeypatch.setattr(match, "TURNS", SHORT)
+    with staggered_at_once():
+        yield tmp_path
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from arena import system
 pytestmark = pytest.mark.in_order
 NAME = "蛇 队 ☃"  # the last letter is not in code page 936
 SMALL = [
-    "--config", "smoke", "--max_episodes", "16", "--device", "cpu", "--matches", "8",
+    "--config", "smoke", "--max_episodes", "8", "--device", "cpu", "--matches", "8",
     "--eval_matches", "1", "--eval_opponents", "level0",
 ]  # fmt: skip
 
@@ -55,7 +55,7 @@ def done(folder) -> dict[str, Done]:
     rival = ["eval", "--home", "level1", "--away", str(team / "submission.py"), "--matches", "2", "--seed", "1"]
     commands = {
         "ranks": ["train", *SMALL, "--max_restarts", "1", "--runs_dir", str(runs), "--run_name", NAME],
-        "resume": ["train", "--resume", last, "--max_episodes", "32", "--device", "cpu", "--save_interval", "8"],
+        "resume": ["train", "--resume", last, "--max_episodes", "16", "--device", "cpu", "--save_interval", "8"],
         "eval": ["eval", "--home", last, "--away", "level1", *matches, "--record", str(match)],
         "export": ["export", last, "--jidi", str(team)],
         "stranger": rival,
@@ -111,13 +111,13 @@ def test_nothing_of_posix_is_there(done) -> None:
 
 def test_a_rank_of_torchs_launcher_trains(done) -> None:
     assert (done["ranks"].code, done["ranks"].err) == (0, ""), done["ranks"]
-    assert "episodes     16" in done["ranks"].out
+    assert "episodes     8" in done["ranks"].out
 
 
 def test_a_run_resumes(done) -> None:
     assert (done["resume"].code, done["resume"].err) == (0, ""), done["resume"]
     assert "resumed from" in done["resume"].out
-    assert "episodes     32" in done["resume"].out
+    assert "episodes     16" in done["resume"].out
     assert "蛇 队 \\u2603" in done["resume"].out  # a letter that the console does not know, as its number
 
 

@@ -1,11 +1,13 @@
 """The homework of a course: a folder with ten submissions, as students hand them in."""
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from helpers.submissions import controller, written
 from marl.cli.main import main
+from marl.export import check
 from opponents import match
 
 STRAIGHT = controller("return [[int(i == 3) for i in range(4)]]")
@@ -18,7 +20,7 @@ TEXTS = {
     "dan": controller("return helper.move()", before="import helper\n"),  # a module of its own beside it
     "eve/v2": STRAIGHT,
     "fay/v2": RANDOM,
-    "endless": controller("while True: pass"),
+    "endless": controller("while True: time.sleep(9)", before="import time\n"),  # takes no CPU time until it is stopped
     "broken": "def my_controller(observation:\n",
     "missing": "import no_such_module_anywhere\n" + STRAIGHT,
 }
@@ -39,7 +41,8 @@ def write_homework(folder: Path) -> Path:
     (folder / "dan" / "helper.py").write_text("def move():\n    return [[0, 1, 0, 0]]\n")
     (folder / "empty" / "__pycache__").mkdir(parents=True)
     (folder / "notes.txt").write_text("to be graded\n")
-    assert main(["export", "champion_small", "--jidi", str(folder / "planned"), "--plan", "5"]) == 0
+    with mock.patch.object(check, "MOVES", 4):  # compared with the policy's
+        assert main(["export", "champion_small", "--jidi", str(folder / "planned"), "--plan", "5"]) == 0
     return folder
 
 

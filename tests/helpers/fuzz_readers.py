@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import safetensors.torch
 import torch
@@ -120,9 +121,11 @@ class Readers:
 
     @staticmethod
     def _a_match() -> replay.Replay:
-        from opponents.match import play
+        """Of 30 turns: a match is verified by playing it."""
+        from opponents import match
 
-        return play("level0", "level1", 1, record=True).replays["first"]
+        with mock.patch.object(match, "TURNS", 30):
+            return match.play("level0", "level1", 1, record=True).replays["first"]
 
 
 # --- damage that a parser of bytes does not notice

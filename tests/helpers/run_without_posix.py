@@ -12,6 +12,13 @@ from pathlib import Path
 from helpers.short_matches import short_matches
 
 MARK = "\x1e"
+# A rank of the doctor.
+PROBE = """
+import sys
+from marl.doctor import rank_probe
+rank_probe._gradient_check = lambda group: None
+sys.exit(rank_probe.main(sys.argv[1:]))
+"""
 
 
 def main() -> None:
@@ -31,7 +38,10 @@ def main() -> None:
 
     window.show = show_and_close
     run = rank_check._run
-    rank_check._run = lambda backend, ranks: run(backend, 1)  # each takes seconds to load torch; two: test_doctor.py
+    # Each takes seconds to load torch, and as long again for torch's DistributedDataParallel; two that compare their
+    # gradients: test_doctor.py.
+    rank_check._run = lambda backend, ranks: run(backend, 1)
+    rank_check.PROGRAM = ("-c", PROBE)
     with short_matches(["train"]):
         for words in json.loads(sys.argv[1]):
             code = cli.main(words)

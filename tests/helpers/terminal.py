@@ -1,6 +1,7 @@
 """Programs run in a terminal of 100 columns, and what such a terminal shows."""
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -8,9 +9,12 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from helpers.command import ROOT
+from helpers.forking import Forked
 
 LINES, COLUMNS = 40, 100
 
@@ -31,16 +35,48 @@ def in_terminal(
         env=inherited | {"TERM": "xterm-256color"} | environment,
     )
     os.close(theirs)
-    seen = b""
-    try:
-        while data := os.read(ours, 65536):
-            seen += data
-    except OSError:  # how Linux says that the other end is closed
-        pass
+    seen = b"".join(iter(lambda: _read(ours), b""))
     os.close(ours)
     _, errors = child.communicate(timeout=300)
     assert child.returncode == 0, (seen, errors)
     return seen.decode(), (errors or b"").decode()
+
+
+def forked_in_terminal(call: Callable[..., int], *words: str, cwd: Path) -> str:
+    """Output on the terminal of a call in a forked process, which has loaded torch."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    seen = io.BytesIO()
+    reader = threading.Thread(target=lambda: seen.writelines(iter(lambda: _read(ours), b"")))
+    reader.start()
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    environment = inherited | {"TERM": "xterm-256color"}
+    process = Forked(_with_terminal, call, os.ttyname(theirs), str(cwd), *words, environment=environment)
+    try:
+        code = process.wait(300)
+    finally:
+        process.kill()
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+    assert code == 0, (seen.getvalue(), process.stderr.read())
+    return seen.getvalue().decode()
+
+
+def _with_terminal(call: Callable[..., int], terminal: str, cwd: str, *words: str) -> int:
+    """Call in this process, whose input and output is the terminal from now on."""
+    os.chdir(cwd)
+    end = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        os.dup2(end, stream.fileno())
+    return call(*words)
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # how Linux says that the other end is closed
+        return b""
 
 
 def screen(seen: str) -> list[str]:

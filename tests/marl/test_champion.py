@@ -71,6 +71,6 @@ def test_its_results_add_up(result, matches) -> None:
 
 @pytest.mark.parametrize("name", ["champion", "champion_small"])
 def test_it_wins_as_its_card_says(name) -> None:
-    """98 % of the matches: fewer than 34 of 40 once in a million times."""
-    results = play(name, "level2", 40, seed=5, loader=load_policy)
-    assert results.wins >= 34, results
+    """98 % of the matches: fewer than 18 of 24 once in a million times."""
+    results = play(name, "level2", 24, seed=5, loader=load_policy)
+    assert results.wins >= 18, results

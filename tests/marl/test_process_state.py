@@ -123,7 +123,7 @@ from helpers.busy import busy
 from marl.cli.main import main
 from marl.training.trainer import Trainer
 from opponents import match
-match.TURNS = {2 * SHORT}
+match.TURNS = {SHORT}
 with busy(Trainer, "run") as of_training:
     assert main([*{TRAIN}, "--algo", "ddpg", "--updates", "2", "--runs_dir", sys.argv[1]]) == 0
 with busy(match, "play_some") as of_planning:

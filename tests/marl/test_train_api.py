@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 import yaml
 from helpers import train_in_a_loop
+from helpers.short_matches import staggered_at_once
 from helpers.train_in_a_loop import TINY
 from helpers.training import finish, forked_call, wait_for
 
@@ -21,9 +23,10 @@ from marl.train_api import as_flags
 
 
 @pytest.fixture
-def small(tmp_path, monkeypatch) -> dict:
+def small(tmp_path, monkeypatch) -> Iterator[dict]:
     monkeypatch.chdir(tmp_path)
-    return TINY | {"runs_dir": tmp_path / "runs with a blank"}
+    with staggered_at_once():
+        yield TINY | {"runs_dir": tmp_path / "runs with a blank"}
 
 
 def test_the_run_that_comes_back(small, capsys, monkeypatch) -> None:

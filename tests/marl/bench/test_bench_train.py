@@ -6,6 +6,7 @@ import time
 import pytest
 import torch
 from helpers.command import assert_one_line
+from helpers.short_matches import staggered_at_once
 from helpers.training import alone, here
 
 from marl.bench import command, training
@@ -33,6 +34,8 @@ def process_as_before(monkeypatch):
     """A bench is meant to have its process for itself."""
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", torch.backends.mkldnn.enabled)
     monkeypatch.setattr(training, "set_nccl_defaults", dict)
+    with staggered_at_once():
+        yield
 
 
 @pytest.fixture

@@ -99,11 +99,10 @@ def test_the_version():
 
 
 OTHERS = [name for name in cli.COMMANDS if name != "doctor"]  # it makes a report of its own
-# Commands with their words as JSON; output goes to files in a folder, exit codes to stdout. Torch is loaded once.
+# Commands with their words as JSON; output goes to files in a folder, exit codes to stdout.
 WITHOUT_NUMBA = """
 import json, os, sys
 sys.modules["numba"] = None
-import torch
 from marl.cli.main import main
 codes = {}
 for name, words in json.loads(sys.argv[2]).items():

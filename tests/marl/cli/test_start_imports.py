@@ -5,11 +5,13 @@ from helpers.training import TINY
 
 from marl.cli.main import COMMANDS
 
-# Prints the commands up to the first one whose help loads torch.
-HELP = """
+# Prints the exit code of a mistake and whether it has loaded torch; then the commands up to the first one whose help
+# loads it.
+WITHOUT_TORCH = """
 import io, sys
 from contextlib import redirect_stdout, suppress
 from marl.cli.main import COMMANDS, main
+print(main(["train", "--nonsense"]), 'torch' in sys.modules)
 for name in COMMANDS:
     with redirect_stdout(io.StringIO()), suppress(SystemExit):  # argparse
         main([name, "--help"])
@@ -17,9 +19,12 @@ for name in COMMANDS:
     if 'torch' in sys.modules:
         break
 """
-# Loads a team, trains, and prints the modules that are loaded when the training prints its first line of progress.
+# Loads a team, trains, and prints the modules that are loaded when the training prints its first line of progress;
+# before them, whether Numba alone has loaded scipy.
 TRAIN = """
 import os, sys
+import numba
+print("scipy" in sys.modules)
 import marl
 from marl.cli.main import main
 marl.load("champion_small")
@@ -54,21 +59,17 @@ NOT_NEEDED = (
 )
 
 
-def test_no_help_loads_torch() -> None:
-    found = dict(line.split() for line in in_fresh_process(HELP).splitlines())
-    assert found == dict.fromkeys(COMMANDS, "False")
-
-
-def test_a_mistake_in_the_words_of_train_is_told_without_torch() -> None:
-    code = "import sys\nfrom marl.cli.main import main\nprint(main(['train', '--nonsense']), 'torch' in sys.modules)"
-    assert in_fresh_process(code).split() == ["2", "False"]
+def test_no_help_and_no_mistake_in_the_words_of_train_loads_torch() -> None:
+    found = dict(line.split() for line in in_fresh_process(WITHOUT_TORCH).splitlines())
+    assert found == dict.fromkeys(["2", *COMMANDS], "False")
 
 
 def test_what_a_loaded_team_and_a_training_do_without_before_its_first_line(tmp_path) -> None:
     words = [*map(str, TINY), "--device", "cpu", "--log_interval", "1", "--runs_dir", str(tmp_path)]
-    loaded = in_fresh_process(TRAIN, *words).rpartition("\n")[2].split()
+    printed = in_fresh_process(TRAIN, *words)
+    loaded = printed.rpartition("\n")[2].split()
     assert "marl.training.trainer" in loaded
     found = {name for name in NOT_NEEDED for module in loaded if f"{module}.".startswith(f"{name}.")}
-    if in_fresh_process("import sys, numba; print('scipy' in sys.modules)").strip() == "True":
+    if printed.startswith("True"):
         found -= {"scipy", "numpy.f2py", "numpy.testing"}  # Numba loads scipy where it is installed
     assert not found

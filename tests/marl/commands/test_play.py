@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -11,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from helpers import display
-from helpers.command import ROOT, assert_one_line
+from helpers.command import assert_one_line
 from helpers.forking import Forked, snakes
-from helpers.training import finish, here
+from helpers.training import finish, forked, here
 
 from arena.batch import BatchArena
 from arena.encoders import encoder_named
@@ -81,58 +79,51 @@ def test_a_human_against_a_team_in_training(tmp_path):
     run, file = tmp_path / "run5", tmp_path / "match.jsonl"
     save(run, 8)
     words = ["--watch", run, "--blue", "level1", "--human", "red_1,3", "--seed", SEED, "--record", file]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with display.screen() as screen:
-        command = [sys.executable, "-m", "marl", "play", *map(str, words)]
-        with subprocess.Popen(command, cwd=ROOT, env=os.environ | screen.environment, **pipes) as process:
-            try:
-                window = screen.window("snakes", process)
+    with display.screen() as screen, forked(["play", *words], **screen.environment) as process:
+        window = screen.window("snakes", process)
 
-                def wait_for(*parts: str) -> None:
-                    screen.until(
-                        lambda: all(part in screen.title(window) for part in parts),
-                        lambda: f"{parts} in {screen.title(window)!r}",
-                    )
+        def wait_for(*parts: str) -> None:
+            screen.until(
+                lambda: all(part in screen.title(window) for part in parts),
+                lambda: f"{parts} in {screen.title(window)!r}",
+            )
 
-                def turn() -> int:
-                    return int(re.search(r"turn (\d+)", screen.title(window))[1])
+        def turn() -> int:
+            return int(re.search(r"turn (\d+)", screen.title(window))[1])
 
-                wait_for("turn 0, paused", "run5 episode_8 + human against level1 + human")
-                screen.press("period")
-                wait_for("turn 1, paused")
-                screen.press(WASD[turned_left(SEED, 0, 3)], KEYS[turned_left(SEED, 0, 1)], "period")
-                wait_for("turn 2, paused")
-                screen.press("comma")
-                wait_for("turn 1, paused")
-                screen.press("period", "period")
-                wait_for("turn 3, paused")
+        wait_for("turn 0, paused", "run5 episode_8 + human against level1 + human")
+        screen.press("period")
+        wait_for("turn 1, paused")
+        screen.press(WASD[turned_left(SEED, 0, 3)], KEYS[turned_left(SEED, 0, 1)], "period")
+        wait_for("turn 2, paused")
+        screen.press("comma")
+        wait_for("turn 1, paused")
+        screen.press("period", "period")
+        wait_for("turn 3, paused")
 
-                before = screen.picture()
-                screen.press("o")
-                screen.until(lambda: (screen.picture() != before).any(-1).sum() > 300, "no policy outputs to be seen")
+        before = screen.picture()
+        screen.press("o")
+        screen.until(lambda: (screen.picture() != before).any(-1).sum() > 300, "no policy outputs to be seen")
 
-                save(run, 16)
-                screen.press("n")
-                wait_for("turn 0, paused", "match 2", "run5 episode_16 + human")
-                screen.press(KEYS[turned_left(SEED, 1, 1)])
-                wait_for("playing")
-                screen.until(lambda: turn() >= 2)
-                screen.press("question")
-                screen.until(lambda: "playing" not in screen.title(window), "the help does not pause the match")
-                stopped = turn()
-                screen.press(KEYS[turned_left(SEED, 1, 1)], "space")  # the help covers the board: nothing happens
-                time.sleep(1)
-                assert turn() == stopped
-                screen.press("question")
-                screen.until(lambda: turn() > stopped)
-                screen.close(window)
-                out, errors = process.communicate(timeout=display.PATIENCE)
-            finally:
-                process.kill()
-    assert process.returncode == 0, errors
-    assert [line for line in errors.splitlines() if "compiling" not in line] == []
+        save(run, 16)
+        screen.press("n")
+        wait_for("turn 0, paused", "match 2", "run5 episode_16 + human")
+        screen.press(KEYS[turned_left(SEED, 1, 1)])
+        wait_for("playing")
+        screen.until(lambda: turn() >= 2)
+        screen.press("question")
+        screen.until(lambda: "playing" not in screen.title(window), "the help does not pause the match")
+        stopped = turn()
+        screen.press(KEYS[turned_left(SEED, 1, 1)], "space")  # the help covers the board: nothing happens
+        time.sleep(1)
+        assert turn() == stopped
+        screen.press("question")
+        screen.until(lambda: turn() > stopped)
+        screen.close(window)
+        done = finish(process)
+    assert (done.returncode, done.stderr) == (0, "")
     second = file.with_name("match.2.jsonl")
-    assert out.splitlines() == [str(file), str(second)]
+    assert done.stdout.splitlines() == [str(file), str(second)]
 
     match = read(file)
     assert (match.seed, match.match, len(match.turns)) == (SEED, 0, 3)

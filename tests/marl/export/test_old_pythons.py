@@ -20,7 +20,7 @@ from marl.export.submission_file import submission_source
 
 OLDEST, NEWEST = 6, 13
 ASKED = [(0, 0), (5, 4)]  # game and snake
-TURNS_ASKED = range(120, 123)  # long snakes: searches have something to find
+TURNS_ASKED = range(120, 122)  # long snakes: searches have something to find
 CLEAR = 1e-3  # logits and values that differ by less may be ordered either way by another order of additions
 
 
@@ -114,7 +114,8 @@ def expected(files) -> list[dict]:
     return played(sys.executable, files)["found"]
 
 
-@pytest.mark.parametrize("minor", range(OLDEST, NEWEST + 1))
+# The Python of this process answers what is expected of the others.
+@pytest.mark.parametrize("minor", [minor for minor in range(OLDEST, NEWEST + 1) if minor != sys.version_info.minor])
 def test_they_answer_and_plan_alike_under_every_python(files, expected, minor) -> None:
     python = with_numpy(minor)
     if python is None:

@@ -121,14 +121,14 @@ PLAN = """(async (positions) => {
 
 
 @pytest.mark.parametrize(("encoder", "budget"), [("tactical", (1, 6)), ("canonical", (3, 4)), ("planes", (2, 4))])
-def test_plans_are_those_of_the_reference(chrome, files, encoder, budget) -> None:
+def test_plans_are_those_of_the_reference(tab, files, encoder, budget) -> None:
     """The same draws, a fixed number of rollouts; both teams.
 
     Recorded positions up to the last turns of matches, and mined ones in which dead ends decide.
     """
-    page = opened(chrome, files[encoder])
-    recorded = recorded_states()[torch.tensor([*range(5, 400, 57), 197, 198, 199])]
-    mined = load_positions(POSITIONS).take(torch.arange(3, 226, 25))
+    page = opened_again(tab, files[encoder])
+    recorded = recorded_states()[torch.tensor([*range(5, 400, 99), 197, 198, 199])]
+    mined = load_positions(POSITIONS).take(torch.arange(3, 226, 45))
     teams = torch.cat([torch.arange(len(recorded)) % 2, mined.snakes // TEAM]).tolist()
     arena = arena_of(torch.cat([recorded, mined.states]), SEED)
     who = player(encoder, value=True)
@@ -148,7 +148,6 @@ def test_plans_are_those_of_the_reference(chrome, files, encoder, budget) -> Non
         np.testing.assert_allclose(planned[legal], plan.values.numpy()[legal], rtol=1e-4, atol=1e-3)
         assert found["moves"] == plan.actions
     assert page.errors == []
-    page.close()
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +216,7 @@ def test_the_switch_turns_planning_on_and_off(page) -> None:
     page.wait("document.querySelector('#ahead').getAttribute('aria-pressed') === 'true'")
     assert text(page, ".team.blue h2") == "it · thinks ahead"
     differ = 0
-    for _ in range(12):
+    for _ in range(6):
         plan = page.wait(f"snakes.plannerWorker.plan(snakes.match(), {BLUE})")
         page.value("snakes.advance()")
         assert moves_of_blue(page) == (plan["moves"] or policy_moves(page))
@@ -226,7 +225,7 @@ def test_the_switch_turns_planning_on_and_off(page) -> None:
     page.click("#ahead")
     page.wait("document.querySelector('#ahead').getAttribute('aria-pressed') === 'false'")
     assert shown(page)["level"] == page.value("FULL")
-    for _ in range(12):
+    for _ in range(6):
         page.value("snakes.advance()")
         assert moves_of_blue(page) == policy_moves(page)
     assert page.requests[0].startswith("file:")
@@ -264,7 +263,7 @@ def test_the_page_stays_smooth_while_the_worker_plans(page) -> None:
         f"""(async () => {{
           const match = snakes.match();
           let frames = 0;
-          snakes.plannerWorker.ask(match, {BLUE}, {{ seed: 0, number: 0, milliseconds: 2000 }});
+          snakes.plannerWorker.ask(match, {BLUE}, {{ seed: 0, number: 0, milliseconds: 300 }});
           for (; !snakes.plannerWorker.plan(match, {BLUE}); frames++) await new Promise(requestAnimationFrame);
           return [frames, snakes.plannerWorker.plan(match, {BLUE})];
         }})()"""
@@ -285,8 +284,8 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("breaks", "reason"), BROKEN.values(), ids=BROKEN)
-def test_an_error_in_the_worker_is_told_and_leaves_the_policys_moves(chrome, files, breaks, reason) -> None:
-    page = opened(chrome, files["canonical"])
+def test_an_error_in_the_worker_is_told_and_leaves_the_policys_moves(tab, files, breaks, reason) -> None:
+    page = opened_again(tab, files["canonical"])
     page.value("snakes.takeSeat(null), snakes.play(false)")
     page.value(f"void ({breaks})")
     page.press("p")
@@ -298,7 +297,6 @@ def test_an_error_in_the_worker_is_told_and_leaves_the_policys_moves(chrome, fil
     assert moves_of_blue(page) == policy_moves(page)
     page.press("p")
     page.wait("document.querySelector('#note').textContent === ''")
-    page.close()
 
 
 def test_a_plan_without_time_leaves_the_policys_moves(page) -> None:

@@ -80,8 +80,8 @@ def test_the_own_score_comes_first(page, seat) -> None:
 def test_a_match_is_saved_as_a_replay_file(page, tmp_path, seed, turns) -> None:
     page.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     page.value(f"snakes.begin('3', '{seed}'), snakes.takeSeat(4)")
-    for turn in range(turns):
-        page.value(f"snakes.steer({turn % 4}), snakes.play(false), snakes.advance()")
+    turn = "(_, turn) => { snakes.steer(turn % 4), snakes.play(false), snakes.advance(); }"
+    page.value(f"Array.from({{ length: {turns} }}, {turn}).length")
     page.press("f")
     name = page.value("document.title").removesuffix(" · Snakes 3v3")
     saved = tmp_path / f"{name}-seed{seed}-match3.jsonl"

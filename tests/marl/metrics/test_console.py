@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.terminal import in_terminal, screen
+from helpers.terminal import forked_in_terminal, in_terminal, screen
 from helpers.training import TINY_ANY
 
+from marl.cli import main as cli
+from marl.cli import progress_bar
 from marl.cli.wording import duration
 from marl.metrics.console import Console, Quiet, fold, time_left
 
@@ -192,23 +194,17 @@ def test_a_terminal_without_colours():
     assert "saved [bold]episode_100[/bold] :snake:" in screen(seen)
 
 
-# Trains, evaluates and plays a league as the command line does, in one process.
-COMMANDS = f"""
-import sys
-from marl.cli import progress_bar
-from marl.cli import main as cli
-progress_bar.DELAY, progress_bar.REFRESH = 0, 0.02
-train = {[*TINY_ANY, "--algo", "ppo", "--log_interval", "1", "--max_episodes", "32", "--matches", "16"]!r}
-code = cli.main([*train, "--eval_interval", "auto", "--runs_dir", sys.argv[1], "--run_name", "t"])
-code = code or cli.main("eval --home level3 --away level2 --matches 3".split())
-code = code or cli.main("league --players level1,level2 --matches 3".split())
-sys.exit(code)
-"""
+def train_evaluate_and_play_a_league(runs_dir: str) -> int:
+    """As the command line does, in one process."""
+    progress_bar.DELAY, progress_bar.REFRESH = 0, 0.02
+    train = [*TINY_ANY, "--algo", "ppo", "--log_interval", "1", "--max_episodes", "32", "--matches", "16"]
+    code = cli.main([*train, "--eval_interval", "auto", "--runs_dir", runs_dir, "--run_name", "t"])
+    code = code or cli.main(["eval", "--home", "level3", "--away", "level2", "--matches", "3"])
+    return code or cli.main(["league", "--players", "level1,level2", "--matches", "3"])
 
 
-def test_the_terminal_of_real_commands_has_no_line_over_100_columns(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    seen, _ = in_terminal(COMMANDS, "runs", cwd=tmp_path, stderr_too=True, PYTHONPATH=str(ROOT))
+def test_the_terminal_of_real_commands_has_no_line_over_100_columns(tmp_path):
+    seen = forked_in_terminal(train_evaluate_and_play_a_league, "runs", cwd=tmp_path)
     bare = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)
     # Commands are not folded, and begin with the path of Python.
     shown = [line for line in re.split(r"[\r\n]+", bare) if not re.search(r" -m \w|compiling", line)]
