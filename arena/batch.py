@@ -73,6 +73,14 @@ class BatchArena:
         self._called: set[str] = set()
         self._checked_out: tuple = ()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "BatchArena":
+        """The same matches, to be played on apart from these: its loops are bound to tensors of its own."""
+        copied = BatchArena(self.matches, self.device, self.seed, stride=self.stride)
+        ours, theirs = ((arena.state, arena.numbers, arena.keys, *arena.events) for arena in (self, copied))
+        for values, place in zip(ours, theirs, strict=True):
+            place.copy_(values)
+        return copied
+
     def start(self, mask: torch.Tensor | None = None) -> None:
         """Start all matches, or those where mask [B] bool is true: each slot goes on to its next match."""
         if mask is None:

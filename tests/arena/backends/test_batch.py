@@ -360,6 +360,23 @@ def test_two_tails_may_share_a_cell_only_if_both_are_sure_to_leave_it() -> None:
 # --- nothing happens by itself --------------------------------------------------------------------------------------
 
 
+def test_a_copy_plays_the_same_matches_and_leaves_these_alone(arena) -> None:
+    moves = torch.randint(4, (30, 4, 6), generator=torch.Generator().manual_seed(SEED))
+    for turn in moves[:10]:
+        arena.play_turn(turn)
+    copied, before = copy.deepcopy(arena), snapshot(arena)
+    assert snapshot(copied) == before
+    for turn in moves[10:]:
+        copied.play_turn(turn)
+    copied.start(copied.events.died.any(1))
+    assert snapshot(arena) == before
+    for turn in moves[10:]:
+        arena.play_turn(turn)
+    arena.start(arena.events.died.any(1))
+    assert snapshot(arena) == snapshot(copied)
+    assert all(map(torch.equal, arena.events, copied.events))
+
+
 def test_nothing_is_played_before_the_start() -> None:
     made = BatchArena(2)
     before = snapshot(made)
