@@ -51,7 +51,7 @@ PARSED = (
     *("play", "bench", "doctor", "exploit", "grade", "league --matches", "league --players level1"),
     *("league --players level2,probes", "league --folder", "eval --home plan:"),
     "eval --home my_team/submission.py",  # it plans in every move
-    "league --players champion,plan:champion",
+    *("eval --home champion --away development", "league --players champion,plan:champion"),  # many opponents
 )
 LONG = ("--gif", "--mp4")
 

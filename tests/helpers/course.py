@@ -20,7 +20,7 @@ TEXTS = {
     "dan": controller("return helper.move()", before="import helper\n"),  # a module of its own beside it
     "eve/v2": STRAIGHT,
     "fay/v2": RANDOM,
-    "endless": controller("while True: time.sleep(9)", before="import time\n"),  # takes no CPU time until it is stopped
+    "endless": controller("while True: pass"),  # asleep it would be waited for 20 times as long
     "broken": "def my_controller(observation:\n",
     "missing": "import no_such_module_anywhere\n" + STRAIGHT,
 }
