@@ -23,5 +23,11 @@ def field(half: str) -> list[str]:
     return [*_read()[half]["scripted"], *trainings(half)]
 
 
+def listing() -> list[tuple[str, str]]:
+    """The trained teams with one line about each."""
+    halves = ((half, trainings(half)) for half in (DEVELOPMENT, HELD_OUT))
+    return [(name, f"Of {half}: train {flags}") for half, teams in halves for name, flags in teams.items()]
+
+
 def _read() -> dict[str, dict]:
     return yaml.safe_load(LIST.read_text(encoding="utf-8"))

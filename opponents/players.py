@@ -230,7 +230,7 @@ def probe_listing() -> list[tuple[str, str]]:
 
 
 def listing() -> list[tuple[str, str]]:
-    """Every named player but the probes, with one line about how it plays."""
+    """Every named player but the probes and the field, with one line about how it plays."""
     ladder = _described(SCRIPTED)
     cards = ((card.stem, json.loads(card.read_text("utf-8"))["about"]) for card in sorted(CHAMPIONS.glob("*.json")))
     return [*ladder, *cards]
@@ -242,9 +242,9 @@ def _described(table: dict[str, Callable[..., int]]) -> list[tuple[str, str]]:
 
 def _unknown(name: str) -> ArenaError:
     names = [name for name, _ in listing()]
-    close = difflib.get_close_matches(name.partition(":")[0], [*names, *PROBES], n=1)
+    close = difflib.get_close_matches(name.partition(":")[0], [*names, *PROBES, *dict(field.listing())], n=1)
     guess = f", did you mean {close[0]}?" if close else ""
-    known = f"{', '.join(names)}, a probe (eval --list)"
+    known = f"{', '.join(names)}, a probe or team of the field (eval --list)"
     return ArenaError(f"unknown player {name!r}{guess}; known: {known}, or a path to a {SUBMISSION}, run or checkpoint")
 
 

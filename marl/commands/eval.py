@@ -103,7 +103,9 @@ def run(args: argparse.Namespace) -> int:
     from opponents.policy_outputs import is_policy
 
     if args.list:
-        _print_players([*listing(), *probe_listing()], args.json)
+        from opponents import field
+
+        _print_players([*listing(), *probe_listing(), *field.listing()], args.json)
         return 0
     with ExitStack() as opened:
         names, submissions = (args.home, *args.away), submission_options(args)
@@ -198,9 +200,14 @@ def _print_players(players: list[tuple[str, str]], as_json: bool) -> None:
     if as_json:
         print(json.dumps(dict(players), indent=2))
         return
+    from opponents import field
+
     width = max(len(name) for name, _ in players)
     for name, description in players:
         print(f"{name:{width}}  {description}")
+    print(f"{'probes':{width}}  All that play by one habit, from circler on.")
+    print(f"{'development':{width}}  A half of the field, {', '.join(field.field(field.DEVELOPMENT))}.")
+    print(f"{'held_out':{width}}  The other half, {', '.join(field.field(field.HELD_OUT))}.")
     print(f"{'NAME:0.2':{width}}  The same with 20 % random moves.")
     print(f"{'PATH':{width}}  A submission.py (or its folder), run, checkpoint or snapshot.")
     print(f"{'last':{width}}  The run that was started last; other runs by name or number: run7.")

@@ -95,6 +95,9 @@ def test_list_names_the_players():
     assert [line.split()[0] for line in result.stdout.splitlines()][:6] == [
         "level0", "level1", "level2", "level3", "level4", "evasive",
     ]  # fmt: skip
+    assert "\nqmix_tactical       Of held_out: train --algo qmix " in result.stdout
+    assert "\ndevelopment         A half of the field, abstainer, " in result.stdout
+    assert "did you mean qmix_tactical?" in here("eval", "--home", "qmix_tactic", "--away", "level0").stderr
 
 
 def test_without_a_policy_the_match_is_recorded_without(tmp_path):
