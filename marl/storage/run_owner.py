@@ -205,8 +205,8 @@ def _create(file: Path, content: bytes) -> bool:
             return False
         except OSError:
             if file.exists() or file.is_symlink():
-                # The answer of a network drive may be lost: the link counts, not the error.
-                return os.stat(draft).st_nlink == 2
+                # The answer of a network drive may be lost: the link counts, not the error. The draft may be gone.
+                return _read(file).content == content
             return _create_without_link(file, content)
         return True
     finally:

@@ -252,6 +252,36 @@ def test_a_drive_without_hard_links(tmp_path, monkeypatch) -> None:
             RunOwner().take(tmp_path)
 
 
+def test_one_that_comes_too_late_is_refused_though_the_owner_has_removed_its_draft(tmp_path, monkeypatch) -> None:
+    link = os.link
+    with RunOwner() as owner:
+
+        def link_too_late(draft, file):
+            monkeypatch.setattr(os, "link", link)
+            owner.take(tmp_path)
+            assert not draft.exists()
+            raise FileExistsError(17, "File exists")
+
+        monkeypatch.setattr(os, "link", link_too_late)
+        with pytest.raises(UserError, match="is in use"):
+            RunOwner().take(tmp_path)
+
+
+def test_an_answer_of_a_drive_that_is_lost_takes_nothing_away(tmp_path, monkeypatch) -> None:
+    link = os.link
+
+    def link_without_an_answer(draft, file):
+        link(draft, file)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "link", link_without_an_answer)
+    with RunOwner() as owner:
+        owner.take(tmp_path)
+        assert owners(tmp_path) == ["owner.1.json"]
+        with pytest.raises(UserError, match="is in use"):
+            RunOwner().take(tmp_path)
+
+
 def test_a_folder_that_cannot_be_written_has_no_owner(tmp_path) -> None:
     with RunOwner() as owner:
         owner.take(tmp_path / "missing")
