@@ -99,13 +99,10 @@ def run(args: argparse.Namespace) -> int:
     from opponents.league_decision import ERROR_RATES
     from opponents.league_entries import load_submission
     from opponents.match import choose_device, open_player, play
-    from opponents.players import listing, probe_listing
     from opponents.policy_outputs import is_policy
 
     if args.list:
-        from opponents import field
-
-        _print_players([*listing(), *probe_listing(), *field.listing()], args.json)
+        _print_players(args.json)
         return 0
     with ExitStack() as opened:
         names, submissions = (args.home, *args.away), submission_options(args)
@@ -196,12 +193,14 @@ def _write_replays(
     return files
 
 
-def _print_players(players: list[tuple[str, str]], as_json: bool) -> None:
+def _print_players(as_json: bool) -> None:
+    from opponents import field
+    from opponents.players import listing, probe_listing
+
+    players = [*listing(), *probe_listing(), *field.listing()]
     if as_json:
         print(json.dumps(dict(players), indent=2))
         return
-    from opponents import field
-
     width = max(len(name) for name, _ in players)
     for name, description in players:
         print(f"{name:{width}}  {description}")

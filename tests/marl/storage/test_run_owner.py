@@ -240,8 +240,13 @@ def test_what_is_no_file_of_an_owner_is_in_nobodys_way(tmp_path) -> None:
         assert owners(tmp_path) == ["owner.3.json", "owner.6.json"]
 
 
-def test_a_drive_without_hard_links(tmp_path, monkeypatch) -> None:
-    def refuse(*_):
+@pytest.mark.parametrize("links", [False, True], ids=["no hard links", "links, and the answer is lost"])
+def test_a_drive_that_refuses_hard_links(tmp_path, monkeypatch, links) -> None:
+    link = os.link
+
+    def refuse(*files):
+        if links:
+            link(*files)
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
@@ -263,21 +268,6 @@ def test_one_that_comes_too_late_is_refused_though_the_owner_has_removed_its_dra
             raise FileExistsError(17, "File exists")
 
         monkeypatch.setattr(os, "link", link_too_late)
-        with pytest.raises(UserError, match="is in use"):
-            RunOwner().take(tmp_path)
-
-
-def test_an_answer_of_a_drive_that_is_lost_takes_nothing_away(tmp_path, monkeypatch) -> None:
-    link = os.link
-
-    def link_without_an_answer(draft, file):
-        link(draft, file)
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "link", link_without_an_answer)
-    with RunOwner() as owner:
-        owner.take(tmp_path)
-        assert owners(tmp_path) == ["owner.1.json"]
         with pytest.raises(UserError, match="is in use"):
             RunOwner().take(tmp_path)
 
