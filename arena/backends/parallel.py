@@ -61,7 +61,12 @@ def address_of(serial: Any, arguments: tuple[Any, ...]) -> Any:
     """The address of a compiled function without result, compiled for these arguments."""
     if numba.config.DISABLE_JIT:
         return serial
-    kinds = tuple(map(serial.typeof_pyval, arguments))
+    kinds = types_of(serial, arguments)
     serial.compile(kinds)
     compiled = serial.overloads[kinds]
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+
+
+def types_of(serial: Any, arguments: tuple[Any, ...]) -> tuple[types.Type, ...]:
+    """The types for which a function is compiled when it is called with these arguments."""
+    return tuple(map(serial.typeof_pyval, arguments))
