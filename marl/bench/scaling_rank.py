@@ -24,7 +24,7 @@ FEWEST_CYCLES, MOST_CYCLES = 3, 2000  # of a window
 def main(argv: list[str]) -> int:
     from marl.config.train_config import read_config
     from marl.ranks import environment
-    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, LostRank, end_with_launcher
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_MISTAKE, LostRank, end_with_launcher, wait_for_first_report
     from marl.ranks.lost_rank import explain, leave
     from marl.ranks.placement import set_nccl_defaults
     from marl.ranks.startup import start
@@ -48,6 +48,7 @@ def main(argv: list[str]) -> int:
         if first_on_node:
             print(f"snakes: {error}", file=sys.stderr)
         group.close()
+        wait_for_first_report()
         return EXIT_MISTAKE
     except RuntimeError as error:
         lost = error if isinstance(error, LostRank) else explain(error, group)

@@ -19,7 +19,7 @@ from marl.config.reader import to_yaml
 from marl.config.train_config import ALIASES, MAIN_OPTIONS, PREFER, TrainConfig
 from marl.errors import UserError
 from marl.ranks import environment, rank_log
-from marl.ranks.exits import end_with_launcher
+from marl.ranks.exits import end_with_launcher, wait_for_first_report
 from marl.registry import LEARNERS
 from marl.storage.run_owner import check_free
 from marl.training.resume_plan import ResumePlan, plan_resume
@@ -78,6 +78,7 @@ def run_argv(arguments: Sequence[str]) -> int:
         return _train(argv, plan_resume(argv.training))
     except (UserError, ArenaError):
         if not environment.is_first_on_node():  # every rank of a node finds the same mistake; one reports it
+            wait_for_first_report()
             return 2
         raise
 

@@ -50,7 +50,7 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
 
     A lost rank ends this process at once, because a group with a lost rank cannot be taken down in order.
     """
-    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank, notify
+    from marl.ranks.exits import EXIT_LOST_RANK, EXIT_TOGETHER, LostRank, notify, wait_for_first_report
     from marl.ranks.lost_rank import explain, leave
     from marl.ranks.startup import start
     from marl.ranks.sync_check import OutOfSync
@@ -73,6 +73,7 @@ def _run_in_group(config: TrainConfig, train: Callable[["Solo | Ranks"], int]) -
             print(f"snakes: {error}", file=sys.stderr)
         rank_log.write(str(error))
         group.close()
+        wait_for_first_report()
         return 1 if group.backend is None else EXIT_TOGETHER
     except LostRank as error:
         leave(error, group)

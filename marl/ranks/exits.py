@@ -5,6 +5,7 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -52,6 +53,18 @@ def notify(message: str) -> None:
 def leave_messages_to(pipe: int) -> None:
     """For a rank whose launcher reads the messages of its ranks from this pipe, and prints those that say most."""
     _pipe[:] = [pipe]
+
+
+REPORT_PATIENCE = 10.0  # seconds
+
+
+def wait_for_first_report() -> None:
+    """For an error that every rank of a node finds and the first one reports: the others wait to be ended.
+
+    A launcher ends all ranks as soon as it sees that one has ended, the first one maybe before it has spoken.
+    """
+    if environment.launch_id() is not None and not environment.is_first_on_node():
+        time.sleep(REPORT_PATIENCE)
 
 
 POLL = 1.0  # seconds, where the system cannot watch the launcher

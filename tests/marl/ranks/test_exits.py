@@ -1,4 +1,4 @@
-"""Ranks end with their launcher."""
+"""Ranks end with their launcher, and do not end before the one that reports for them."""
 
 import os
 import subprocess
@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from helpers.command import ROOT
 from helpers.processes import wait_until
+
+from marl.commands.train import run_argv
+from marl.errors import UserError
+from marl.ranks import exits
 
 LAUNCHER = """
 import os, sys, time
@@ -60,3 +64,18 @@ def test_a_process_that_somebody_starts_by_hand_outlives_its_shell() -> None:
             assert lives(rank)
         finally:
             os.kill(rank, 9)
+
+
+def test_a_rank_does_not_end_before_the_first_one_has_told_a_mistake(monkeypatch) -> None:
+    """If the launcher saw the other rank's end first, it ended the first one, and nothing was told."""
+    monkeypatch.setattr("marl.commands.train.end_with_launcher", lambda: None)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    waited: list[float] = []
+    monkeypatch.setattr(exits.time, "sleep", waited.append)
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    with pytest.raises(UserError, match="nobody"):
+        run_argv(["--algo", "nobody"])
+    assert waited == []
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert run_argv(["--algo", "nobody"]) == 2
+    assert waited == [exits.REPORT_PATIENCE]
