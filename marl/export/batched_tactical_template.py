@@ -1,7 +1,7 @@
 """The encoders `tactical` and `tactical_board` of the planning submission, for N matches at once. Needs only numpy.
 
 Appended after simulation_template.py, from the first ruled comment on. The searches of all lanes go on together; a lane
-is one of the three legal actions of one of the six snakes of one match.
+is one of the three legal actions of one snake of one match.
 """
 
 import numpy as np
@@ -28,11 +28,11 @@ from marl.export.tactical_template import (
     is_dead_end,
 )  # fmt: skip
 
-# --- searches behind each action of all seats: sets of cells are ten words, one for each row of the board -------------
+# --- searches behind each action of a seat: sets of cells are ten words, one for each row of the board -------------
 
 WORD = 32  # bits of a word; column c is bit c, and bits above COLUMNS mean nothing until a set is masked
 LEGAL = np.array([[action for action in range(4) if action != back] for back in (1, 0, 3, 2)])  # by direction
-LANES = SNAKES * LEGAL.shape[1]  # of a match
+LANES = LEGAL.shape[1]  # of a seat
 # BESIDE[cell]: the set of its four neighbours.
 BESIDE = np.zeros((CELLS, ROWS), np.uint32)
 for _cells in NEIGHBOURS.T:
@@ -41,16 +41,16 @@ BEAN_WORTH = np.array([240 // (move + 1) for move in range(1, CONTEST_MOVES + 1)
 SMALL_COUNTS = np.array([bin(number).count("1") for number in range(1 << 10)], np.uint8)
 
 
-def batched_tactical(sims):
-    """`tactical` of all seats [N * 6, 112], and orientations [N, 6]."""
-    obs, orientation = batched_canonical(sims)
-    return np.concatenate((obs, batched_action_numbers(sims, orientation)), 1), orientation
+def batched_tactical(sims, seen=SNAKE):
+    """`tactical` of these seats [N * S, 112], and orientations [N, S]."""
+    obs, orientation = batched_canonical(sims, seen)
+    return np.concatenate((obs, batched_action_numbers(sims, seen, orientation)), 1), orientation
 
 
-def batched_tactical_board(sims):
-    """`tactical_board` of all seats [N * 6, 1128], and orientations [N, 6]."""
-    obs, orientation = batched_egocentric(sims, 4 * T_NUMBERS)
-    obs[:, -4 * T_NUMBERS :] = batched_action_numbers(sims, orientation)
+def batched_tactical_board(sims, seen=SNAKE):
+    """`tactical_board` of these seats [N * S, 1128], and orientations [N, S]."""
+    obs, orientation = batched_egocentric(sims, seen, 4 * T_NUMBERS)
+    obs[:, -4 * T_NUMBERS :] = batched_action_numbers(sims, seen, orientation)
     return obs, orientation
 
 
@@ -83,56 +83,56 @@ def spread(fronts, out, scratch):
         np.bitwise_or(out, scratch, out)
 
 
-def batched_action_numbers(sims, orientation):
-    """Eight numbers for each local action of all seats [N * 6, 32]."""
-    n = len(sims.turn)
+def batched_action_numbers(sims, seen, orientation):
+    """Eight numbers for each local action of these seats [N * S, 32]."""
+    n, seats = orientation.shape
     left = waits(sims, ROOM_MOVES + 1)
-    actions = LEGAL[sims.direction]  # [n, 6, 3]
-    first = NEIGHBOURS[sims.head[..., None], actions]
+    actions = LEGAL[sims.direction[:, seen]]  # [n, seat, 3]
+    first = NEIGHBOURS[sims.head[:, seen, None], actions]
     here = sims.rows[..., None]
     is_open = left[here, first] <= 1
     beans = packed_rows(sims.board == BEAN)[:, None]  # [10, 1, n]
-    room, bean, own, foes, worth, shut_in = search(sims, left, first, beans)
+    room, bean, own, foes, worth, shut_in = search(sims, seen, left, first, beans)
 
     owner = sims.board[here, first] - 1
-    on_other = (owner >= 0) & (owner < SNAKES) & (owner != SNAKE[:, None])
+    on_other = (owner >= 0) & (owner < SNAKES) & (owner != seen[:, None])
     may_eat = (sims.board[here, NEIGHBOURS[sims.head]] == BEAN).any(-1)
     stays = on_other & may_eat[here, owner % SNAKES]
-    found = np.zeros((n, SNAKES, LEGAL.shape[1], T_NUMBERS), np.float32)
+    found = np.zeros((n, seats, LANES, T_NUMBERS), np.float32)
     found[..., 0] = 1
     for at, numbers in enumerate((room, bean, own, foes, worth), 1):
-        found[..., at] = numbers.reshape(SNAKES, -1, n).transpose(2, 0, 1)
+        found[..., at] = numbers.reshape(seats, LANES, n).transpose(2, 0, 1)
     found[..., 6] = stays
     cells = {}
-    shut_in = shut_in.reshape(SNAKES, -1, n).transpose(2, 0, 1) & is_open
-    for match, snake, lane in np.argwhere(shut_in).tolist():
+    shut_in = shut_in.reshape(seats, LANES, n).transpose(2, 0, 1) & is_open
+    for match, seat, lane in np.argwhere(shut_in).tolist():
         if match not in cells:
             cells[match] = left[match].tolist()
-        head, length = int(sims.head[match, snake]), int(sims.length[match, snake])
-        found[match, snake, lane, 7] = is_dead_end(cells[match], head, length, int(actions[match, snake, lane]))
+        head, length = int(sims.head[match, seen[seat]]), int(sims.length[match, seen[seat]])
+        found[match, seat, lane, 7] = is_dead_end(cells[match], head, length, int(actions[match, seat, lane]))
     found *= is_open[..., None]
-    numbers = np.zeros((n, SNAKES, 4, T_NUMBERS), np.float32)
-    numbers[here, SNAKE[:, None], LOCAL_ACTIONS[orientation[..., None], actions]] = found
-    return numbers.reshape(n * SNAKES, -1)
+    numbers = np.zeros((n, seats, 4, T_NUMBERS), np.float32)
+    numbers[here, np.arange(seats)[:, None], LOCAL_ACTIONS[orientation[..., None], actions]] = found
+    return numbers.reshape(n * seats, -1)
 
 
-def search(sims, left, first, beans):
-    """`explore` and `contest` of all lanes [18, N]: room, bean, own, foes, worth; and where no way has DEPTH moves.
+def search(sims, seen, left, first, beans):
+    """`explore` and `contest` of all lanes [3 S, N]: room, bean, own, foes, worth; and where no way has DEPTH moves.
 
     Four sets of each lane advance together: all cells reached; those that the snake, its mates or its foes reach first.
     """
     n = len(sims.turn)
     moves = np.arange(1, ROOM_MOVES + 1, dtype=left.dtype)
     free = packed_rows(left <= moves[:, None, None])[:, :, None]  # [14, 10, 1, n]
-    lanes = (LANES, n)
+    lanes = (len(seen) * LANES, n)
     fronts = np.zeros((4, ROWS + 2, *lanes), np.uint32)
-    at = first.reshape(n, LANES).T
-    fronts[0, 1 + at // COLUMNS, np.arange(LANES)[:, None], np.arange(n)] = 1 << at % COLUMNS
+    at = first.reshape(n, -1).T
+    fronts[0, 1 + at // COLUMNS, np.arange(len(at))[:, None], np.arange(n)] = 1 << at % COLUMNS
     rows = fronts[:, 1:-1]
     own = rows[1] = rows[0]
     near = (BESIDE[sims.head] * (sims.length > 0)[..., None].astype(np.uint32)).transpose(2, 1, 0) & free[0]
-    sides = np.stack([np.bitwise_or.reduce(near[:, others], 2) for others in (MATES, RIVALS)])  # [2, 10, 6, n]
-    rows[2:] = np.repeat(sides, LEGAL.shape[1], 2) & ~own
+    sides = np.stack([np.bitwise_or.reduce(near[:, others[seen]], 2) for others in (MATES, RIVALS)])
+    rows[2:] = np.repeat(sides, LANES, 2) & ~own  # from [2, 10, S, n]
     mates, foes = rows[2:]
 
     unseen = np.empty((2, ROWS, *lanes), np.uint32)  # by the search for room; by both sides

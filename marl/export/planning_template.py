@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from marl.export.foe_models_template import FoeModels, moves_between
-from marl.export.simulation_template import BATCHED, LOCAL_ACTIONS, Simulation, match_key
+from marl.export.simulation_template import BATCHED, LOCAL_ACTIONS, SNAKE, Simulation, match_key
 from marl.export.submission_template import (
     CELLS,
     COLUMNS,
@@ -202,9 +202,9 @@ def play_replies(root, candidates, replies, shares, keys, own):
 
 
 def forward(sims, snakes=slice(None)):
-    """Logits of local actions, and the value if there is one, [N, 6, 4 or 5]; and orientations [N, 6]."""
-    obs, orientations = BATCHED[ENCODE.__name__](sims)
-    obs = obs.reshape(len(sims.turn), SNAKES, -1)[:, snakes]
+    """Logits of local actions, and the value if there is one, [N, S, 4 or 5]; and orientations [N, S]."""
+    obs, orientations = BATCHED[ENCODE.__name__](sims, SNAKE[snakes])
+    obs = obs.reshape(*orientations.shape, -1)
     (weight, bias), rest = LAYERS[0], LAYERS[1:]
     if len(weight) < CELLS:
         hidden = obs @ weight
@@ -216,7 +216,7 @@ def forward(sims, snakes=slice(None)):
     hidden = (hidden + bias).reshape(-1, len(bias))
     for weight, bias in rest:
         hidden = np.maximum(hidden, 0) @ weight + bias
-    return hidden.reshape(*obs.shape[:2], -1), orientations[:, snakes]
+    return hidden.reshape(*obs.shape[:2], -1), orientations
 
 
 def board_log_probs(sims, logits, orientations):

@@ -220,7 +220,7 @@ class Simulation:
             missing += 1
 
 
-# --- encoders: the observations of all six snakes of N matches --------------------------------------------------------
+# --- encoders: the observations of S of the six snakes (seen) of N matches --------------------------------------------
 
 SNAKE = np.arange(SNAKES)
 MATES = np.array([[other for other in SNAKE if other // TEAM == s // TEAM and other != s] for s in SNAKE])
@@ -249,37 +249,38 @@ def waits(sims, most=WAIT_MAX):
     return np.clip(left, 0, most) * (sims.board % BEAN > 0)
 
 
-def batched_planes(sims):
-    """`planes` of all seats [N * 6, 1208], and orientations [N, 6]."""
+def batched_planes(sims, seen=SNAKE):
+    """`planes` of these seats [N * S, 1208], and orientations [N, S]."""
     n, cell = np.nonzero(sims.board)
     what = sims.board[n, cell]
     shown = np.where(what == BEAN, 1, waits(sims)[n, cell])
-    obs = np.zeros((len(sims.turn), SNAKES, 6 * CELLS + 8), np.float32)
-    obs[n[:, None], SNAKE, PLANE_START[:, what].T + CENTRED[sims.head[n], cell[:, None]]] = shown[:, None]
-    places = CENTRED[sims.head[:, :, None], sims.head[:, None]]  # [n, snake, other]
-    present = (sims.length > 0)[:, None]
+    seat, heads = np.arange(len(seen)), sims.head[:, seen]
+    obs = np.zeros((*heads.shape, 6 * CELLS + 8), np.float32)
+    obs[n[:, None], seat, PLANE_START[seen][:, what].T + CENTRED[heads[n], cell[:, None]]] = shown[:, None]
+    places = CENTRED[heads[..., None], sims.head[:, None]]  # [n, seat, other]
+    present = sims.length > 0
     rows = sims.rows[..., None]
-    obs[rows, SNAKE[:, None], 3 * CELLS + np.take_along_axis(places, MATES[None], 2)] = present[:, 0, MATES]
-    obs[rows, SNAKE[:, None], 4 * CELLS + np.take_along_axis(places, RIVALS[None], 2)] = present[:, 0, RIVALS]
-    obs[sims.rows, SNAKE, 6 * CELLS + sims.direction] = 1
+    for plane, others in ((3, MATES[seen]), (4, RIVALS[seen])):
+        obs[rows, seat[:, None], plane * CELLS + np.take_along_axis(places, others[None], 2)] = present[:, others]
+    obs[sims.rows, seat, 6 * CELLS + sims.direction[:, seen]] = 1
     totals = np.repeat(sims.length.reshape(-1, 2, TEAM).sum(-1), TEAM, 1)
-    obs[..., -4] = sims.length
-    obs[..., -3] = totals
-    obs[..., -2] = totals[:, ::-1]
+    obs[..., -4] = sims.length[:, seen]
+    obs[..., -3] = totals[:, seen]
+    obs[..., -2] = totals[:, ::-1][:, seen]
     obs[..., -1] = TURNS - sims.turn[:, None]
-    return obs.reshape(-1, obs.shape[-1]), np.zeros(sims.head.shape, np.intp)
+    return obs.reshape(-1, obs.shape[-1]), np.zeros(heads.shape, np.intp)
 
 
-def batched_features(sims):
-    """`features` of all seats [N * 6, 80], and orientations [N, 6]."""
-    return batched_vector(sims, np.zeros(sims.head.shape, np.intp))
+def batched_features(sims, seen=SNAKE):
+    """`features` of these seats [N * S, 80], and orientations [N, S]."""
+    return batched_vector(sims, seen, np.zeros((len(sims.turn), len(seen)), np.intp))
 
 
-def batched_canonical(sims):
-    """`canonical` of all seats [N * 6, 80], and orientations [N, 6]."""
-    orientation = sims.direction
-    nearest = bean_entries(sims, orientation)[..., 0]
-    return batched_vector(sims, orientation + MIRRORED * (signed(nearest >> 8) < 0))
+def batched_canonical(sims, seen=SNAKE):
+    """`canonical` of these seats [N * S, 80], and orientations [N, S]."""
+    orientation = sims.direction[:, seen]
+    nearest = bean_entries(sims, seen, orientation)[..., 0]
+    return batched_vector(sims, seen, orientation + MIRRORED * (signed(nearest >> 8) < 0))
 
 
 def signed(numbers):
@@ -302,48 +303,50 @@ def to_local_all(orientation, rows, columns):
     return sign * ahead, sign * aside * (1 - 2 * (orientation >> 2))
 
 
-def bean_entries(sims, orientation):
-    """Beans as the training encoder's sortable numbers [N, 6, 5], nearest first."""
+def bean_entries(sims, seen, orientation):
+    """Beans as the training encoder's sortable numbers [N, S, 5], nearest first."""
     rows, columns = apart_all(sims.head, sims.beans)
-    far = abs(rows) + abs(columns)
-    rows, columns = to_local_all(orientation[..., None], rows, columns)
-    lead_foe = far[:, RIVALS].min(2) - far
-    lead_mate = far[:, MATES].min(2) - far
+    of_all = abs(rows) + abs(columns)
+    rows, columns = to_local_all(orientation[..., None], rows[:, seen], columns[:, seen])
+    far = of_all[:, seen]
+    lead_foe = of_all[:, RIVALS[seen]].min(2) - far
+    lead_mate = of_all[:, MATES[seen]].min(2) - far
     entries = far << 32 | (lead_mate & 255) << 24 | (lead_foe & 255) << 16 | (columns & 255) << 8 | rows & 255
     none = 31 << 32 | (256 - LEAD_MAX) << 24 | (256 - LEAD_MAX) << 16
     return np.sort(np.where(sims.beans[:, None] < 0, none, entries), -1)
 
 
-def batched_vector(sims, orientation):
+def batched_vector(sims, seen, orientation):
     """The 80 numbers of `features` and `canonical` in these orientations."""
+    seat, heads = np.arange(len(seen)), sims.head[:, seen]
     obs = np.zeros((*orientation.shape, 80), np.float32)
-    steps = AROUND_STEPS[orientation]  # [n, 6, 12, 2]
-    rows = (sims.head // COLUMNS)[..., None] + steps[..., 0]
-    columns = (sims.head % COLUMNS)[..., None] + steps[..., 1]
+    steps = AROUND_STEPS[orientation]  # [n, seat, 12, 2]
+    rows = (heads // COLUMNS)[..., None] + steps[..., 0]
+    columns = (heads % COLUMNS)[..., None] + steps[..., 1]
     obs[..., :12] = waits(sims)[sims.rows[..., None], rows % ROWS * COLUMNS + columns % COLUMNS]
-    obs[sims.rows, SNAKE, 12 + LOCAL_ACTIONS[orientation, sims.direction]] = 1
+    obs[sims.rows, seat, 12 + LOCAL_ACTIONS[orientation, sims.direction[:, seen]]] = 1
 
-    rows, columns = apart_all(sims.head, sims.head)
+    rows, columns = apart_all(heads, sims.head)
     far = abs(rows) + abs(columns)
     rows, columns = to_local_all(orientation[..., None], rows, columns)
     nearer = np.stack((rows < 0, rows > 0, columns < 0, columns > 0), -1) & (far == 2)[..., None]
-    each = SNAKE[:, None]
-    obs[..., 16:20] = nearer[:, each, RIVALS].sum(2)
-    obs[..., 20:24] = nearer[:, each, MATES].sum(2)
+    each = seat[:, None]
+    obs[..., 16:20] = nearer[:, each, RIVALS[seen]].sum(2)
+    obs[..., 20:24] = nearer[:, each, MATES[seen]].sum(2)
 
     totals = sims.length.reshape(-1, 2, TEAM).sum(-1)
-    obs[..., 24] = np.minimum(127, sims.length)
+    obs[..., 24] = np.minimum(127, sims.length[:, seen])
     obs[..., 25] = (TURNS - sims.turn[:, None]) >> 1
-    obs[..., 26] = np.repeat(np.clip(totals - totals[:, ::-1], -127, 127), TEAM, 1)
+    obs[..., 26] = np.clip(totals - totals[:, ::-1], -127, 127)[:, seen // TEAM]
 
-    beans = bean_entries(sims, orientation)
+    beans = bean_entries(sims, seen, orientation)
     for byte in range(4):
         obs[..., 28 + byte : 48 : 4] = signed(beans >> 8 * byte)
-    towards = LOCAL_STEPS[orientation[:, :, None], sims.direction[:, None]] & 255  # [n, snake, other, 2]
+    towards = LOCAL_STEPS[orientation[:, :, None], sims.direction[:, None]] & 255  # [n, seat, other, 2]
     entries = far << 40 | towards[..., 1] << 32 | towards[..., 0] << 24
     entries |= np.minimum(127, sims.length)[:, None] << 16 | (columns & 255) << 8 | rows & 255
     for at, others in ((48, MATES), (58, RIVALS)):
-        nearest = np.sort(entries[:, each, others], -1)
+        nearest = np.sort(entries[:, each, others[seen]], -1)
         for byte in range(5):
             obs[..., at + byte : at + 5 * others.shape[1] : 5] = signed(nearest >> 8 * byte)
     obs[..., 78] = orientation >> 1 & 1
@@ -367,23 +370,23 @@ HEADS_AT = SIDE**2 * np.pad(SHOWN_AT + 2, ((0, 0), (1, 1)), "constant")
 SHOWN_AT = SIDE**2 * np.pad(SHOWN_AT, ((0, 0), (1, 1)), "constant", constant_values=((0, 0), (0, 5)))
 
 
-def batched_egocentric(sims, more=0):
-    """`egocentric` of all seats [N * 6, 1096 + more], and orientations [N, 6]; the last `more` numbers are 0."""
-    vector, orientation = batched_canonical(sims)
-    cells = WINDOW_CELLS[orientation, sims.head] + CELLS * sims.rows[..., None]  # [n, 6, 169]
+def batched_egocentric(sims, seen=SNAKE, more=0):
+    """`egocentric` of these seats [N * S, 1096 + more], and orientations [N, S]; the last `more` numbers are 0."""
+    vector, orientation = batched_canonical(sims, seen)
+    cells = WINDOW_CELLS[orientation, sims.head[:, seen]] + CELLS * sims.rows[..., None]  # [n, seat, 169]
     values = np.where(sims.board == BEAN, 1, waits(sims))
     heads = np.zeros_like(sims.board)
     heads[sims.rows, sims.head] = np.where(sims.length > 0, SNAKE + 1, FREE)
     window = 6 * SIDE**2
     obs = np.zeros((len(vector), window + 2 + vector.shape[1] + more), np.float32)
     obs[:, window + 2 : window + 2 + vector.shape[1]] = vector
-    places = obs.shape[1] * np.arange(len(vector)).reshape(-1, SNAKES, 1) + np.arange(SIDE**2)
-    np.put(obs, places + SHOWN_AT[SNAKE[:, None], np.take(sims.board, cells)], np.take(values, cells))
-    n, snake, place = np.nonzero(np.take(heads, cells))
-    whose = heads.reshape(-1)[cells[n, snake, place]]
-    others = whose != snake + 1
-    n, snake, place, whose = n[others], snake[others], place[others], whose[others]
-    obs[n * SNAKES + snake, HEADS_AT[snake, whose] + place] = 1
+    places = obs.shape[1] * np.arange(len(vector)).reshape(-1, len(seen), 1) + np.arange(SIDE**2)
+    np.put(obs, places + SHOWN_AT[seen[:, None], np.take(sims.board, cells)], np.take(values, cells))
+    n, seat, place = np.nonzero(np.take(heads, cells))
+    whose = heads.reshape(-1)[cells[n, seat, place]]
+    others = whose != seen[seat] + 1
+    n, seat, place, whose = n[others], seat[others], place[others], whose[others]
+    obs[n * len(seen) + seat, HEADS_AT[seen[seat], whose] + place] = 1
     return obs, orientation
 
 

@@ -12,6 +12,7 @@ from arena.rules import ACTIONS
 from marl import plugins, registry
 from marl.errors import UserError
 from marl.networks.actors import AnyActor, make_actor
+from marl.networks.layers import loaded_next
 from marl.networks.spec import NetworkSpec, spec_from_dict
 
 MASKED_LOGIT = -1e9  # never chosen, and its gradient is 0
@@ -74,7 +75,7 @@ def build_actor(description: dict[str, Any], weights: dict[str, torch.Tensor], w
                 f"{where}: unknown network kind {spec.stem!r:.60}; one of your own comes by {plugins.FLAG} FILE"
             )
         _check_shapes(encoder, spec, weights)
-        with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and replaced: the caller's draws stay
+        with torch.random.fork_rng(devices=[]), loaded_next():  # torch's own layers draw: the caller's draws stay
             actor = make_actor(encoder, spec)
         actor.load_state_dict(weights)
     except UserError:

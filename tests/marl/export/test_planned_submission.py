@@ -176,6 +176,10 @@ def test_batched_encoders_are_the_arenas_and_the_single_ones(submission, ordinar
         arena = arena_of(states)
         obs, orientations = module.BATCHED[encoder](simulation_of(module, arena))
         assert np.array_equal(obs, arena.observe(encoder).numpy().reshape(obs.shape))
+        for seen in (np.array([4]), np.arange(TEAM), np.arange(TEAM, SNAKES)):
+            some, turned = module.BATCHED[encoder](simulation_of(module, arena), seen)
+            assert np.array_equal(some, obs.reshape(-1, SNAKES, obs.shape[1])[:, seen].reshape(some.shape))
+            assert np.array_equal(turned, orientations[:, seen])
         for i in range(0, arena.matches, 16):
             match = match_of(module, arena.state[i])
             for snake in range(SNAKES):
