@@ -16,7 +16,7 @@ trap 'rm -f "$report"' EXIT
 .venv/bin/python -m mypy >"$report" 2>&1 &
 mypy=$!
 status=0
-# One worker more than two cores: the longest tests wait for ranks, timeouts and browsers; a fourth took longer (646 s, not 614).
+# One worker more than two cores: the longest tests wait for ranks, timeouts and browsers; a fourth took longer (two ARM cores).
 .venv/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder || status=$?
 wait "$mypy" || { status=$?; cat "$report" >&2; }
 exit "$status"
