@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from marl.cli.invocation import command
 from marl.cli.wording import in_one_line
@@ -104,7 +104,7 @@ def find_episode(run: Path, episode: int) -> Path:
 
 def list_complete(run: Path) -> list[Path]:
     """The complete checkpoints of a run, newest first. Sizes of the files are compared, hashes are not."""
-    return [folder for folder in list_all(run) if _is_complete(folder)]
+    return [folder for folder in list_all(run) if is_complete(folder)]
 
 
 def list_all(run: Path) -> list[Path]:
@@ -119,6 +119,22 @@ def list_all(run: Path) -> list[Path]:
     # By the count of saves, not by the episode: a run that was resumed from an older checkpoint saves lower episodes
     # later. A checkpoint that cannot be read comes first, so that its damage is reported.
     return sorted(folders, key=lambda folder: (_save_number(folder, float("inf")), episode_of(folder)), reverse=True)
+
+
+def manifest_field(folder: Path, name: str) -> Any:
+    """A field of a checkpoint's manifest, which is not verified: a sixth of the time. None if it cannot be read."""
+    try:
+        return json.loads(read_regular(folder / MANIFEST))[name]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a folder holds a complete checkpoint."""
+    try:
+        return bool(read_manifest(folder))
+    except CheckpointError:
+        return False
 
 
 def is_unsaved(run: Path) -> bool:
@@ -153,16 +169,6 @@ def raise_missing(what: str, run: Path) -> NoReturn:
     raise UserError(f"no {what} in {Path(run) / FOLDER}; there: {listing(episodes)}")
 
 
-def _is_complete(folder: Path) -> bool:
-    try:
-        return bool(read_manifest(folder))
-    except CheckpointError:
-        return False
-
-
 def _save_number(folder: Path, unknown: float) -> float:
-    try:
-        number = json.loads(read_regular(folder / MANIFEST))["save"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return unknown
+    number = manifest_field(folder, "save")
     return number if type(number) is int else unknown

@@ -37,7 +37,15 @@ from marl.storage.checkpoint import (
     manifest_sha256,
     read_manifest,
 )
-from marl.storage.checkpoint_finder import count_saves, list_complete, raise_missing, read_pointer
+from marl.storage.checkpoint_finder import (
+    count_saves,
+    is_complete,
+    list_all,
+    list_complete,
+    manifest_field,
+    raise_missing,
+    read_pointer,
+)
 
 _SAVING, _TRASH = ".saving-", ".trash-"  # prefixes of folders that are being written, or removed
 _STAMP = ".stamp"
@@ -131,12 +139,18 @@ def list_prunable(run: Path, keep_last: int) -> list[Path]:
     None that lies behind a link: it may belong to something else than this run.
     """
     checkpoints = Path(run) / FOLDER
-    if checkpoints.is_symlink():
+    if checkpoints.is_symlink() or not keep_last:
         return []
     kept = {read_pointer(checkpoints / LAST), read_pointer(checkpoints / BEST)}
-    old = [folder for folder in list_complete(run)[keep_last:] if folder not in kept] if keep_last else []
-    old = [folder for folder in old if not folder.is_symlink()]
-    return [folder for folder in old if not read_manifest(folder).get(MILESTONE, True)]  # early versions did not say it
+    newest, old = 0, []
+    for folder in list_all(run):
+        if newest < keep_last:
+            newest += is_complete(folder)
+        elif folder not in kept and not folder.is_symlink():
+            old.append(folder)
+    # Early versions did not say whether it is a milestone. There may be hundreds: the others alone are verified.
+    old = [folder for folder in old if manifest_field(folder, MILESTONE) is False]
+    return [folder for folder in old if is_complete(folder)]
 
 
 def list_trash(run: Path) -> list[Path]:
@@ -169,10 +183,13 @@ def drop_rank_parts(run: Path, newest: Path) -> list[Path]:
     checkpoints, shortened = Path(run) / FOLDER, []
     if checkpoints.is_symlink():  # it may belong to something else than this run
         return []
-    for folder in list_complete(run):
-        if folder == newest or folder.is_symlink():
+    for folder in list_all(run):
+        if folder == newest or folder.is_symlink() or not _has_large_parts(folder):
             continue
-        manifest = read_manifest(folder)
+        try:
+            manifest = read_manifest(folder)
+        except CheckpointError:  # incomplete, or damaged
+            continue
         parts = {name: stamp["size"] for name, stamp in manifest["files"].items() if _RANK_PART.fullmatch(name)}
         if sum(parts.values()) <= KEPT_IN_OLDER:
             continue
@@ -185,6 +202,11 @@ def drop_rank_parts(run: Path, newest: Path) -> list[Path]:
             raise CheckpointError(f"cannot remove the buffer of {folder}: {error.strerror}; check the disk") from None
         shortened.append(folder)
     return shortened
+
+
+def _has_large_parts(folder: Path) -> bool:
+    """Whether there are files of ranks that only the newest checkpoint keeps, without a look at the manifest."""
+    return sum(path.stat().st_size for path in folder.glob("rank*.pt")) > KEPT_IN_OLDER
 
 
 class _HashingFile:

@@ -20,7 +20,7 @@ from marl.ranks.process_group import Ranks, Solo, on_main
 from marl.storage.checkpoint import MILESTONE, Checkpoint, CheckpointError
 from marl.storage.policy_player import PolicyPlayer
 from marl.storage.saver import on_host
-from marl.training.past_selves import read_pool
+from marl.training.past_selves import POOL, read_pool
 from marl.training.progress import Progress
 from marl.training.training_state import TrainingState
 from opponents.players import find
@@ -81,7 +81,8 @@ def _bytes_of(value: Any) -> int:
 def manifest_fields(state: TrainingState) -> dict[str, Any]:
     """What the manifest says of the team and of the run."""
     actor = describe_actor(state.encoder, state.learner.spec)
-    return actor | {"algo": state.config.algo, "world_size": state.group.world, MILESTONE: state.is_milestone}
+    run = {"algo": state.config.algo, "world_size": state.group.world, POOL: list(state.past_selves.pool)}
+    return actor | run | {MILESTONE: state.is_milestone}
 
 
 # --- restoring

@@ -20,13 +20,14 @@ from marl.networks.policy import describe_actor
 from marl.rollout.frozen_seats import FrozenSeats
 from marl.rollout.rollout import Rollout
 from marl.storage import snapshot
-from marl.storage.checkpoint import CheckpointError, read_part
+from marl.storage.checkpoint import CheckpointError, read_manifest, read_part
 from marl.storage.checkpoint_finder import episode_of, list_all
 from marl.storage.saver import on_host
 from marl.training.progress import crosses_multiple
 from opponents.scheduler import Scheduler
 
 FOLDER, PREFIX = "past_selves", "past_"
+POOL = "past_selves"  # field of a checkpoint's manifest: the names of the pool
 STAY = 4 * TURNS  # turns that a past self plays at least: matches that had begun before do not count
 
 
@@ -139,23 +140,26 @@ def remove_unneeded(run: Path, episode: int) -> None:
     Safe while training goes on: every past self of the present pool is named by the newest checkpoint, or has joined
     later, at this episode or after it; such snapshots stay. If a checkpoint cannot be read, all snapshots stay.
     """
-    checkpoints = list_all(run)
-    if episode not in map(episode_of, checkpoints):  # the folder cannot be listed
+    snapshots = [(path.stem.removeprefix(PREFIX), path) for path in (run / FOLDER).glob(f"{PREFIX}*{snapshot.SUFFIX}")]
+    older = [path for number, path in snapshots if number.isdecimal() and int(number) < episode]
+    checkpoints = list_all(run) if older else []
+    if episode not in map(episode_of, checkpoints):  # nothing to remove, or the folder cannot be listed
         return
     try:
         needed = {name for checkpoint in checkpoints for name in _pool_of(checkpoint)}
     except CheckpointError:
         return
-    for path in (run / FOLDER).glob(f"{PREFIX}*{snapshot.SUFFIX}"):
-        number = path.stem.removeprefix(PREFIX)
-        if number.isdecimal() and int(number) < episode and path.stem not in needed:
+    for path in older:
+        if path.stem not in needed:
             with suppress(OSError):  # the file stays until the next call
                 path.unlink()
 
 
 def _pool_of(checkpoint: Path) -> list[str]:
-    # mmap: only these names are read, not the tensors of the optimizers.
-    return read_part(checkpoint, "state", mmap=True).get("past_selves", {}).get("pool", [])
+    names = read_manifest(checkpoint).get(POOL)
+    if names is None:  # of an earlier version. mmap: the tensors of the optimizers are not read
+        names = read_part(checkpoint, "state", mmap=True).get("past_selves", {}).get("pool", [])
+    return names
 
 
 def _path(run: Path, name: str) -> Path:

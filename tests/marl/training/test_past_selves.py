@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -12,9 +13,11 @@ from helpers.training_states import LEAGUE, SEED, small_state
 from arena.rules import DIRECTION, SNAKES
 from marl.errors import UserError
 from marl.rollout.frozen_seats import PAST_SELVES
-from marl.storage import checkpoint_writer, snapshot
+from marl.storage import checkpoint, checkpoint_writer, snapshot
+from marl.storage.checkpoint_finder import list_all
 from marl.storage.saver import Saver
 from marl.training import past_selves
+from marl.training.checkpointing import manifest_fields
 from marl.training.past_selves import FOLDER, PastSelves, read_pool
 from marl.training.training_state import TrainingState
 
@@ -108,10 +111,10 @@ def test_a_snapshot_that_is_gone_is_told_in_a_line(tmp_path) -> None:
 # --- snapshots that no checkpoint needs any more ----------------------------------------------------------------------
 
 
-def saved_with_pool(run: Path, episode: int, pool: list[str]) -> Path:
-    """A checkpoint as training writes it, as far as past selves go."""
+def saved_with_pool(run: Path, episode: int, pool: list[str], **about: bool | list[str]) -> Path:
+    """A checkpoint as training has written it, as far as past selves go; earlier versions named no pool in `about`."""
     state = {"past_selves": {"names": pool[:1], "pool": pool, "chosen_at": [0, 0]}, "learner": {"m": torch.ones(5)}}
-    return checkpoint_writer.save(run, episode, {"actor.w": torch.ones(2)}, {"state": state}, {})
+    return checkpoint_writer.save(run, episode, {"actor.w": torch.ones(2)}, {"state": state}, about)
 
 
 @pytest.fixture
@@ -131,6 +134,34 @@ def test_a_snapshot_that_no_checkpoint_names_is_removed(pruned) -> None:
     saved_with_pool(pruned, 60, ["past_30", "past_60"])
     past_selves.remove_unneeded(pruned, 60)
     assert names_in(pruned) == [f"past_{episode}" for episode in (0, 20, 30, 40, 60)]
+
+
+def test_the_manifest_of_a_checkpoint_names_its_pool(pruned, monkeypatch) -> None:
+    state = small_state(*LEAGUE)
+    state.past_selves.join(20)
+    assert manifest_fields(state)[past_selves.POOL] == ["past_20"]
+    for episode in (20, 40):
+        saved_with_pool(pruned, episode, [], **{past_selves.POOL: ["past_30"]})
+    monkeypatch.delattr(past_selves, "read_part")
+    past_selves.remove_unneeded(pruned, 40)
+    assert names_in(pruned) == ["past_30", "past_40", "past_50", "past_60"]
+
+
+def test_a_save_costs_no_more_the_more_milestones_there_are(tmp_path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    saver, costs = Saver(1, past_selves.remove_unneeded), []
+    saver.start = saver.prepare(tmp_path)
+    for episode in range(1, 9):
+        verified = patch.object(checkpoint, "manifest_sha256", wraps=checkpoint.manifest_sha256)
+        with verified as manifests, patch.object(torch, "load", wraps=torch.load) as parts:
+            about = {"milestone": episode % 2 == 0}
+            saver.save(tmp_path, episode, {"actor.w": torch.ones(2)}, {"state": {}}, about, best=False)
+            saver.finish()
+        costs.append((manifests.call_count, parts.call_count))
+    saver.close()
+    assert len(list_all(tmp_path)) == 4
+    assert costs[3::2] == costs[3:4] * 3, "manifests that are verified and parts that are read"
+    assert costs[2::2] == costs[2:3] * 3
 
 
 def test_all_snapshots_stay_if_a_checkpoint_cannot_be_read(pruned) -> None:
