@@ -6,6 +6,7 @@ With marl/metrics/run_texts.py the only importer of tensorboard.
 """
 
 import io
+import math
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from marl.metrics.run_texts import describe_tag, hparams, text
+
+SHOWN = 1000  # points that TensorBoard draws of a curve
 
 
 def load_tensorboard() -> tuple[Any, ...]:
@@ -79,13 +82,16 @@ class EventFile:
         """Whether an earlier file has an event at a step that TensorBoard shows. is_it: told by the event's values."""
         if step >= self._first:
             return False
-        has = False
-        for event in read_events(self._earlier):
-            if event.HasField("session_log"):  # TensorBoard drops earlier events from this step on
-                has = has and step < event.step
-            elif event.step == step:
-                has = has or is_it(event.summary.value)
-        return has
+        for file in reversed(self._earlier):
+            has, first = False, math.inf
+            for event in read_events([file]):
+                if event.HasField("session_log"):
+                    first = event.step
+                elif event.step == step:
+                    has = has or is_it(event.summary.value)
+            if has or first <= step:  # TensorBoard drops events of earlier files from `first` on
+                return has
+        return False
 
     def _scalar(self, tag: str, value: float) -> Any:
         if tag in self._described:
@@ -117,15 +123,39 @@ def read_events(files: Iterable[Path]) -> Iterator[Any]:
         yield from LegacyEventFileLoader(str(file)).Load()
 
 
-def shown_scalars(folder: Path, prefix: str, before: int) -> dict[tuple[int, str], float]:
-    """The scalars that TensorBoard shows of a folder, by step and tag: of tags with a prefix, before a step."""
+def shown_scalars(folder: Path, prefix: str, first: int, before: int) -> dict[tuple[int, str], float]:
+    """Scalars that TensorBoard shows of a folder, by step and tag: of tags with a prefix, before a step.
+
+    A file holds those that an EventFile wrote again at its beginning. So it is enough to read the last one, unless the
+    new file's `first` comes before that of the last file.
+    """
     shown: dict[tuple[int, str], float] = {}
-    for event in read_events(event_files(folder)):
+    files = event_files(folder)
+    if files and _first_step(files[-1]) <= first:
+        files = files[-1:]
+    for event in read_events(files):
         if event.HasField("session_log"):
             shown = {at: value for at, value in shown.items() if at[0] < event.step}
         elif event.step < before:
             shown |= {(event.step, v.tag): v.simple_value for v in event.summary.value if v.tag.startswith(prefix)}
     return shown
+
+
+def thinned(scalars: Mapping[tuple[int, str], float]) -> dict[tuple[int, str], float]:
+    """As many scalars as TensorBoard shows of each curve, evenly over the steps, the last among them; by step and tag."""
+    width = max((step for step, _ in scalars), default=0) // SHOWN + 1
+    last = {(step // width, tag): (step, tag) for step, tag in sorted(scalars)}
+    return {at: scalars[at] for at in sorted(last.values())}
+
+
+def _first_step(file: Path) -> float:
+    """The step from which an event file replaces earlier ones; infinite if it does not say it."""
+    for event in read_events([file]):
+        if event.HasField("session_log"):
+            return event.step
+        if not event.HasField("file_version"):
+            break
+    return math.inf
 
 
 def is_of_machine(tag: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 from arena.files import write_atomically
 from marl.errors import UserError
-from marl.metrics.event_file import EventFile, append, is_of_machine, shown_scalars
+from marl.metrics.event_file import EventFile, append, is_of_machine, shown_scalars, thinned
 from marl.metrics.run_texts import BY_ENV_STEPS, layout, main_curves
 from marl.metrics.wandb_run import WandbRun
 from marl.storage.run_folder import read_regular
@@ -105,11 +105,11 @@ class Metrics:
         folder, by_env_steps = old if old.exists() else self._folder, self._folder / OLD_ENV_STEPS
         self._first = first
         # TensorBoard drops all events from step `first` on, an episode: also curves whose steps are env steps.
-        kept = shown_scalars(folder, BY_ENV_STEPS, first_env_step)
+        kept = shown_scalars(folder, BY_ENV_STEPS, first, first_env_step)
         again = {at: value for at, value in kept.items() if at[0] >= first}
-        again |= shown_scalars(by_env_steps, BY_ENV_STEPS, first_env_step)
+        again |= shown_scalars(by_env_steps, BY_ENV_STEPS, first, first_env_step)
         self._kept_by_env_steps = {at for at in (*kept, *again) if at[0] == first_env_step - 1}
-        self._events = EventFile(folder, first, dict(sorted(again.items())))
+        self._events = EventFile(folder, first, thinned(again))
         shutil.rmtree(by_env_steps, ignore_errors=True)
         if config:
             self._events.add_hparams(config)

@@ -68,6 +68,38 @@ def test_the_main_curves_are_also_written_by_env_steps(tmp_path):
         assert curve(tmp_path, "reward/total") == [(10, 10), (20, 20), (30, value)]
 
 
+def test_resuming_reads_one_file_and_writes_no_more_points_than_tensorboard_shows(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_file, "SHOWN", 10)
+    tag, sizes, opened = "by_env_steps/reward/total", [], []
+    read = event_file.read_events
+    monkeypatch.setattr(event_file, "read_events", lambda files: read(opened.extend(files) or files))
+    for start in range(12):
+        opened.clear()
+        resumed = {"resume_at": start * 50, "resume_env_steps": start * 10_000} if start else {}
+        sink = Metrics(tmp_path, **resumed)
+        assert len(set(opened)) == min(start, 1)
+        sizes.append(max(tmp_path.glob("*tfevents*")).stat().st_size)
+        for step in range(start * 50 + 5, start * 50 + 51, 5):
+            sink.log(step, {"reward/total": step}, 200 * step)
+        points = curve(tmp_path, tag)
+        assert [value for _, value in points] == [step / 200 for step, _ in points]
+        assert points[-1] == (10_000 * (start + 1), 50 * (start + 1))
+        assert len(points) <= 20
+        assert points[0][0] <= 10_000, "its beginning stays"
+    assert max(sizes[2:]) < 1.5 * sizes[2]
+    assert curve(tmp_path, "reward/total") == [(step, step) for step in range(5, 601, 5)], "nothing is lost by episodes"
+
+
+def test_a_start_from_an_older_checkpoint_reads_all_files(tmp_path):
+    for start in (0, 20, 40):
+        resumed = {"resume_at": start, "resume_env_steps": 200 * start} if start else {}
+        sink = Metrics(tmp_path, **resumed)
+        for step in (start + 10, start + 20):
+            sink.log(step, {"reward/total": step}, step + 5)  # fewer env steps than a later start has episodes
+    Metrics(tmp_path, resume_at=10, resume_env_steps=15).log(20, {"reward/total": 7}, 25)
+    assert curve(tmp_path, "by_env_steps/reward/total") == [(15, 10), (25, 7)]
+
+
 def test_curves_by_env_steps_of_an_earlier_version_move_to_the_events_of_the_run(tmp_path):
     Metrics(tmp_path).log(10, {"reward/total": 1.0})
     old = event_file.EventFile(tmp_path / "by_env_steps", 0)
