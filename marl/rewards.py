@@ -3,10 +3,12 @@
 To add a preset, add a line to PRESETS; to add a term, add a weight to RewardWeights and its addend to own_reward.
 """
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 from arena.jit import njit
 from arena.rules import LENGTH, TEAM, first_foe, first_mate
+from marl.errors import UserError
 
 
 class RewardWeights(NamedTuple):
@@ -30,6 +32,17 @@ PRESETS = {
     "win": RewardWeights(win=10.0),
     "shaped": RewardWeights(own=1.0, mates=0.15, foes=0.15, eat=0.2, die=0.5, lead=0.01, win=3.0),
 }
+
+
+def weights_of(reward: Any) -> RewardWeights:
+    """The weights of a preset, or these weights themselves; compiled code reads them without a look at their number."""
+    weights = PRESETS.get(reward) if isinstance(reward, str) else reward
+    if not isinstance(weights, RewardWeights):
+        what = f"reward is {reward!r}" if weights in (None, reward) else f"preset {reward} is {weights!r}"
+        raise UserError(f"{what}; allowed: {', '.join(PRESETS)}, or RewardWeights(...)")
+    if not all(isinstance(weight, (int, float)) and math.isfinite(weight) for weight in weights):
+        raise UserError(f"reward is {weights}; its weights must be finite numbers")
+    return weights
 
 
 @njit

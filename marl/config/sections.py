@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from marl.config.values import Choices, at_least, between, check_ranges
 from marl.errors import UserError
 from marl.registry import NETWORKS
-from marl.rewards import PRESETS, RewardWeights
+from marl.rewards import PRESETS, RewardWeights, weights_of
 
 MODEL_SIZES = {"tiny": (64, 64), "small": (128, 128), "medium": (256, 128), "large": (512, 256), "huge": (1024, 512)}
 WIDTH_MAX = 65_536  # two such layers have 16 GiB of weights; beyond it a width is a mistake
@@ -106,8 +106,8 @@ class RewardConfig:
 
     def weights(self) -> list[float]:
         """In the order of RewardWeights."""
-        given = (getattr(self, name) for name in RewardWeights._fields)
-        return [float(preset if own is None else own) for own, preset in zip(given, PRESETS[self.preset], strict=True)]
+        given, preset = (getattr(self, name) for name in RewardWeights._fields), weights_of(self.preset)
+        return [float(default if own is None else own) for own, default in zip(given, preset, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from arena.errors import ArenaError
 from arena.jit import njit
 from arena.rules import ACTIONS, LENGTH, SNAKES, START_LENGTH, TEAM
 from marl.errors import UserError
-from marl.rewards import PRESETS, RewardWeights, reward_of
+from marl.rewards import RewardWeights, reward_of, weights_of
 from opponents.players import Player
 from opponents.submission import Submission
 
@@ -73,15 +73,13 @@ class TeamBatch:
     ) -> None:
         if agent not in ("snake", "team"):
             raise UserError(f"agent is {agent!r}; allowed: snake, team")
-        if isinstance(reward, str) and reward not in PRESETS:
-            raise UserError(f"reward is {reward!r}; allowed: {', '.join(PRESETS)}, or RewardWeights(...)")
         if isinstance(opponent, Submission):
             raise UserError(f"{opponent.name}: a submission plays whole matches; it cannot be the opponent of team_env")
         self.opponent, self.matches, self.encoder = opponent, matches, encoder_named(encoder)
         self.by_team = agent == "team"
         self.shape: tuple[int, ...] = (matches, TEAM) if self.by_team else (matches * TEAM,)  # of the actions
         self.num_envs = self.shape[0]
-        self._weights = torch.tensor(PRESETS[reward] if isinstance(reward, str) else reward)
+        self._weights = torch.tensor([float(weight) for weight in weights_of(reward)])
         self._make_arena(seed, device)
 
     @property

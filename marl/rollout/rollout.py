@@ -202,8 +202,9 @@ class Rollout:
     def start(self, policy: Policy | None = None, records: bool = False) -> None:
         """Start all matches and bring them to different turns, so that every stretch of turns is alike.
 
-        The policy plays them up to there (without one, actions are random) against the mix, and nobody learns from it;
-        matches that are cut off on the way do not count. records: as a CUDA graph, if nobody decides on the host.
+        The policy plays them up to there (without one, actions are random) against the mix, and nobody learns from it:
+        the buffer's next row is written again and again. Matches that are cut off on the way do not count; the others
+        keep their rewards. records: as a CUDA graph, if nobody decides on the host.
         """
         self._is_observed = False
         self.arena.start()
@@ -212,12 +213,16 @@ class Rollout:
         def play_turn() -> None:
             self._choose_actions(policy)
             self.arena.play_turn(self.board_actions)
-            self.arena.start(self._stagger_at == turn)
+            self._finish_turn()
+            cut_off = self._stagger_at == turn
+            self._results.returns[:, 0].masked_fill_(cut_off[:, None], 0.0)
+            self.arena.start(cut_off)
             turn.add_(1)
 
         play = CapturedBriefly(play_turn, self.arena.device) if records else play_turn
         for _ in range(TURNS):
             play()
+        self.pop_results()  # of matches that do not count
 
     def set_mix(self, mix: Mix) -> None:
         """The shares of the opponents that matches meet that start from now on."""

@@ -1,5 +1,7 @@
 """TeamVectorEnv: matches, rewards, masks and restarts as Gymnasium and the rules say."""
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -117,13 +119,15 @@ def test_gymnasiums_statistics() -> None:
     [
         ({"opponent": "level9"}, "unknown player 'level9'"),
         ({"reward": "gold"}, f"reward is 'gold'; allowed: {', '.join(PRESETS)}"),
+        ({"reward": (1.0,)}, "reward is (1.0,); allowed: "),
+        ({"reward": RewardWeights(own=float("inf"))}, "its weights must be finite numbers"),
         ({"agent": "herd"}, "agent is 'herd'; allowed: snake, team"),
         ({"encoder": "pixels"}, "pixels"),
         ({"matches": 0}, "matches"),
     ],
 )
 def test_mistakes_of_the_call(options, part) -> None:
-    with pytest.raises((UserError, ArenaError), match=part.replace("(", r"\(")):
+    with pytest.raises((UserError, ArenaError), match=re.escape(part)):
         team_env(**options)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from arena import BatchArena
 from arena.encoders import encoder_named
 from arena.encoders.orientation import LOCAL_ACTIONS
-from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, TEAM, TURN, TURNS
+from arena.rules import DIRECTION, LENGTH, OVER, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from marl.config.sections import RewardConfig
 from marl.rollout.assignment import MatchAssignment, assign_matches
 from marl.rollout.rollout import Rollout
@@ -148,6 +148,15 @@ def test_episodes_without_asking_are_those_that_were_tallied(matches) -> None:
         rollout.play_turn(actor)
         tallied += int(rollout.pop_results().tally.sum())
         assert rollout.episodes(turn + 1) == tallied, f"turn {turn}, seed {SEED}"
+
+
+def test_a_match_that_has_begun_when_learning_begins_counts_all_its_rewards() -> None:
+    rollout = started(a_rollout(40, turns=4, seed=SEED, reward=RewardConfig(preset="score")))
+    rollout.set_mix({"level1": 1.0})
+    for _ in range(60):
+        rollout.play_turn(WholeNumbers(FEATURES, SEED))
+    results = rollout.pop_results()
+    assert results.rewards.sum() == results.lengths[0] - 12 * TEAM * START_LENGTH, "12 matches have ended"
 
 
 def test_results_are_given_once() -> None:
