@@ -220,7 +220,20 @@ def _add(module: ModuleType) -> Plugin:
     file = _file_of(module)
     if file is None:
         raise UserError(f"{FLAG} {module.__name__}: it has no Python source; give a module or a .py file")
+    _check_tables(file)
     return _plugins.setdefault(file, Plugin(module.__name__, file, _digest(Path(file))))
+
+
+def _check_tables(file: str) -> None:
+    """UserError for an entry that could not run. Tables that nobody has loaded have no new entries."""
+    rewards, scripted = sys.modules.get("marl.rewards"), sys.modules.get("opponents.scripted")
+    for name in rewards.PRESETS if rewards else ():
+        rewards.weights_of(name)
+    for name, decide in scripted.SCRIPTED.items() if scripted else ():
+        if not hasattr(decide, "py_func") and not os.environ.get("NUMBA_DISABLE_JIT"):
+            raise UserError(
+                f"{FLAG} {file}: opponent {name!r} is no compiled function; put @njit of arena.jit before it"
+            )
 
 
 def _file_of(module: ModuleType) -> str | None:

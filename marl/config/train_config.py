@@ -193,6 +193,11 @@ class TrainConfig:
             raise UserError(f"matches is {self.matches}; allowed: an even number from 2, half red and half blue")
         if not self.load_model and (self.load_model_run, self.load_model_run_episode) != (None, None):
             raise UserError("load_model_run and load_model_run_episode say what to load; add --load_model")
+        if not hasattr(self, self.learner_section):
+            raise UserError(
+                f"algo {self.algo} has no section of options; its file says which it reads: "
+                f'marl.registry.SECTIONS["{self.algo}"] = "ppo", "ddpg" or "qlearning"'
+            )
         if self.init_from is not None and (self.load_model or self.learner_section != "ppo"):
             with_it = "load_model" if self.load_model else f"algo {self.algo}"
             raise UserError(f"init_from is {self.init_from}; not allowed with {with_it}")
