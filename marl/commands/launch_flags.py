@@ -76,7 +76,7 @@ def launch_ranks(flags: Mapping[str, str], plan: ResumePlan) -> int | None:
 
     set_environment(ranks, None)
     _load_training(plan)
-    return launch_forked(ranks)
+    return launch_forked(ranks, plan.config.ddp.timeout)
 
 
 def _can_fork(plan: ResumePlan, nodes: "Nodes") -> bool:

@@ -16,9 +16,10 @@ import time
 import uuid
 from pathlib import Path
 
+from marl.cli.wording import count
 from marl.compute.threads import limit_threads
 from marl.ranks import store
-from marl.ranks.exits import EXIT_LOST_RANK, end_with_launcher, leave_messages_to
+from marl.ranks.exits import EXIT_LOST_RANK, GO_ON, end_with_launcher, leave_messages_to
 from marl.ranks.launch import (
     SHUTDOWN_TIMEOUT,
     STOP_SIGNALS,
@@ -38,13 +39,14 @@ class _IsRank(BaseException):
     """This process is no launcher any more, but a rank that it has forked."""
 
 
-def launch_forked(ranks: int) -> int | None:
-    """Fork this many ranks; returns the exit code of the whole.
+def launch_forked(ranks: int, timeout: float) -> int | None:
+    """Fork this many ranks; returns the exit code of the whole. timeout: seconds to wait for ranks that save after a
+    signal.
 
     Returns None in each of the ranks: the caller trains then. Load the program before, for all of them.
     """
     try:
-        return _Launcher(ranks).run()
+        return _Launcher(ranks, max(SHUTDOWN_TIMEOUT, timeout)).run()
     except _IsRank:
         return None
 
@@ -52,8 +54,9 @@ def launch_forked(ranks: int) -> int | None:
 class _Launcher:
     """Forks the ranks once: a rank that fails ends the run."""
 
-    def __init__(self, ranks: int) -> None:
-        self._world = ranks
+    def __init__(self, ranks: int, patience: float) -> None:
+        """patience: seconds that the ranks have to end after a signal."""
+        self._world, self._patience = ranks, patience
         self._launch_id = uuid.uuid4().hex
         self._pids: dict[int, int] = {}  # of the ranks that have not ended
         self._codes: dict[int, int] = {}  # exit codes of the others
@@ -68,8 +71,11 @@ class _Launcher:
                 failed = self._wait()
                 return 0 if failed is None else self._fail(failed, self._codes[failed])
         except _Stopped:
-            self._end(SHUTDOWN_TIMEOUT, signal.SIGTERM)
+            killed = self._end(self._patience, signal.SIGTERM)
             self._print_messages()
+            if killed:
+                late = f"{count(killed, 'rank')} had not saved {self._patience:g} s after the signal (--timeout)"
+                print(f"snakes: {late} and had to be killed; {GO_ON}", file=sys.stderr)
             print(f"snakes: stopped by {signal_name(stopped[0])}", file=sys.stderr)
             return 128 + stopped[0]
         finally:
@@ -80,7 +86,7 @@ class _Launcher:
         code_of_all = report_failure(rank, code)
         self._knows_cause = code != EXIT_LOST_RANK
         self._print_messages()
-        self._end(SHUTDOWN_TIMEOUT, signal.SIGTERM)  # rank 0 may be saving
+        self._end(self._patience, signal.SIGTERM)  # rank 0 may be saving
         self._print_messages()
         return code_of_all
 
@@ -150,18 +156,23 @@ class _Launcher:
                 ended.append(rank)
         return ended
 
-    def _end(self, seconds: float, first: int | None = None) -> None:
-        """Wait up to `seconds` for the end of the ranks, after a first signal if there is one; then kill them."""
+    def _end(self, seconds: float, first: int | None = None) -> int:
+        """Wait up to `seconds` for the end of the ranks, after a first signal if there is one; then kill them.
+
+        Returns how many had to be killed.
+        """
         if first is not None:
             self._signal(first)
         deadline = time.monotonic() + seconds
         while self._pids and time.monotonic() < deadline:
             self._look()
             time.sleep(POLL)
+        left = len(self._pids)
         self._signal(signal.SIGKILL)
         while self._pids:
             self._look()
             time.sleep(POLL / 10)
+        return left
 
     def _signal(self, number: int) -> None:
         for pid in self._pids.values():

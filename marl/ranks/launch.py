@@ -16,6 +16,7 @@ torchrun works too (docs/cluster.md shows its settings), but this launcher does 
 import contextlib
 import dataclasses
 import errno
+import math
 import os
 import signal
 import sys
@@ -34,7 +35,7 @@ from marl.ranks.nodes import ONE_NODE, Nodes
 
 PROGRAM = ("-m", "marl", "train")
 DEFAULT_PORT = 29400  # of the rendezvous of several nodes without MASTER_PORT
-SHUTDOWN_TIMEOUT = 60  # seconds the ranks have to save and end after a signal; then they are killed
+SHUTDOWN_TIMEOUT = 60  # seconds, at least, that the ranks have to save and end after a signal; then they are killed
 STOP_SIGNALS = (
     *system.STOP_SIGNALS,
     *(getattr(signal, name) for name in ("SIGHUP", "SIGQUIT", "SIGUSR1") if hasattr(signal, name)),
@@ -52,7 +53,7 @@ def launch(
 ) -> int:
     """Run the program with these arguments in `ranks` processes on this node; returns the exit code of the whole.
 
-    timeout: seconds to wait for the other nodes.
+    timeout: seconds to wait for the other nodes, and for ranks that save after a signal.
     """
     rendezvous = _rendezvous_settings(nodes, timeout)
     set_environment(ranks, interface_of(rendezvous["local_addr"]) if nodes.most > 1 else None)
@@ -77,7 +78,7 @@ def launch(
         "max_restarts": max_restarts,
         "monitor_interval": 0.1,
         "rdzv_backend": RENDEZVOUS,
-        "shutdown_timeout": SHUTDOWN_TIMEOUT,
+        "shutdown_timeout": math.ceil(max(SHUTDOWN_TIMEOUT, timeout)),
         "signals_to_handle": "",  # the handlers of stop_on_signal stay in place of torch's
         **rendezvous,
     }

@@ -318,16 +318,17 @@ def _done(tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
 
 
 def on_main(group: Solo | Ranks, act: Callable[[], T]) -> T:
-    """Call `act` on rank 0 only and return its result on every rank.
+    """Call `act` on rank 0 only and return its result on every rank. It may take longer than the time limit.
 
     A UserError or ArenaError of `act` becomes a UserError on every rank, so that no rank waits for rank 0.
     """
     value = problem = None
-    if group.is_main:
-        try:
-            value = act()
-        except (UserError, ArenaError) as error:
-            problem = str(error)
+    with group.keep_alive():
+        if group.is_main:
+            try:
+                value = act()
+            except (UserError, ArenaError) as error:
+                problem = str(error)
     value, problem = group.broadcast((value, problem))
     if problem is not None:
         raise UserError(problem)

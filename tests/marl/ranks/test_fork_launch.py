@@ -9,7 +9,7 @@ from helpers.processes import wait_until
 from helpers.training import LIMIT, RANKS, finish, forked, needs_proc, ranks_of, the_run
 
 from marl.ranks import exits
-from marl.ranks.fork_launch import MessagePipe
+from marl.ranks.fork_launch import MessagePipe, _Launcher
 
 pytestmark = needs_proc
 
@@ -35,6 +35,24 @@ def test_a_signal_saves_and_no_rank_outlives_its_launcher(tmp_path) -> None:
         pids = ranks_of(process.pid).values()
         process.kill()
         wait_until(lambda: not any(_lives(pid) for pid in pids), LIMIT, "the end of the ranks")
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_rank_that_does_not_end_after_a_signal_is_killed_and_counted(deaf) -> None:
+    launcher = _Launcher(1, patience=1)
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if deaf else signal.SIG_DFL)
+        os.write(writing, b"ready")
+        while True:
+            signal.pause()
+    assert os.read(reading, 5) == b"ready"
+    for file in (reading, writing):
+        os.close(file)
+    launcher._pids[0] = pid
+    assert launcher._end(0.2 if deaf else LIMIT, signal.SIGTERM) == int(deaf)
+    assert launcher._codes[0] == -(signal.SIGKILL if deaf else signal.SIGTERM)
 
 
 def _lives(pid: int) -> bool:
