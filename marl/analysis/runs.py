@@ -5,10 +5,11 @@ Reads plain files only (config.yaml, run.json, metrics.jsonl, pointer files, man
 
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from marl.compute.process_identity import is_running
 from marl.config.options import section_of
 from marl.config.yaml_file import parse_yaml
 from marl.errors import UserError
-from marl.metrics.run_metrics import read_lines
+from marl.metrics.run_metrics import lines_with, read_lines
 from marl.registry import LEARNERS
-from marl.storage.checkpoint_finder import episode_of, list_all
+from marl.storage.checkpoint import ENV_STEPS
+from marl.storage.checkpoint_finder import episode_of, list_all, manifest_field
 from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_regular, read_run
 from marl.storage.run_names import find_named
 from opponents.intervals import wilson
@@ -62,7 +64,7 @@ class RunSummary:
     folder: Path
     config: dict[str, Any]
     about: dict[str, Any]
-    lines: list[dict[str, Any]] = field(repr=False)
+    lines: list[dict[str, Any]] = field(repr=False)  # metrics: of all evaluations, and the last others
 
     @property
     def name(self) -> str:
@@ -97,7 +99,8 @@ class RunSummary:
 
     @property
     def env_steps(self) -> int:
-        return int(self._last("train/env_steps"))
+        saved = [manifest_field(checkpoint, ENV_STEPS) for checkpoint in list_all(self.folder)[:1]]
+        return max((*(steps for steps in saved if isinstance(steps, int)), int(self._last("train/env_steps"))))
 
     @property
     def seconds(self) -> float:
@@ -155,8 +158,15 @@ class RunSummary:
         if by == "episodes":
             return [(float(episode), rate) for episode, rate in points]
         tag, unit = AXES[by]
-        logged = [(0.0, 0.0), *((float(line["step"]), line[tag] / unit) for line in self.lines if tag in line)]
+        logged = [(0.0, 0.0), *((step, value / unit) for step, value in self._logged[tag])]
         return [(_interpolated(episode, logged), rate) for episode, rate in points]
+
+    @cached_property
+    def _logged(self) -> dict[str, list[tuple[float, float]]]:
+        """Metrics of x axes by tag: (step, value) of each line."""
+        lines = read_lines(self.folder)
+        tags = {tag for tag, _ in AXES.values()}
+        return {tag: [(float(line["step"]), line[tag]) for line in lines if line.get(tag) is not None] for tag in tags}
 
     def settings(self, without: Collection[str] = NOT_COMPARED) -> dict[str, Any]:
         """Options by path, without some of them and without the sections of learners that this run does not use."""
@@ -214,7 +224,7 @@ def read_summary(folder: Path) -> RunSummary:
         config = _mapping(parse_yaml(text))
     except Exception:  # of any kind that a file of a stranger brings about
         config = {}
-    return RunSummary(folder, dict(config), read_run(folder), read_lines(folder))
+    return RunSummary(folder, dict(config), read_run(folder), lines_with(folder, POINTS))
 
 
 def read_all(runs_dir: str) -> list[RunSummary]:
@@ -256,10 +266,11 @@ def _files(folder: Path) -> Iterator[os.stat_result]:
 
 def _interpolated(x: float, points: list[tuple[float, float]]) -> float:
     """The value at x on the line through the points; before and after them that of the nearest."""
-    for (left, low), (right, high) in pairwise(points):
-        if left <= x <= right:
-            return low + (high - low) * (x - left) / (right - left) if right > left else high
-    return points[-1][1]
+    at = bisect_left(points, x, key=itemgetter(0))
+    if at == len(points) or at == 0:
+        return points[min(at, len(points) - 1)][1]
+    (left, low), (right, high) = points[at - 1], points[at]
+    return low + (high - low) * (x - left) / (right - left)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -183,6 +183,18 @@ def read_lines(folder: Path) -> list[dict[str, Any]]:
     return [values for line in lines if (values := _parse(line))]
 
 
+def lines_with(folder: Path, tag: str) -> list[dict[str, Any]]:
+    """Of read_lines those that hold a tag, and the last one that does not: a long run has many others."""
+    name = json.dumps(tag).encode()
+    try:
+        lines = read_regular(Path(folder) / LINES).splitlines()
+    except OSError:
+        return []
+    others = (i for i in reversed(range(len(lines))) if name not in lines[i] and _parse(lines[i]))
+    last = next(others, None)
+    return [values for i, line in enumerate(lines) if (i == last or name in line) and (values := _parse(line))]
+
+
 def last_line(folder: Path) -> dict[str, Any]:
     """The last of read_lines, read from the end of the file; empty if there is none."""
     path = Path(folder) / LINES

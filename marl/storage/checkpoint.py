@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 FOLDER, LAST, BEST = "checkpoints", "last", "best"
 WEIGHTS, MANIFEST = "weights.safetensors", "manifest.json"
+ENV_STEPS = "env_steps"  # field of a manifest: those of the run up to then
 MILESTONE = "milestone"  # field of a manifest: whether the checkpoint is never removed
 REPLACED = ".replaced-"  # prefix of a folder that a newer checkpoint of the same episode is about to replace
 

@@ -13,8 +13,10 @@ from helpers.command import assert_one_line, in_fresh_process
 from helpers.training import here
 from PIL import Image
 
+from marl.analysis.runs import read_summary
 from marl.compute.process_identity import process_name
 from marl.storage import checkpoint_writer, run_owner
+from marl.storage.checkpoint import ENV_STEPS
 
 ENDED = f"{os.uname().nodename} another-boot 1 1"
 
@@ -49,6 +51,17 @@ def runs(tmp_path, monkeypatch):
     make_run(tmp_path / "runs", "weak", 2000, [0.1, 0.2], algo="ddpg")
     make_run(tmp_path / "runs", "busy", 3000, [], process=process_name(os.getpid()))
     return tmp_path / "runs" / "snakes_3v3"
+
+
+def test_episodes_and_env_steps_are_those_of_one_moment(runs):
+    """A run that a signal stops saves a checkpoint without a log line."""
+    weights, about = {"actor.w": torch.ones(2)}, {ENV_STEPS: 43_000}
+    checkpoint_writer.save(runs / "weak", 215, weights, {"state": {}}, about)
+    found = read_summary(runs / "weak")
+    assert (found.episodes, found.env_steps) == (215, 43_000)
+    found = read_summary(runs / "run1_20260101_120000")
+    assert (found.episodes, found.env_steps, len(found.lines)) == (300, 60_000, 4), "evaluations, and the last line"
+    assert found.curve("level2", "steps") == [(20_000, 0.2), (40_000, 0.915), (60_000, 0.9)]
 
 
 def test_the_list(runs):

@@ -208,6 +208,8 @@ def test_a_line_cut_before_its_end_does_not_run_into_the_next(tmp_path):
 def test_lines_that_are_no_metrics_are_left_out(tmp_path, end):
     (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "a": 2}\n{}\n{"step": 2}\n' + end)
     assert metrics.read_lines(tmp_path) == [{"step": 1, "a": 2}, {"step": 2}]
+    assert metrics.lines_with(tmp_path, "a") == metrics.read_lines(tmp_path)
+    assert metrics.lines_with(tmp_path, "b") == [{"step": 2}]
     assert metrics.last_line(tmp_path) == ({} if len(end) > metrics.TAIL else {"step": 2})
 
 
