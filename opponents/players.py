@@ -30,6 +30,7 @@ from opponents.scripted import SCRIPTED
 from opponents.submission import SANDBOXED, Submission, SubmissionOptions
 
 SUBMISSION = "submission.py"
+GROUPS = ("probes", "odd", field.DEVELOPMENT, field.HELD_OUT)  # each stands for several; odd: the probes' former name
 LOADERS = "snakes_3v3.loaders"  # entry points, in pyproject.toml: functions that load a trained team by name or path
 CHAMPIONS = Path(__file__).with_name("champions")  # trained teams: NAME.safetensors, and NAME.json about it
 
@@ -241,6 +242,8 @@ def _described(table: dict[str, Callable[..., int]]) -> list[tuple[str, str]]:
 
 
 def _unknown(name: str) -> ArenaError:
+    if name in GROUPS:
+        return ArenaError(f"{name!r} is a group of players, for league and eval --away; eval --list names its players")
     names = [name for name, _ in listing()]
     close = difflib.get_close_matches(name.partition(":")[0], [*names, *PROBES, *dict(field.listing())], n=1)
     guess = f", did you mean {close[0]}?" if close else ""

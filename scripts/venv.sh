@@ -69,6 +69,7 @@ make_venv() {
         fi
     done
     [ -n "$python" ] || fail "Python 3.10 to 3.13 is needed; python3 here is: $(python3 --version 2>&1 || true)"
+    [ ! -L .venv ] || fail ".venv is a link, which Python's venv does not take; remove the link, it is then made here"
     find .venv -mindepth 1 -maxdepth 1 ! -name 'setup.lock*' -exec rm -rf {} +
     "$python" -m venv .venv >"$log" 2>&1 ||
         fail "could not make .venv (on Debian and Ubuntu: apt install python3-venv); see $root/$log"

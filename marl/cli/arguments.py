@@ -20,9 +20,15 @@ def new_file(text: str) -> Path:
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is a folder; need a file name")
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {str(path.parent)!r}")
+    _check_parent(path)
     return path
+
+
+def _check_parent(path: Path) -> None:
+    if not path.parent.is_dir():
+        parent = repr(str(path.parent))
+        problem = f"{parent} is a file; need a folder" if path.parent.exists() else f"there is no folder {parent}"
+        raise argparse.ArgumentTypeError(f"{str(path)!r}: {problem}")
 
 
 def new_folder(text: str) -> Path:
@@ -30,8 +36,8 @@ def new_folder(text: str) -> Path:
     path = Path(text)
     if path.exists() and not path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is a file; need a folder")
-    if not path.is_dir() and not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {str(path.parent)!r}")
+    if not path.is_dir():
+        _check_parent(path)
     return path
 
 

@@ -26,12 +26,12 @@ def program() -> str:
 
 def command(*words: str | Path) -> str:
     """A command of this program as it is typed here."""
-    return f"{program()} {_join([str(word) for word in words])}"
+    return f"{program()} {joined([str(word) for word in words])}"
 
 
 def example(*words: str) -> str:
     """A command in a list of examples: short, where this program is started by a long path."""
-    return f"{SCRIPT if is_long() else program()} {_join(words)}"
+    return f"{SCRIPT if is_long() else program()} {joined(words)}"
 
 
 def train_with(variable: str, value: object) -> str:
@@ -49,7 +49,7 @@ def interpreter() -> str:
     typed = sys.orig_argv[0]
     found = None if os.path.dirname(typed) else shutil.which(typed)
     if found is not None and _is_same(found, sys.executable):
-        return _join([typed])
+        return joined([typed])
     return _near(sys.executable)
 
 
@@ -67,7 +67,8 @@ def _is_same(path: str, other: str) -> bool:
     return os.path.normcase(os.path.abspath(path)) == os.path.normcase(os.path.abspath(other))
 
 
-def _join(words: Sequence[str]) -> str:
+def joined(words: Sequence[str]) -> str:
+    """Words as they are typed into a shell, quoted where they must be."""
     return subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)
 
 
@@ -76,7 +77,7 @@ def _near(path: str) -> str:
     try:
         relative = os.path.relpath(path)
     except ValueError:  # on another drive
-        return _join([path])
+        return joined([path])
     if relative.startswith(os.pardir):
-        return _join([os.path.abspath(path)])
-    return _join([relative if os.path.dirname(relative) else os.path.join(os.curdir, relative)])
+        return joined([os.path.abspath(path)])
+    return joined([relative if os.path.dirname(relative) else os.path.join(os.curdir, relative)])

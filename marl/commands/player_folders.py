@@ -52,7 +52,8 @@ def entries_of(names: Sequence[str], folders: Sequence[Path] = (), are_several_w
 def _found_in(folder: Path) -> list[Found]:
     """The players in a folder of players; a subfolder without any has a problem. Of a run: its checkpoints."""
     if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such folder")
+        what = "that is a file; need a folder" if folder.exists() else "there is no such folder"
+        raise UserError(f"{folder}: {what}")
     is_run = (folder / CHECKPOINTS).is_dir()
     places = [folder / CHECKPOINTS] if is_run else [*_own_players(folder), *_subfolders(folder)]
     if not places:

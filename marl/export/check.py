@@ -23,6 +23,7 @@ from arena.errors import printable
 from arena.jidi import DIRECTION_NAMES, FIRST_SNAKE_KEY, jidi_observation
 from arena.match_dict import to_dict
 from arena.rules import DIRECTION, SNAKES, TEAM
+from marl.cli.invocation import joined
 from marl.errors import UserError
 from marl.export import check_harness
 from marl.export.dense_layers import DenseLayer, forward
@@ -117,7 +118,9 @@ def check(path: Path, policy: ComparedPolicy | None, uncaged: bool = False) -> R
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file; export PLAYER --jidi {path.parent} writes it") from None
+        raise UserError(
+            f"{path}: there is no such file; {joined(['export', 'PLAYER', '--jidi', str(path.parent)])} writes it"
+        ) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     return check_source(path, data, policy, uncaged)
@@ -175,15 +178,18 @@ def _own_policy(path: Path, values: dict[str, Any]) -> ComparedPolicy:
         is_known = name in ENCODERS and layers[0].weight.shape[1] == encoder_named(name).width
     except Exception:  # whatever was written there
         is_known = False
+    compare = joined(["export", "PLAYER", "--check", str(path.parent)])
     if not is_known:
-        raise UserError(
-            f"{path}: its weights cannot be read as export writes them today; "
-            f"name the player that it shall play like: export PLAYER --check {path.parent}"
+        what = (
+            "its weights cannot be read as export writes them today"
+            if "LAYERS" in values
+            else "export did not write it"
         )
+        raise UserError(f"{path}: {what}; name the player that it shall play like: {compare}")
     if stated != weights_hash(packed_weights):
         raise UserError(
             f"{path}: its weights are not those that were exported of {player} (WEIGHTS_SHA256); export it again, or "
-            f"name the player that it shall play like: export PLAYER --check {path.parent}"
+            f"name the player that it shall play like: {compare}"
         )
     return ComparedPolicy(layers, encoder_named(name), f"the policy of its weights, as they were exported of {player}")
 

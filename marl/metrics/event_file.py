@@ -142,7 +142,7 @@ def shown_scalars(folder: Path, prefix: str, first: int, before: int) -> dict[tu
 
 
 def thinned(scalars: Mapping[tuple[int, str], float]) -> dict[tuple[int, str], float]:
-    """As many scalars as TensorBoard shows of each curve, evenly over the steps, the last among them; by step and tag."""
+    """As many scalars as TensorBoard shows of each curve, evenly over the steps, with the last; by step and tag."""
     width = max((step for step, _ in scalars), default=0) // SHOWN + 1
     last = {(step // width, tag): (step, tag) for step, tag in sorted(scalars)}
     return {at: scalars[at] for at in sorted(last.values())}

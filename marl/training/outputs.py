@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from marl.config import reader
 from marl.metrics.console import Console, Quiet
 from marl.metrics.run_metrics import Metrics, Silent
@@ -33,9 +35,8 @@ class RunOutputs:
     def asks_to_stop(self, event: str, progress: Progress, values: Mapping[str, float]) -> bool:
         """Tell the callback of a log line or an evaluation, in plain values; whether it wants the run to end."""
         about = {"event": event, "episode": progress.episodes, "env_steps": progress.env_steps}
-        return (
-            self.callback(about | {"seconds": progress.seconds} | {tag: float(values[tag]) for tag in values}) is False
-        )
+        answer = self.callback(about | {"seconds": progress.seconds} | {tag: float(values[tag]) for tag in values})
+        return isinstance(answer, (bool, np.bool_)) and not answer
 
 
 def open_outputs(

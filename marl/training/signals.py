@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,13 @@ SAME_SIGNAL_SECONDS = 1.0  # a second signal within this time counts as the firs
 
 @contextmanager
 def stop_on_signals(request_stop: Callable[[int], None]) -> Iterator[None]:
-    """The first TERM or Ctrl-C calls request_stop with its number; a second one, later, ends the process at once."""
+    """The first TERM or Ctrl-C calls request_stop with its number; a second one, later, ends the process at once.
+
+    Python has signals in its main thread only: a training in another thread does not hear of them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     first: list[float] = []
 
     def handle(number: int, _frame: FrameType | None) -> None:

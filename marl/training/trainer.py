@@ -15,6 +15,7 @@ import torch
 
 from arena.backends.cuda_graphs import WARM_UPS, Captured
 from arena.jit import announced
+from marl.cli.invocation import joined
 from marl.errors import UserError
 from marl.learners.learner import lr_factor, warmup
 from marl.metrics.log_window import LogWindow, pack, unpack
@@ -280,9 +281,10 @@ class Trainer:
             self.outputs.console.note(skipped, warning=True)
 
     def _not_finite(self, what: str) -> NotFinite:
+        flags = f"{joined(['--resume', str(self.outputs.folder)])} {self.state.learner.lower_lr_flags()}"
         return NotFinite(
             f"{what} is not finite at episode {self.state.progress.episodes}; resume from the last checkpoint with "
-            f"lower learning rates: --resume {self.outputs.folder} {self.state.learner.lower_lr_flags()}"
+            f"lower learning rates: {flags}"
         )
 
     # --- evaluate

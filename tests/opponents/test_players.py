@@ -203,6 +203,7 @@ def test_a_champions_name_is_guessed_and_named(champions):
     [
         ("levle3", ["'levle3'", "did you mean level", "known: level0"]),
         ("", ["unknown player ''", "known: level0"]),
+        ("development", ["'development' is a group of players, for league and eval --away"]),
         ("level3:", ["'level3:'", "0.2"]),
         ("level3:1.5", ["1.5", "0 to 1"]),
         ("level3:nan", ["nan", "0 to 1"]),

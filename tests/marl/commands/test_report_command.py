@@ -325,6 +325,7 @@ def test_the_page(runs, tmp_path, opened) -> None:
         (["ppo", "--cross_play", "10"], ["--cross_play needs runs of two configurations"]),
         (["ppo", "--by", "weeks"], ["--by", "weeks"]),
         (["ppo", "--html", "no/such/page.html"], ["no folder 'no/such'"]),
+        (["ppo", "--html", "runs/snakes_3v3/other/run.json/page.html"], ["run.json' is a file; need a folder"]),
         (["other"], ["none of these runs is finished and evaluated: runs/snakes_3v3/other is unfinished"]),
         (["ppo", "far"], ["no opponent of their evaluations in common", "level0, level2"]),
     ],
