@@ -157,6 +157,17 @@ def test_a_package_and_files_beside_a_file(own, monkeypatch) -> None:
     assert plugins.imported() == records
 
 
+def test_what_stands_beside_a_file_or_in_the_folder_hides_no_other_module(own, monkeypatch) -> None:
+    (own / "colorsys.py").write_text("raise RuntimeError('not the one of Python')\n")
+    (own / "by_file.py").write_text("import colorsys\nNAME = colorsys.rgb_to_hsv.__name__\n")
+    (own / "by_name.py").write_text("import colorsys\nNAME = colorsys.rgb_to_hsv.__name__\n")
+    monkeypatch.chdir(own)
+    for name in ("by_file.py", "by_name"):
+        monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+        plugins.import_plugins([name])
+        assert sys.modules[name.removesuffix(".py")].NAME == "rgb_to_hsv"
+
+
 def test_an_installed_package_is_found_by_its_entry_point(own, monkeypatch) -> None:
     reward_file(own, "installed")
     monkeypatch.syspath_prepend(own)
@@ -185,8 +196,32 @@ def test_a_schedule(own) -> None:
     schedule = Scheduler(config.schedule)
     assert [schedule.level(episode) for episode in (0, 6, 7, 10)] == ["level0", "level0", "level1", "level4"]
     assert schedule.reachable()[-1] == "level4"
-    with pytest.raises(ArenaError, match=r"strategy too_high gave rung 7; allowed: 0 to 4"):
-        Scheduler(ScheduleConfig("too_high")).mix(0)
+    for rung in (7, 1.0):
+        BY_PROGRESS["too_high"] = lambda episode, end, rung=rung: rung
+        with pytest.raises(ArenaError, match=rf"strategy too_high gave rung {rung}; allowed: 0 to 4"):
+            Scheduler(ScheduleConfig("too_high")).mix(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (
+            'from opponents.scripted import SCRIPTED\nSCRIPTED["mine"] = lambda *_: 0\n',
+            "put @njit of arena.jit before it",
+        ),
+        ('from marl.rewards import PRESETS\nPRESETS["mine"] = (1.0,)\n', "preset mine is (1.0,); allowed: "),
+    ],
+)
+def test_an_entry_that_could_not_run_is_told_at_once(text, part, own) -> None:
+    (own / "mine.py").write_text(text)
+    with pytest.raises(UserError, match=re.escape(part)):
+        plugins.import_plugins([own / "mine.py"])
+
+
+def test_a_learner_without_options_is_told_what_it_lacks(own) -> None:
+    (own / "mine.py").write_text('from marl.registry import LEARNERS\nLEARNERS["mine"] = object\n')
+    with pytest.raises(UserError, match=r"algo mine has no section of options.*SECTIONS\[\"mine\"\]"):
+        read_config(["--import", str(own / "mine.py"), "--algo", "mine"])
 
 
 @pytest.mark.parametrize(

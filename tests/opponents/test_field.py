@@ -12,7 +12,7 @@ from marl.commands.player_groups import expand_groups
 from marl.config.train_config import read_config
 from marl.storage.run_folder import GROUP
 from marl.storage.saved_player import load_policy
-from opponents.field import DEVELOPMENT, HELD_OUT, LIST, SNAPSHOTS, field, trainings
+from opponents.field import DEVELOPMENT, HELD_OUT, LIST, SNAPSHOTS, field, listing, trainings
 from opponents.players import champion, find, is_scripted
 
 HALVES = (DEVELOPMENT, HELD_OUT)
@@ -82,3 +82,10 @@ def test_a_trained_team_is_what_its_flags_say(name) -> None:
 def test_a_half_is_a_group_of_players() -> None:
     assert expand_groups(["level1", DEVELOPMENT]) == ["level1", *field(DEVELOPMENT)]
     assert expand_groups([HELD_OUT, "champion"]) == [*field(HELD_OUT), "champion"]
+
+
+def test_the_listing_names_every_trained_team_once_with_its_half() -> None:
+    assert [name for name, _ in listing()] == list(TRAINED)
+    for name, about in listing():
+        half = DEVELOPMENT if name in trainings(DEVELOPMENT) else HELD_OUT
+        assert about == f"Of {half}: train {TRAINED[name]}"

@@ -59,6 +59,17 @@ def test_measuring_leaves_the_counts_of_a_submission_alone(tmp_path):
         assert (submission.errors, submission.problems, submission.move_times.moves) == (0, [], 0)
 
 
+def test_what_measures_a_submission_is_closed(tmp_path, monkeypatch):
+    """Its processes would live as long as the league."""
+    closed, close = [], Submission.close
+    monkeypatch.setattr(Submission, "close", lambda self: (closed.append(self), close(self))[1])
+    path = written(tmp_path, controller("return [[1, 0, 0, 0]]"))
+    with Submission(path, options=SubmissionOptions(SANDBOXED.uncaged, workers=1)) as submission:
+        seconds_per_match(submission, "cpu")
+        assert len(closed) == 1
+        assert closed[0] is not submission
+
+
 def test_one_that_never_answers_takes_no_time_in_the_long_run(tmp_path):
     options = SubmissionOptions(SANDBOXED.uncaged, workers=1)
     with Submission(written(tmp_path, controller("while True: pass")), 0.1, options) as submission:

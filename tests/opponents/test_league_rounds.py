@@ -1,7 +1,11 @@
 """Pairs in rounds: each board with both colours, until decided, or as time allows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from helpers.course import short_matches
+from helpers.submissions import SANDBOXED, controller, written
 
 from arena.replay import Replay
 from opponents.league_decision import AWAY, HOME
@@ -9,6 +13,7 @@ from opponents.league_rounds import FIRST_ROUND, PairedMatches, play_rounds
 from opponents.match import play, play_some
 from opponents.players import scripted
 from opponents.round_robin import play_round_robin
+from opponents.submission import Submission
 
 TEAMS = ("level2", "level1")
 COUNTS = ("matches", "wins", "draws", "losses", "home_score", "away_score", "home_deaths", "away_deaths", "turns")
@@ -81,6 +86,32 @@ def test_the_lost_matches_have_the_side_of_home():
         assert replay.result["winner"] == ("red" if lost.sides[i] else "blue")
 
 
+@pytest.mark.parametrize("is_home", [True, False])
+def test_forfeits_and_problems_stay_with_the_player_that_has_them(is_home, tmp_path, monkeypatch):
+    """As blue, too: half of the matches are played with the sides exchanged."""
+    short_matches(monkeypatch)
+    with Submission(written(tmp_path, controller("return 'no move'")), options=SANDBOXED) as broken:
+        players = (broken, scripted("level0"))
+        played = PairedMatches(*(players if is_home else players[::-1]), "cpu", 3)
+        played.play(1)
+        played.play(2)
+        results = played.results()
+    found = (results.losses, results.home_forfeits, results.wins, results.away_forfeits)
+    assert found == ((6, 6, 0, 0) if is_home else (0, 0, 6, 6))
+    assert len(results.problems) == len({text.rpartition(" (")[0] for text in results.problems}) > 0, "each once"
+
+
+def test_the_speed_leaves_out_the_first_turns():
+    """They may compile."""
+    played = pair("level2", "level1")
+    played.play(2)
+    played.play(3)
+    for parts in (played._as_red, played._as_blue):
+        parts[:] = [replace(part, seconds=0.5) for part in parts]
+    results = played.results()
+    assert results.turns_per_second == pytest.approx((results.turns - 10) / 2)
+
+
 def test_a_clear_pair_stops_and_an_even_one_plays_on():
     clear, turned, even = pair("level3", "level0"), pair("level0", "level3"), pair("level2", "level2")
     heard = []
@@ -112,6 +143,22 @@ def test_as_much_as_fits_is_played_evenly(seconds, boards):
     assert {each.boards for each in pairs} == {boards}
     assert now[0] <= max(seconds, 10.0)  # the first round is played in any case
     assert max(heard) <= 1.0
+
+
+class Slower(FakePair):
+    """Its boards take longer after the first one, as matches between longer snakes do."""
+
+    def play(self, boards: int, progress) -> None:
+        super().play(boards, progress)
+        self._each = 1.8
+
+
+def test_a_round_that_takes_longer_than_the_last_one_ends_in_time():
+    now = [0.0]
+    slower = Slower(now, 1.0)
+    play_rounds([slower], 40, False, 10.0, clock=lambda: now[0])
+    assert slower.boards > 3
+    assert now[0] <= 10.0
 
 
 def test_a_league_stops_decided_pairs_and_rates_all():

@@ -34,3 +34,11 @@ def test_shares_follow_hardness(hard, power, total, most, least, expected) -> No
     assert shares == pytest.approx(expected, abs=1.01e-4)
     assert list(shares) == list(expected)
     check_sum(parse_shares([f"{name}:{share:g}" for name, share in shares.items()]), 1 - total)
+
+
+@pytest.mark.parametrize("members", [3, 6, 7, 11])
+def test_rounded_shares_never_add_up_to_more_than_their_total(members) -> None:
+    """A schedule with more is refused."""
+    shares = prioritised_shares(dict.fromkeys("abcdefghijk"[:members], 1.0), 1, 0.5, members, 0.01)
+    assert len(shares) == members
+    assert 0.5 - members * 1e-4 <= sum(shares.values()) <= 0.5 + 1e-9

@@ -110,6 +110,12 @@ def test_the_decisive_turn_and_the_most_telling_matches():
     }
 
 
+@pytest.mark.parametrize(("end", "turned"), [(-9, 1), (-10, 1), (-11, 0)])
+def test_a_turn_that_cost_exactly_what_was_lacking_turned_the_match(end, turned):
+    fell_by_ten = replace(AS_RED, leads=leads((60, -10), (150, end)))
+    assert Explanation(1, 0, [fell_by_ten]).as_dict()["decisive"]["turned"] == turned
+
+
 def test_matches_that_one_turn_cost_come_first():
     heavier = replace(AS_RED, number=3, leads=leads((59, 40), (60, 10), (150, -60)))  # 30 of 60 lacking
     found = Explanation(3, 0, [heavier, AS_RED]).telling

@@ -25,6 +25,7 @@ def test_every_team_has_its_own_lost_matches_first(in_rounds):
         assert len(found) == 3
         losers = [match.loser == name for match in found]
         assert losers == sorted(losers, reverse=True)
+        assert all(losers) or name == "level3", "the others have lost often enough"
         for match in found:
             assert name in (match.loser, match.winner)
             side = "red" if match.replay.red == match.loser else "blue"

@@ -9,6 +9,7 @@ from helpers.course import CAUSES, LABELS, short_matches, write_homework
 from helpers.submissions import UNCAGED_FLAG
 from helpers.training import here
 
+from marl.commands import grade
 from opponents.intervals import wilson
 
 
@@ -20,6 +21,14 @@ def homework(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     short_matches(monkeypatch)
+
+
+def few(homework, folder, *names):
+    """A folder with some of the submissions."""
+    folder.mkdir()
+    for name in names:
+        (folder / name).symlink_to(homework / name)
+    return folder
 
 
 def test_every_submission_gets_a_line_and_broken_ones_their_cause(homework, tmp_path):
@@ -52,17 +61,50 @@ def test_every_submission_gets_a_line_and_broken_ones_their_cause(homework, tmp_
 
 def test_points_of_a_file_and_the_seed_repeat(homework, tmp_path):
     (tmp_path / "points.yaml").write_text("loads: 3\nwon: {level0: {0: 4}}\n")
-    one = tmp_path / "one"
-    one.mkdir()
-    (one / "bob").symlink_to(homework / "bob")
+    one = few(homework, tmp_path / "one", "bob")
     words = ("grade", one, "--against", "level0", "--matches", "2", "--points", tmp_path / "points.yaml", "--json")
     first = json.loads(here(*words, *UNCAGED_FLAG).stdout)
     assert first["most_points"] == 7
-    (grade,) = first["grades"]
-    assert (grade["name"], grade["loads"], grade["points"]) == ("bob", True, 7)
+    (bob,) = first["grades"]
+    assert (bob["name"], bob["loads"], bob["points"]) == ("bob", True, 7)
     again = json.loads(here(*words, "--seed", str(first["seed"]), *UNCAGED_FLAG).stdout)
-    (pair,), (same,) = grade["pairs"], again["grades"][0]["pairs"]
+    (pair,), (same,) = bob["pairs"], again["grades"][0]["pairs"]
     assert {**pair, "turns_per_second": 0} == {**same, "turns_per_second": 0}
+
+
+def test_the_table_of_a_grading_that_is_broken_off_has_those_that_have_played(homework, tmp_path, monkeypatch):
+    table, grade_one = tmp_path / "grades.csv", grade._grade
+
+    def grade_first(*words):
+        if table.exists():
+            raise KeyboardInterrupt
+        return grade_one(*words)
+
+    monkeypatch.setattr(grade, "_grade", grade_first)
+    words = ("--against", "level0", "--matches", "2", "--out", table, *UNCAGED_FLAG)
+    here("grade", few(homework, tmp_path / "two", "ada", "bob"), *words)
+    assert [line["name"] for line in csv.DictReader(table.read_text("utf-8-sig").splitlines())] == ["ada"]
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_first_match(homework, tmp_path, monkeypatch):
+    def play(*_, **__):
+        raise AssertionError("it was played")
+
+    monkeypatch.setattr("opponents.match.play", play)
+    table = tmp_path / f"{'x' * 250}.csv"  # its draft has a longer name
+    words = ("--against", "level0", "--matches", "2", "--out", table, *UNCAGED_FLAG)
+    assert_one_line(here("grade", few(homework, tmp_path / "one", "ada"), *words), "cannot be written")
+
+
+def test_no_student_can_know_the_matches_and_a_forfeit_is_not_clean(homework, tmp_path, monkeypatch):
+    """A submission that only takes too long makes no error."""
+    monkeypatch.setattr("opponents.submission.MATCH_SECONDS", 0.0)
+    (tmp_path / "points.yaml").write_text("loads: 1\nclean: 2\n")
+    words = ("--against", "level0", "--matches", "2", "--points", tmp_path / "points.yaml", "--json", *UNCAGED_FLAG)
+    found = json.loads(here("grade", few(homework, tmp_path / "one", "ada"), *words).stdout)
+    (one,) = found["grades"]
+    assert (one["errors"], one["forfeits"], one["points"]) == (0, 2, 1)
+    assert found["seed"] != 0, "one that could have been computed before"
 
 
 def test_mistakes_are_one_line(homework, tmp_path, monkeypatch):

@@ -71,6 +71,11 @@ def test_the_folder_itself_may_hold_a_submission_and_a_run_its_checkpoints(tmp_p
     assert [e.label for e in entries_of([], [tmp_path / "run"])] == ["episode_2"]
 
 
+def test_what_lies_beside_the_submission_in_the_folder_itself_belongs_to_it(tmp_path):
+    make(tmp_path, "mine/submission.py", "mine/weights.safetensors", "mine/other.safetensors")
+    assert found(entries_of([], [tmp_path / "mine"]), tmp_path) == {"mine": "mine/submission.py"}
+
+
 def test_patterns_and_folders_among_the_names(tmp_path, monkeypatch):
     make(tmp_path, "hw/a/submission.py", "hw/李四/submission.py", "hw/notes.txt", "hw/empty/x")
     monkeypatch.chdir(tmp_path)
@@ -90,3 +95,17 @@ def test_a_folder_without_players_is_a_mistake(tmp_path):
         entries_of([], [tmp_path / "no"])
     with pytest.raises(UserError, match="nor in its subfolders"):
         entries_of([], [tmp_path])
+
+
+def test_a_folder_that_may_not_be_read_is_one_without_a_player(tmp_path, monkeypatch):
+    """The others are graded."""
+    make(tmp_path, "a/submission.py", "locked/deep/submission.py")
+    listed = Path.iterdir
+
+    def refuse(path: Path):
+        if path.name == "locked":
+            raise PermissionError(13, "Permission denied")
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert found(entries_of([], [tmp_path]), tmp_path) == {"a": "a", "locked": NOTHING}

@@ -1,5 +1,6 @@
 """The submission that plans: rules, encoders and plans are those of the arena; it keeps its time and never raises."""
 
+import ctypes
 import importlib.util
 import json
 import time
@@ -33,6 +34,7 @@ from arena.rules import (
     TAIL,
     TEAM,
     TURN,
+    drop_beans,
 )
 from marl.export.dense_layers import policy_layers
 from marl.export.submission_file import TEMPLATE, submission_source
@@ -169,6 +171,23 @@ def test_rules_are_the_arenas_in_recorded_positions(module, ordinary_states) -> 
     assert sims.over.any()
 
 
+def test_beans_of_a_crowded_board_are_the_arenas(module) -> None:
+    """Seven free cells: for some beans all drawn cells are taken, and the free ones are counted."""
+    print(f"seed {SEED}")
+    arena = BatchArena(64, seed=SEED)
+    arena.start()
+    sims, states = simulation_of(module, arena), arena.state.numpy()
+    board = np.full((64, CELLS), 1, np.uint8)
+    board[np.arange(64)[:, None], (3 * np.arange(64)[:, None] + 20 * np.arange(7)) % CELLS] = 0
+    states[:, BOARD : BOARD + CELLS], states[:, BEAN_COUNT] = board, 0
+    sims.board[:], sims.beans[:] = board, -1
+    for state, key in zip(states, arena.keys.tolist(), strict=True):
+        drop_beans(state, key, int(state[TURN]))
+    sims.drop_beans()
+    assert np.array_equal(sims.beans, states[:, BEANS : BEANS + 5])
+    assert np.array_equal(sims.board, states[:, BOARD : BOARD + CELLS])
+
+
 def test_batched_encoders_are_the_arenas_and_the_single_ones(submission, ordinary_states) -> None:
     encoder, module = submission
     checked = 0
@@ -236,6 +255,21 @@ def test_models_of_the_foes_are_those_of_the_arenas_planner(module, foes) -> Non
         arena.play_turn(moves)
     likeliest = planner._models.weights()[0].argmax(-1).tolist()
     assert likeliest == [{"territory": TERRITORY, "level4": LEVEL4, "level0": RANDOM}[foes]] * TEAM
+
+
+@pytest.mark.parametrize("team", [0, 1])
+def test_a_new_match_begins_with_the_first_weights_of_the_same_foes(module, team) -> None:
+    models = module.FoeModels(team)
+    foes, at_first = models.foes, models.log_weights.copy()
+    assert list(foes) == [TEAM - team * TEAM + place for place in range(TEAM)]
+    for turn, position in enumerate(games()[0][:8]):
+        match = module.Match(turn, *read(module, position))
+        models.see(match)
+        models.predict(match, np.full((TEAM, 4), 0.25))
+    assert not np.allclose(models.log_weights, at_first)
+    models.see(module.Match(0, *read(module, games()[1][0])))
+    assert np.array_equal(models.log_weights, at_first)
+    assert models.foes == foes
 
 
 def seats_of(arena: BatchArena, side: int) -> torch.Tensor:
@@ -307,6 +341,23 @@ def test_planning_that_fails_while_the_file_is_loaded_is_told(module, monkeypatc
     assert capsys.readouterr() == ("", "")
 
 
+def test_products_run_in_one_thread_once_the_file_is_loaded(module) -> None:
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.exists() else []
+    paths = {line.split(None, 5)[-1].strip() for line in lines if "openblas" in line}
+    known = []
+    for library in map(ctypes.CDLL, paths):
+        for name in ("openblas_{}_num_threads", "scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_"):
+            if hasattr(library, name.format("set")):
+                known.append([getattr(library, name.format(what)) for what in ("get", "set")])
+    if not known:
+        pytest.skip("numpy has no OpenBLAS here")
+    for _, set_threads in known:
+        set_threads(2)
+    module.warm_up()
+    assert [get_threads() for get_threads, _ in known] == [1] * len(known)
+
+
 def test_without_a_stream_for_errors_it_plays_on(module, monkeypatch, capsys) -> None:
     monkeypatch.setattr(module, "_told", set())
     monkeypatch.setattr(module, "PARTS", ("no such part",))
@@ -369,6 +420,26 @@ def test_the_first_call_of_a_turn_plans_for_all_three(submission, monkeypatch) -
     assert calls == [(0, 1), (1, 1), (2, 1)]
 
 
+def test_the_models_of_the_foes_go_on_from_turn_to_turn(module, monkeypatch) -> None:
+    """Each team has its own: a file may play both sides in one process."""
+    seen = {0: [], 1: []}
+
+    def plan(match, team, models, clock):
+        seen[team].append(models)
+        return [1, 2, 3], None, (1, 1)
+
+    monkeypatch.setattr(module, "plan", plan)
+    monkeypatch.setattr(module, "_foe_models", {})
+    module._match = None
+    for position in games()[0][:3]:
+        for snake in (0, 3):
+            ask(module, position, snake)
+    for team, models in seen.items():
+        assert len(models) == 3
+        assert all(each is models[0] for each in models)
+        assert list(models[0].foes) == [TEAM - team * TEAM + place for place in range(TEAM)]
+
+
 def with_clock(module, monkeypatch, copy_seconds: float) -> list[float]:
     """The time, which the test sets; the clock has measured this much for a copy."""
     now = [0.0]
@@ -376,6 +447,23 @@ def with_clock(module, monkeypatch, copy_seconds: float) -> list[float]:
     monkeypatch.setattr(module.Clock, "copy_seconds", copy_seconds)
     monkeypatch.setattr(module.Clock, "slowness", 1.0)
     return now
+
+
+@pytest.mark.parametrize(("milliseconds", "left"), [(100, 0.015), (50, 0.0075), (4, 0.002)])
+def test_a_part_of_the_time_is_left_unused(module, monkeypatch, milliseconds, left) -> None:
+    deadlines = []
+
+    class Late(module.Clock):
+        def __init__(self, deadline):
+            deadlines.append(deadline)
+            super().__init__(-1.0)  # no time: the policy plays
+
+    with_clock(module, monkeypatch, 0.001)[0] = 100.0
+    monkeypatch.setattr(module, "PLAN_MS", milliseconds)
+    monkeypatch.setattr(module, "Clock", Late)
+    module._match = None
+    ask(module, games()[0][0], 0)
+    assert deadlines == [pytest.approx(100 + milliseconds / 1000 - left)]
 
 
 def test_replies_fill_the_time(module, monkeypatch) -> None:

@@ -74,6 +74,21 @@ def test_inference_sees_new_weights_and_keeps_old_outputs() -> None:
     assert torch.equal(before, kept)
 
 
+def test_parts_of_the_same_length_have_tensors_of_their_own() -> None:
+    """Both halves of the snakes are computed at once."""
+    print(f"seed {SEED}")
+    torch.manual_seed(SEED)
+    actor = make_actor(FEATURES, SPEC)
+    infer, obs = DenseInference(dense_layers(actor)), torch.randint(0, 3, (12, FEATURES.width), dtype=torch.uint8)
+    for _ in range(2):
+        for part in (obs[:6], obs[6:]):
+            infer(part)
+    first, second = (dense.outputs for _, dense in infer._passes.values())
+    with torch.no_grad():
+        torch.testing.assert_close(first, actor(obs[:6]), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(second, actor(obs[6:]), rtol=1e-5, atol=1e-5)
+
+
 def test_other_networks_are_left_to_autograd() -> None:
     planes = encoder_named("planes")
     others = [

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import numba
 import pytest
 import torch
 from helpers.training_states import trained_weights
@@ -10,6 +11,7 @@ import marl.learners.ppo as ppo_module
 from marl import registry
 from marl.config.autoscale import resolve
 from marl.config.train_config import TrainConfig, read_config
+from marl.fast import seam
 from marl.learners.ddpg import Ddpg
 from marl.learners.ppo import Ppo
 from marl.learners.q_learning import QLearning
@@ -65,6 +67,33 @@ def test_a_changed_line_of_the_loss_counts(monkeypatch) -> None:
     assert not torch.equal(before, after)
     text, _, _ = trained(config_of("ppo", "--compile", "off"))
     assert torch.allclose(after, text, atol=2e-3)
+
+
+def test_a_small_row_beside_large_ones_counts() -> None:
+    """Of a head, the value's row is often a thousand times as large as those of the actions."""
+    text = torch.tensor([[1000.0] * 4, [0.5] * 4, [0.0] * 4])
+    for row, error, same in ((0, 0.1, True), (0, 10.0, False), (1, 1e-4, True), (1, 0.1, False), (2, 1e-4, True)):
+        passes = text.clone()
+        passes[row] += error
+        assert seam._same_rows([torch.zeros(3, 4)], text.flatten(), passes.flatten()) is same, (row, error)
+
+
+@pytest.mark.parametrize(("differs_elsewhere", "expected"), [(True, "Ppo"), (False, "CpuPasses")])
+def test_all_ranks_run_the_text_if_the_passes_of_one_differ(differs_elsewhere, expected, monkeypatch) -> None:
+    """Ranks that decide otherwise would add up other numbers."""
+    monkeypatch.setattr(Solo, "any", lambda self, mine: mine or differs_elsewhere)
+    _, notes, runs = trained(config_of("ppo"), rounds=1)
+    assert (runs, len(notes)) == (expected, differs_elsewhere)
+
+
+@pytest.mark.parametrize(("algo", "runs_text"), [("qmix", True), ("ppo", False)])
+def test_a_text_that_runs_gets_the_threads_of_both_halves(algo, runs_text, monkeypatch) -> None:
+    config, given = config_of(algo), []
+    monkeypatch.setattr(seam, "use_threads", given.append)
+    learner = TrainingState(config, Solo(CPU)).learner
+    assert given == []
+    seam.speed_up(learner, config, Solo(CPU, True), lambda line: None)
+    assert given == [numba.get_num_threads()] * runs_text
 
 
 @pytest.mark.parametrize("algo", ["ppo", "ddpg"])

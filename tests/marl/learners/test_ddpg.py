@@ -287,6 +287,11 @@ def test_a_batch_takes_whole_turns_in_eights(batch_size, turns) -> None:
 # --- gradients added up -----------------------------------------------------------------------------------------------
 
 
+def test_the_warmup_is_as_long_as_a_return_needs(buffer) -> None:
+    assert learner(buffer, warmup_turns=1, n_step=5).warmup_turns == 6
+    assert learner(buffer, warmup_turns=40, n_step=5).warmup_turns == 40
+
+
 def some_batches(buffer: ReplayBuffer, count: int) -> list[BatchRows]:
     sampler = buffer.sampler(8, 3, 0.97)
     return [copy.deepcopy(sampler.draw()) for _ in range(count)]
@@ -365,6 +370,11 @@ def test_learning_rates_fall_in_a_straight_line_to_the_share_that_is_left(done, 
     made.anneal(0.5, done)
     assert made.actor_optimizer.lr.item() == pytest.approx(5e-4 * share)
     assert made.critic_optimizer.lr.item() == pytest.approx(1e-3 * share)
+
+
+def test_exploration_falls_with_the_episodes_and_stays_at_its_least(buffer) -> None:
+    made = learner(buffer, epsilon=0.5, epsilon_speed=0.99, epsilon_min=0.05)
+    assert [made.epsilon(episodes) for episodes in (0, 10, 10_000)] == pytest.approx([0.5, 0.5 * 0.99**10, 0.05])
 
 
 # --- precision --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from arena.encoders import encoder_named
 from arena.rules import DIRECTION, DOWN, HEAD, LENGTH, RIGHT, SNAKES, START_LENGTH, TEAM, UP
 from marl.networks.policy import mask_reversal, to_board_logits
 from marl.planning import planner as module
+from marl.planning.foe_models import LEVEL4
 from marl.planning.planner import (
     CANDIDATES,
     DEAD_END,
@@ -29,6 +30,7 @@ from marl.planning.planner import (
     Planner,
 )
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
+from opponents.players import find
 
 SEED = 11
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -38,8 +40,24 @@ def seats_of(matches: int, side: int) -> torch.Tensor:
     return (torch.arange(matches)[:, None] * SNAKES + side * TEAM + torch.arange(TEAM)).flatten().int()
 
 
-def a_planner(arena: BatchArena, side: int = 0, budget: Budget = Budget(2, 3), encoder: str = "canonical") -> Planner:  # noqa: B008
-    return Planner(actor(encoder, value=True), encoder_named(encoder), arena, seats_of(arena.matches, side), budget)
+def a_planner(
+    arena: BatchArena,
+    side: int = 0,
+    budget: Budget = Budget(2, 3),  # noqa: B008
+    encoder: str = "canonical",
+    learns_foes: bool = True,
+) -> Planner:
+    net, seats = actor(encoder, value=True), seats_of(arena.matches, side)
+    return Planner(net, encoder_named(encoder), arena, seats, budget, learns_foes)
+
+
+def play_turn(planner: Planner, arena: BatchArena, side: int = 0) -> torch.Tensor:
+    """A turn of the planner's team against level4; returns the values of the plan."""
+    moves = torch.zeros(arena.matches, SNAKES, dtype=torch.int8)
+    moves[:, side * TEAM : side * TEAM + TEAM], values = planner.plan()
+    find("level4").act(arena, seats_of(arena.matches, 1 - side), moves)
+    arena.play_turn(moves)
+    return values
 
 
 @pytest.mark.parametrize("encoder", ["features", "canonical", "planes"])
@@ -141,6 +159,52 @@ def test_a_batch_in_parts_plans_the_same(monkeypatch) -> None:
     assert in_parts._chunk == 3
     torch.testing.assert_close(in_parts.plan()[1], values, rtol=1e-4, atol=1e-4)
     assert (in_parts.plan()[0] == actions).float().mean() > 0.9, "but for ties"
+
+
+def test_a_batch_in_parts_learns_the_same_about_its_foes(monkeypatch) -> None:
+    """Every match has its own weights of the models, whichever part it is planned in."""
+    print(f"seed {SEED}")
+    arena = in_play(7, SEED)
+    whole = a_planner(arena, budget=Budget(2, 1))
+    monkeypatch.setitem(module.MOST_MATCHES, "cpu", 3 * CANDIDATES * 2)
+    in_parts = a_planner(arena, budget=Budget(2, 1))
+    for _ in range(6):
+        found = in_parts.plan()[1]
+        torch.testing.assert_close(found, play_turn(whole, arena), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(in_parts._models.weights(), whole._models.weights(), rtol=1e-4, atol=1e-6)
+    weights = whole._models.weights().flatten(1)
+    assert (weights[:-1] - weights[-1]).abs().amax(1).min() > 1e-3, "no two alike"
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_the_models_of_the_foes_learn_from_the_foes_and_begin_anew_with_the_match(side) -> None:
+    print(f"seed {SEED}")
+    arena = BatchArena(2, seed=SEED)
+    arena.start()
+    planner = a_planner(arena, side, Budget(1, 1))
+    at_first = planner._models.weights().clone()
+    for _ in range(12):
+        play_turn(planner, arena, side)
+    planner.plan()
+    assert (planner._models.weights()[..., LEVEL4] > at_first[..., LEVEL4]).all()
+    arena.start()
+    play_turn(planner, arena, side)
+    torch.testing.assert_close(planner._models.weights(), at_first)
+    planner.plan()
+    assert not torch.equal(planner._models.weights(), at_first)
+
+
+def test_a_planner_that_does_not_learn_depends_on_the_position_alone() -> None:
+    """As a run needs that goes on from a checkpoint."""
+    print(f"seed {SEED}")
+    arena = in_play(4, SEED)
+    planner, learner = (a_planner(arena, budget=Budget(4, 1), learns_foes=learns) for learns in (False, True))
+    for _ in range(6):
+        learner.plan()
+        play_turn(planner, arena)
+    fresh = a_planner(arena, budget=Budget(4, 1), learns_foes=False).plan()[1]
+    assert torch.equal(planner.plan()[1], fresh)
+    assert not torch.equal(learner.plan()[1], fresh)
 
 
 @pytest.mark.parametrize("side", [0, 1])

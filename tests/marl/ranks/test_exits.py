@@ -55,6 +55,21 @@ def test_a_rank_whose_launcher_died_before_it_could_ask_ends_by_itself() -> None
     assert err == "snakes: the launcher of this rank is gone, so the rank ends\n"
 
 
+def test_the_last_words_of_a_rank_are_printed_and_stay_in_its_log(tmp_path) -> None:
+    """It ends without what Python does at an exit: what was printed must not be lost."""
+    code = f"""
+from marl.ranks import rank_log
+from marl.ranks.exits import exit_now
+print("of the run")
+with rank_log.recording({str(tmp_path)!r}):
+    exit_now("a rank is lost")
+"""
+    with run(code, PYTHONUNBUFFERED="") as rank:
+        out, err = rank.communicate(timeout=300)
+    assert (rank.returncode, out, err) == (3, "of the run\n", "snakes: a rank is lost\n")
+    assert (tmp_path / "rank_0.log").read_text().endswith(" a rank is lost\n")
+
+
 def test_a_process_that_somebody_starts_by_hand_outlives_its_shell() -> None:
     with run(LAUNCHER) as shell:
         rank = int(shell.stdout.readline())

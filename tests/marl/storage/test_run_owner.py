@@ -111,6 +111,19 @@ def test_the_folder_of_a_killed_owner_is_taken_over_at_once(tmp_path, monkeypatc
     assert [file.name for file in (tmp_path / "opponents").iterdir()] == ["team.safetensors"]
 
 
+def test_drafts_in_a_folder_that_a_run_only_links_to_are_left_alone(tmp_path) -> None:
+    """Another run may be writing them."""
+    run, other = tmp_path / "run", tmp_path / "other"
+    for folder in (run / "checkpoints", other):
+        folder.mkdir(parents=True)
+        (folder / ".team.safetensors.7.part").touch()
+    (run / "linked").symlink_to(other)
+    with RunOwner() as owner:
+        owner.take(run)
+        assert owners(run / "checkpoints") == []
+        assert owners(other) == [".team.safetensors.7.part"]
+
+
 @needs_proc
 def test_of_many_that_take_over_at_once_one_gets_the_folder(tmp_path) -> None:
     for round_ in range(2):
@@ -128,7 +141,9 @@ def test_of_many_that_take_over_at_once_one_gets_the_folder(tmp_path) -> None:
         assert owners(run) == []
 
 
-def test_of_two_that_start_at_once_the_one_that_sees_the_other_gives_way(tmp_path, monkeypatch) -> None:
+@pytest.fixture
+def other_starts_at_once(tmp_path, monkeypatch) -> None:
+    """Another one is there as soon as this one has looked. It stands still: it is dead when it is looked at again."""
     make, other = run_owner._create, tmp_path / "owner.4.json"
 
     def make_beside_another(file: Path, content: bytes) -> bool:
@@ -137,9 +152,21 @@ def test_of_two_that_start_at_once_the_one_that_sees_the_other_gives_way(tmp_pat
         return make(file, content)
 
     monkeypatch.setattr(run_owner, "_create", make_beside_another)
-    mine = run_owner._claim(tmp_path, b"mine", ())  # the other one stands still: it is dead when it is looked at again
+
+
+@pytest.mark.usefixtures("other_starts_at_once")
+def test_of_two_that_start_at_once_the_one_that_sees_the_other_gives_way(tmp_path) -> None:
+    mine = run_owner._claim(tmp_path, b"mine", ())
     assert mine.name == "owner.5.json"
     assert owners(tmp_path) == ["owner.5.json"]
+
+
+@needs_proc
+@pytest.mark.usefixtures("other_starts_at_once")
+def test_one_that_gives_way_is_not_in_its_own_way(tmp_path) -> None:
+    with RunOwner() as owner:
+        owner.take(tmp_path)
+        assert owners(tmp_path) == ["owner.5.json"]
 
 
 def test_the_file_of_another_owner_is_not_removed_at_the_end(tmp_path, monkeypatch) -> None:
