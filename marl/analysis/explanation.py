@@ -118,7 +118,9 @@ class Explanation:
             lines.append(_line("boxed in", f"{_share(boxed['cells'], total)} of the cells: {waits}"))
         for label, name in (("by turn", "by_turn"), ("by length", "by_length")):
             bins = [
-                f"{bin}: {_share(of['cells'], total)}{_main(of)}" for bin, of in tables[name].items() if of["cells"]
+                f"{bin}: {_share(of['cells'], total)}{_main(of)}"
+                for bin, of in tables[name].items()
+                if _counts(of["cells"], total)
             ]
             lines.append(_line(label, ", ".join(bins) or "nothing"))
         colours = {colour: of for colour, of in tables["by_colour"].items() if of["lost"]}
@@ -208,7 +210,12 @@ def _main(group: dict[str, Any]) -> str:
 
 def _shares(cells: dict[str, int], total: int) -> str:
     ordered: Iterable[tuple[str, int]] = sorted(cells.items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{kind} {_share(of, total)}" for kind, of in ordered if of) or "nothing"
+    return ", ".join(f"{kind} {_share(of, total)}" for kind, of in ordered if _counts(of, total)) or "nothing"
+
+
+def _counts(part: int, total: int) -> bool:
+    """Whether a share is shown: it does not round to 0 %."""
+    return part > 0.005 * total
 
 
 def _share(part: int, total: int) -> str:
