@@ -527,23 +527,35 @@ def test_a_late_clock_ends_a_plan(module) -> None:
     assert module.plan(match, 0, module.FoeModels(0), module.Clock(time.perf_counter() - 1)) == (None, None, (0, 0))
 
 
-@pytest.mark.parametrize("submission", ["tactical_board"], indirect=True)
-def test_calls_keep_their_time(submission, monkeypatch) -> None:
-    """150 calls at 30 ms. CPU time, because other programs may hold this machine's cores."""
-    _, module = submission
+def test_calls_keep_their_time(module, monkeypatch) -> None:
+    """50 turns at 30 ms. The work moves the clock on: the start of a plan by 4 ms, a stage by 0.2 ms for each copy. One
+    piece of work in ten takes twice as long, as on a core with other work."""
+    print(f"seed {SEED}")
+    rng, now = np.random.default_rng(SEED), with_clock(module, monkeypatch, 0.0005)
     monkeypatch.setattr(module, "PLAN_MS", 30)
+    monkeypatch.setattr(module.Clock, "root_seconds", 0.0)
+
+    def takes(name: str, seconds: Callable[..., float]) -> None:
+        work = getattr(module, name)
+
+        def timed(*arguments):
+            now[0] += seconds(*arguments) * (2 if rng.random() < 0.1 else rng.uniform(0.9, 1.1))
+            return work(*arguments)
+
+        monkeypatch.setattr(module, name, timed)
+
+    takes("dead_end_losses", lambda *_: 0.004)
+    takes("play_replies", lambda root, own, foes, *_: 0.0002 * (module.FIXED + len(own) * len(foes)))
     module._match = None
-    planned_turns, spent = 0, []
+    spent, planned_turns = [], 0
     for position in games()[1][:50]:
+        began = now[0]
         for snake in range(3):
-            began = time.thread_time()
             ask(module, position, snake)
-            spent.append(time.thread_time() - began)
+        spent.append(now[0] - began)
         planned_turns += module._match.plans[0] is not None
-    assert len(spent) == 150
-    assert max(spent) < 3 * 0.030
-    assert np.quantile(spent, 0.99) < 1.5 * 0.030
-    assert planned_turns > 0  # on a busy machine few of them find the time
+    assert 0.020 < max(spent) < 0.030
+    assert planned_turns > 35
 
 
 def test_without_plan_nothing_is_added() -> None:
