@@ -38,7 +38,7 @@ def weights_of(reward: Any) -> RewardWeights:
     """The weights of a preset, or these weights themselves; compiled code reads them without a look at their number."""
     weights = PRESETS.get(reward) if isinstance(reward, str) else reward
     if not isinstance(weights, RewardWeights):
-        what = f"reward is {reward!r}" if weights in (None, reward) else f"preset {reward} is {weights!r}"
+        what = f"reward is {reward!r}" if weights is None or weights is reward else f"preset {reward} is {weights!r}"
         raise UserError(f"{what}; allowed: {', '.join(PRESETS)}, or RewardWeights(...)")
     if not all(isinstance(weight, (int, float)) and math.isfinite(weight) for weight in weights):
         raise UserError(f"reward is {weights}; its weights must be finite numbers")

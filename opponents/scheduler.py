@@ -9,6 +9,7 @@ episodes alone would be after that share, if that is further.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isqrt
+from numbers import Integral
 from typing import Annotated, Any
 
 from arena.errors import ArenaError
@@ -143,7 +144,7 @@ class Scheduler:
         reached = max(int(episode), int(min(fraction_done, 1.0) * end))
         by_progress = BY_PROGRESS.get(config.strategy)
         rung = by_progress(min(max(reached, 0), end), end) if by_progress else self._rung
-        if type(rung) is not int or rung not in range(EVASIVE if by_progress else len(LADDER)):
+        if by_progress and not (isinstance(rung, Integral) and rung in range(EVASIVE)):
             raise ArenaError(f"strategy {config.strategy} gave rung {rung!r}; allowed: 0 to {EVASIVE - 1}")
         return max(rung, EVASIVE) if config.evades and reached >= config.opponent_evasion_start_episode else rung
 

@@ -185,7 +185,5 @@ def caution(groups: Sequence[RunGroup]) -> dict[str, Any] | None:
         return {"text": OF_ONE, "values": values}
     (a, _), (b, _) = fewest[:2]
     by_chance = min(1.0, 2 / math.comb(a + b, a))  # all of one before all of the other, either way
-    return {
-        "text": OF_SEVERAL,
-        "values": values | {"a": a, "b": b, "chance": f"{100 * by_chance:.{0 if by_chance > 0.1 else 1}f}"},
-    }
+    digits = 0 if by_chance > 0.1 else 1
+    return {"text": OF_SEVERAL, "values": values | {"a": a, "b": b, "chance": f"{100 * by_chance:.{digits}f}"}}

@@ -180,11 +180,8 @@ def _own_policy(path: Path, values: dict[str, Any]) -> ComparedPolicy:
         is_known = False
     compare = joined(["export", "PLAYER", "--check", str(path.parent)])
     if not is_known:
-        what = (
-            "its weights cannot be read as export writes them today"
-            if "LAYERS" in values
-            else "export did not write it"
-        )
+        what = "its weights cannot be read as export writes them today"
+        what = what if "LAYERS" in values else "export did not write it"
         raise UserError(f"{path}: {what}; name the player that it shall play like: {compare}")
     if stated != weights_hash(packed_weights):
         raise UserError(

@@ -120,6 +120,7 @@ def test_gymnasiums_statistics() -> None:
         ({"opponent": "level9"}, "unknown player 'level9'"),
         ({"reward": "gold"}, f"reward is 'gold'; allowed: {', '.join(PRESETS)}"),
         ({"reward": (1.0,)}, "reward is (1.0,); allowed: "),
+        ({"reward": np.ones(8)}, "allowed: score, team"),
         ({"reward": RewardWeights(own=float("inf"))}, "its weights must be finite numbers"),
         ({"agent": "herd"}, "agent is 'herd'; allowed: snake, team"),
         ({"encoder": "pixels"}, "pixels"),
