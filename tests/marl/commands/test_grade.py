@@ -110,6 +110,7 @@ def test_no_student_can_know_the_matches_and_a_forfeit_is_not_clean(homework, tm
 def test_mistakes_are_one_line(homework, tmp_path, monkeypatch):
     assert_one_line(here("grade"), "grade needs a folder")
     assert_one_line(here("grade", tmp_path / "no"), "there is no such folder")
+    assert_one_line(here("grade", __file__), "that is a file; need a folder")
     assert_one_line(here("grade", homework, "--against", "levle1"), "did you mean level1?")
     assert_one_line(here("grade", homework, "--points", tmp_path / "no.yaml"), "no.yaml", "cannot be read")
     assert_one_line(here("grade", homework, "--out", tmp_path / "no" / "x.csv"), "--out")

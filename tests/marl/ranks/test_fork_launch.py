@@ -38,21 +38,28 @@ def test_a_signal_saves_and_no_rank_outlives_its_launcher(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-def test_a_rank_that_does_not_end_after_a_signal_is_killed_and_counted(deaf) -> None:
-    launcher = _Launcher(1, patience=1)
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN if deaf else signal.SIG_DFL)
-        os.write(writing, b"ready")
-        while True:
-            signal.pause()
-    assert os.read(reading, 5) == b"ready"
-    for file in (reading, writing):
-        os.close(file)
-    launcher._pids[0] = pid
-    assert launcher._end(0.2 if deaf else LIMIT, signal.SIGTERM) == int(deaf)
+def test_a_rank_that_does_not_end_after_a_signal_is_killed_and_told(deaf, monkeypatch, capsys) -> None:
+    launcher = _Launcher(1, patience=0.2 if deaf else LIMIT)
+
+    def start() -> None:
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN if deaf else signal.SIG_DFL)
+            os.write(writing, b"ready")
+            while True:
+                signal.pause()
+        launcher._pids[0] = pid
+        assert os.read(reading, 5) == b"ready"
+        for file in (reading, writing):
+            os.close(file)
+
+    monkeypatch.setattr(launcher, "_start", start)
+    monkeypatch.setattr(launcher, "_wait", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert launcher.run() == 128 + signal.SIGTERM
     assert launcher._codes[0] == -(signal.SIGKILL if deaf else signal.SIGTERM)
+    killed = "snakes: 1 rank had not saved 0.2 s after the signal (--timeout) and had to be killed; "
+    assert capsys.readouterr().err.startswith(killed if deaf else "snakes: stopped by SIGTERM\n")
 
 
 def _lives(pid: int) -> bool:
