@@ -89,7 +89,8 @@ class CudaBackend:
         if encoder.sparse:
             rows.zero_()  # in bulk: byte by byte in the kernel it took 20 times as long
         rows = rows.view(torch.int64) if encoder.words else rows
-        launch(encode_kernel(encoder), len(seats), self._device, self._state, seats, rows)
+        kernel, threads = encode_kernel(encoder)
+        launch(kernel, threads * len(seats), self._device, self._state, seats, rows)
 
     def _encode_cells(self, encoder: Encoder, seats: torch.Tensor, rows: torch.Tensor) -> None:
         if self._cells is None:

@@ -1,6 +1,7 @@
 """Loops that run an encoder over any seats of a batch. A seat is match * 6 + snake.
 
-Templates as in loops.py: `encode`, `measure`, `SPARSE`, `cell`, `write` and `PARTS` stand for those of an encoder.
+Templates as in loops.py: `encode`, `measure`, `SPARSE`, `cell`, `write`, `write_part` and `PARTS` stand for those of an
+encoder.
 Compiled per encoder, since compiling takes seconds and most programs use one. Seats of a match that stand together
 share its measurements.
 """
@@ -14,7 +15,7 @@ from numba import prange
 from arena.backends import parallel
 from arena.backends.loops import specialise
 from arena.backends.parallel import call_at
-from arena.encoders import CellWords, Encoder
+from arena.encoders import CellWords, Encoder, RowParts
 from arena.jit import njit, njit_parallel
 from arena.rules import SNAKES
 
@@ -58,6 +59,19 @@ def kernel(state, seats, out):
     if i < seats.shape[0]:
         match = state[int(seats[i]) // SNAKES]
         encode(match, int(seats[i]) % SNAKES, measure(match), out[i])
+
+
+def write_part(match, snake, part, out):
+    raise NotImplementedError
+
+
+def row_parts_kernel(state, seats, out):
+    """A thread for every part of a row. Those of one part stand together: threads in step do the same work."""
+    i = cuda.grid(1)  # noqa: F821
+    rows = seats.shape[0]
+    if i < rows * PARTS:
+        seat = int(seats[i % rows])
+        write_part(state[seat // SNAKES], seat % SNAKES, i // rows, out[i % rows])
 
 
 def cell(match, place):
@@ -111,9 +125,22 @@ def _cuda_kernel(name: str, encode: Any, measure: Any) -> Any:
     return cuda_kernel(specialise(kernel, name, encode=encode, measure=measure, cuda=cuda), encode)
 
 
-def encode_kernel(encoder: Encoder) -> Any:
-    """kernel(state, seats, out) for a GPU, one thread per seat. Rows of a sparse encoder are zeroed by the caller."""
-    return _cuda_kernel(encoder.name, encoder.encode, encoder.measure)
+@cache
+def _row_parts_kernel(name: str, row_parts: RowParts) -> Any:
+    from arena.backends.numba_cuda import cuda, cuda_kernel
+
+    names = {"write_part": row_parts.write, "PARTS": row_parts.parts, "cuda": cuda}
+    return cuda_kernel(specialise(row_parts_kernel, name, **names), row_parts.write)
+
+
+def encode_kernel(encoder: Encoder) -> tuple[Any, int]:
+    """kernel(state, seats, out) for a GPU, and its threads for each seat.
+
+    Rows of a sparse encoder are zeroed by the caller.
+    """
+    if encoder.row_parts is not None:
+        return _row_parts_kernel(encoder.name, encoder.row_parts), encoder.row_parts.parts
+    return _cuda_kernel(encoder.name, encoder.encode, encoder.measure), 1
 
 
 @cache

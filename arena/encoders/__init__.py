@@ -7,7 +7,7 @@ and knows neither loops over batches nor learning.
 """
 
 from arena.encoders.egocentric import EGOCENTRIC
-from arena.encoders.encoder import CellWords, Encoder
+from arena.encoders.encoder import CellWords, Encoder, RowParts
 from arena.encoders.features import CANONICAL, FEATURES
 from arena.encoders.planes import PLANES_ENCODER
 from arena.encoders.tactical import TACTICAL, TACTICAL_BOARD
@@ -19,6 +19,7 @@ __all__ = [
     "FORMER_NAMES",
     "CellWords",
     "Encoder",
+    "RowParts",
     "board_encoder",
     "encoder_named",
 ]

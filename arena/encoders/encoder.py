@@ -34,6 +34,13 @@ class CellWords(NamedTuple):
     parts: int  # of a row
 
 
+class RowParts(NamedTuple):
+    """How a GPU writes rows that take long, with a thread for each part of a row."""
+
+    write: Callable  # write(match, snake, part, out): compiled
+    parts: int  # of a row
+
+
 class Encoder(NamedTuple):
     """W numbers per snake: how they are written, their bounds, and the factors that bring them to about [-1, 1].
 
@@ -54,7 +61,9 @@ class Encoder(NamedTuple):
     searches: bool = False  # `encode` takes microseconds: a few matches are worth several cores
     sparse: bool = False  # `encode` writes non-zero numbers only; rows are zeroed before
     orientation_at: int | None = None  # index of the orientation of the view; None: the board as it is
-    cell_words: CellWords | None = None  # None: a GPU runs `encode`, with a thread for each row
+    # A GPU runs one of these, or, without either, `encode` with a thread for each row.
+    cell_words: CellWords | None = None
+    row_parts: RowParts | None = None
 
     @property
     def width(self) -> int:

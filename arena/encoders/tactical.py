@@ -9,7 +9,7 @@ import numpy as np
 from arena.dangers import DEPTH, is_dead_end, tail_may_stay
 from arena.encoders.distances import measure
 from arena.encoders.egocentric import E_VECTOR, E_WIDTH, EGOCENTRIC, write_vector, write_window_and_vector
-from arena.encoders.encoder import Encoder
+from arena.encoders.encoder import Encoder, RowParts
 from arena.encoders.features import (
     CANONICAL,
     F_DIRECTION,
@@ -17,9 +17,9 @@ from arena.encoders.features import (
     F_WIDTH,
     canonical_orientation,
 )
-from arena.encoders.orientation import local_action
+from arena.encoders.orientation import board_action
 from arena.jit import njit
-from arena.rules import ACTIONS, DIRECTION, HEAD, neighbour, turns_until_free
+from arena.rules import ACTIONS, DOWN, HEAD, neighbour, turns_until_free
 from arena.search import beans, contest, explore, waits_of
 
 # Eight numbers for each action in local order; all 0 for the reversal and for a cell that is occupied on this turn.
@@ -35,6 +35,7 @@ T_NUMBERS = 8
 ROOM_MOVES = 14
 CONTEST_MOVES = 10
 WORTH_UNIT = 10
+ACTION_PARTS = ACTIONS - 1  # parts of a row on a GPU: the actions without the reversal, and all that is before them
 
 
 @njit
@@ -44,27 +45,34 @@ def measure_for_searches(match):
 
 
 @njit
+def write_action(match, snake, local, orientation, searched, out, start):
+    """Write the numbers of a local action into those from `start` on; it is not DOWN, the reversal."""
+    waits, goals = searched
+    action = board_action(orientation, local)
+    cell = neighbour(int(match[HEAD + snake]), action)
+    if turns_until_free(match, cell) > 1:
+        return
+    at = start + T_NUMBERS * local
+    room, bean, last = explore(waits, cell, goals, ROOM_MOVES)
+    own, foes, worth = contest(match, waits, snake, cell, goals, CONTEST_MOVES)
+    # A shortest way of DEPTH moves is a way on, so that most searches for dead ends need not begin.
+    dead_end = last < DEPTH and is_dead_end(match, snake, action)
+    out[at + T_OPEN] = 1
+    out[at + T_ROOM] = min(127, room)
+    out[at + T_BEAN] = ROOM_MOVES + 1 - bean if bean > 0 else 0
+    out[at + T_OWN] = min(127, own)
+    out[at + T_FOES] = min(127, foes)
+    out[at + T_BEANS] = max(-127, min(127, worth // WORTH_UNIT))
+    out[at + T_TAIL] = int(tail_may_stay(match, snake, cell))
+    out[at + T_DEAD_END] = int(dead_end)
+
+
+@njit
 def write_actions(match, snake, orientation, searched, out, start):
     """Write the numbers of each action from `start` on. searched: of measure_for_searches."""
-    back = int(match[DIRECTION + snake]) ^ 1
-    waits, goals = searched
-    for action in range(ACTIONS):
-        cell = neighbour(int(match[HEAD + snake]), action)
-        if action == back or turns_until_free(match, cell) > 1:
-            continue
-        at = start + T_NUMBERS * local_action(orientation, action)
-        room, bean, last = explore(waits, cell, goals, ROOM_MOVES)
-        own, foes, worth = contest(match, waits, snake, cell, goals, CONTEST_MOVES)
-        # A shortest way of DEPTH moves is a way on, so that most searches for dead ends need not begin.
-        dead_end = last < DEPTH and is_dead_end(match, snake, action)
-        out[at + T_OPEN] = 1
-        out[at + T_ROOM] = min(127, room)
-        out[at + T_BEAN] = ROOM_MOVES + 1 - bean if bean > 0 else 0
-        out[at + T_OWN] = min(127, own)
-        out[at + T_FOES] = min(127, foes)
-        out[at + T_BEANS] = max(-127, min(127, worth // WORTH_UNIT))
-        out[at + T_TAIL] = int(tail_may_stay(match, snake, cell))
-        out[at + T_DEAD_END] = int(dead_end)
+    for local in range(ACTIONS):
+        if local != DOWN:
+            write_action(match, snake, local, orientation, searched, out, start)
 
 
 @njit
@@ -83,6 +91,34 @@ def encode_tactical_board(match, snake, common, out):
     orientation = canonical_orientation(match, snake, distances)
     write_window_and_vector(match, snake, distances, orientation, out)
     write_actions(match, snake, orientation, searched, out, E_WIDTH)
+
+
+@njit
+def write_tactical_part(match, snake, part, out):
+    """A part of a row of `tactical`: the numbers of one action, or all others."""
+    distances = measure(match)
+    orientation = canonical_orientation(match, snake, distances)
+    if part == ACTION_PARTS:
+        write_vector(match, snake, distances, orientation, out, 0)
+    else:
+        write_action(match, snake, action_of_part(part), orientation, (waits_of(match), beans(match)), out, F_WIDTH)
+
+
+@njit
+def write_tactical_board_part(match, snake, part, out):
+    """A part of a row of `tactical_board`, likewise."""
+    distances = measure(match)
+    orientation = canonical_orientation(match, snake, distances)
+    if part == ACTION_PARTS:
+        write_window_and_vector(match, snake, distances, orientation, out)
+    else:
+        write_action(match, snake, action_of_part(part), orientation, (waits_of(match), beans(match)), out, E_WIDTH)
+
+
+@njit
+def action_of_part(part):
+    """The local action of a part: UP, LEFT or RIGHT."""
+    return part + int(part >= DOWN)
 
 
 def _bounds(before: Encoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -104,8 +140,10 @@ def _bounds(before: Encoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 TACTICAL = Encoder(
     "tactical", 1, np.int8, *_bounds(CANONICAL), encode_tactical, F_DIRECTION, measure_for_searches,
     searches=True, sparse=True, orientation_at=F_ORIENTATION,
+    row_parts=RowParts(write_tactical_part, ACTION_PARTS + 1),
 )  # fmt: skip
 TACTICAL_BOARD = Encoder(
     "tactical_board", 1, np.int8, *_bounds(EGOCENTRIC), encode_tactical_board, E_VECTOR + F_DIRECTION,
     measure_for_searches, searches=True, sparse=True, orientation_at=E_VECTOR + F_ORIENTATION,
+    row_parts=RowParts(write_tactical_board_part, ACTION_PARTS + 1),
 )  # fmt: skip

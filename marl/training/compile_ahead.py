@@ -97,7 +97,8 @@ class TrainingCalls:
     def make(self, parts: Sequence[str]) -> None:
         """Make the calls of some parts."""
         name = self.config.network.encoder
-        ENCODERS[name] = ENCODERS[name]._replace(encode=write_nothing, measure=measure_nothing, cell_words=None)
+        nothing = {"encode": write_nothing, "measure": measure_nothing, "cell_words": None, "row_parts": None}
+        ENCODERS[name] = ENCODERS[name]._replace(**nothing)
         trust_encoder(ENCODERS[name])
         if self.device.type == "cpu":
             use_threads(self.config.threads, self.overlaps)

@@ -89,7 +89,8 @@ def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
                 continue
             if encoder.sparse:
                 obs[:] = 0  # as CudaBackend.encode does
-            launch(encode_kernel(encoder), len(seats), state, seats, obs.view(np.uint64) if encoder.words else obs)
+            kernel, threads = encode_kernel(encoder)
+            launch(kernel, threads * len(seats), state, seats, obs.view(np.uint64) if encoder.words else obs)
         yield digest(state, ate, died, reward, over, *seen)
     assert faults[0] == 0
 
