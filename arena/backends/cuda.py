@@ -7,7 +7,7 @@ torch.cuda.graph, and nothing here waits for the device except `faults`.
 import torch
 
 from arena import rules
-from arena.backends.encode import cell_kernels, encode_kernel
+from arena.backends.encode import cell_kernels, encode_kernel, part_kernels
 from arena.backends.loops import launch
 from arena.backends.numba_cuda import cuda, cuda_kernel
 from arena.backends.tensors import BatchState
@@ -70,7 +70,7 @@ class CudaBackend:
         self._numbers = cuda.as_cuda_array(batch.numbers)
         self._played = [cuda.as_cuda_array(t) for t in (batch.actions, *batch.events, self._faults)]
         self._seed, self._stride = seed, stride
-        self._cells: torch.Tensor | None = None  # of encoders with cell_words
+        self._shared: dict[int, torch.Tensor] = {}  # what an encoder's first kernel writes, by its words for each match
 
     def start(self, mask: torch.Tensor) -> None:
         slots = (self._state, self._keys, self._numbers, mask)
@@ -89,17 +89,29 @@ class CudaBackend:
         if encoder.sparse:
             rows.zero_()  # in bulk: byte by byte in the kernel it took 20 times as long
         rows = rows.view(torch.int64) if encoder.words else rows
-        kernel, threads = encode_kernel(encoder)
-        launch(kernel, threads * len(seats), self._device, self._state, seats, rows)
+        if encoder.row_parts is not None:
+            self._encode_parts(encoder, seats, rows)
+        else:
+            launch(encode_kernel(encoder), len(seats), self._device, self._state, seats, rows)
 
     def _encode_cells(self, encoder: Encoder, seats: torch.Tensor, rows: torch.Tensor) -> None:
-        if self._cells is None:
-            self._cells = torch.zeros(self._matches, CELLS, dtype=torch.uint8, device=self._device)
         of_cells, of_parts = cell_kernels(encoder)
-        words = self._cells.view(torch.int64)
+        words = self._shared_words(CELLS // 8)
         launch(of_cells, words.numel(), self._device, self._state, words)
         parts = len(seats) * encoder.cell_words.parts
-        launch(of_parts, parts, self._device, self._state, seats, self._cells, rows)
+        launch(of_parts, parts, self._device, self._state, seats, words.view(torch.uint8), rows)
+
+    def _encode_parts(self, encoder: Encoder, seats: torch.Tensor, rows: torch.Tensor) -> None:
+        of_matches, of_parts = part_kernels(encoder)
+        words = self._shared_words(encoder.row_parts.words)
+        launch(of_matches, self._matches, self._device, self._state, words)
+        launch(of_parts, len(seats) * encoder.row_parts.parts, self._device, self._state, seats, words, rows)
+
+    def _shared_words(self, each: int) -> torch.Tensor:
+        """[matches, each]: made once, since a graph that is recorded keeps its place."""
+        if each not in self._shared:
+            self._shared[each] = torch.zeros(self._matches, each, dtype=torch.int64, device=self._device)
+        return self._shared[each]
 
     def faults(self) -> bool:
         found = bool(self._faults.item())

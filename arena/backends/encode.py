@@ -1,6 +1,6 @@
 """Loops that run an encoder over any seats of a batch. A seat is match * 6 + snake.
 
-Templates as in loops.py: `encode`, `measure`, `SPARSE`, `cell`, `write`, `write_part` and `PARTS` stand for those of an
+Templates as in loops.py: `encode`, `measure`, `SPARSE`, `cell`, `share`, `write` and `PARTS` stand for those of an
 encoder.
 Compiled per encoder, since compiling takes seconds and most programs use one. Seats of a match that stand together
 share its measurements.
@@ -19,6 +19,7 @@ from arena.encoders import CellWords, Encoder, RowParts
 from arena.jit import njit, njit_parallel
 from arena.rules import SNAKES
 
+REGISTERS = 128  # of a thread that searches: with all that it asks for, a GPU holds three quarters as many threads
 CHUNK = 32 * SNAKES  # seats that one core takes at a stretch: whole matches
 SPARSE = False
 PARTS = 0
@@ -61,19 +62,6 @@ def kernel(state, seats, out):
         encode(match, int(seats[i]) % SNAKES, measure(match), out[i])
 
 
-def write_part(match, snake, part, out):
-    raise NotImplementedError
-
-
-def row_parts_kernel(state, seats, out):
-    """A thread for every part of a row. Those of one part stand together: threads in step do the same work."""
-    i = cuda.grid(1)  # noqa: F821
-    rows = seats.shape[0]
-    if i < rows * PARTS:
-        seat = int(seats[i % rows])
-        write_part(state[seat // SNAKES], seat % SNAKES, i // rows, out[i % rows])
-
-
 def cell(match, place):
     raise NotImplementedError
 
@@ -103,6 +91,27 @@ def parts_kernel(state, seats, cells, out):
         write(state[b], seat % SNAKES, cells[b], i % PARTS, out[i // PARTS])
 
 
+def share(match, words):
+    raise NotImplementedError
+
+
+def share_kernel(state, words):
+    """A thread for each match."""
+    b = cuda.grid(1)  # noqa: F821
+    if b < state.shape[0]:
+        share(state[b], words[b])
+
+
+def long_parts_kernel(state, seats, words, out):
+    """A thread for every part of a row. Threads of one part stand together: in step they do the same work."""
+    i = cuda.grid(1)  # noqa: F821
+    rows = seats.shape[0]
+    if i < rows * PARTS:
+        seat = int(seats[i % rows])
+        b = seat // SNAKES
+        write(state[b], seat % SNAKES, words[b], i // rows, out[i % rows])
+
+
 @cache
 def _cpu_loop(name: str, encode: Any, measure: Any, sparse: bool) -> Any:
     return njit(specialise(serial, name, encode=encode, measure=measure, SPARSE=sparse), encode)
@@ -125,22 +134,9 @@ def _cuda_kernel(name: str, encode: Any, measure: Any) -> Any:
     return cuda_kernel(specialise(kernel, name, encode=encode, measure=measure, cuda=cuda), encode)
 
 
-@cache
-def _row_parts_kernel(name: str, row_parts: RowParts) -> Any:
-    from arena.backends.numba_cuda import cuda, cuda_kernel
-
-    names = {"write_part": row_parts.write, "PARTS": row_parts.parts, "cuda": cuda}
-    return cuda_kernel(specialise(row_parts_kernel, name, **names), row_parts.write)
-
-
-def encode_kernel(encoder: Encoder) -> tuple[Any, int]:
-    """kernel(state, seats, out) for a GPU, and its threads for each seat.
-
-    Rows of a sparse encoder are zeroed by the caller.
-    """
-    if encoder.row_parts is not None:
-        return _row_parts_kernel(encoder.name, encoder.row_parts), encoder.row_parts.parts
-    return _cuda_kernel(encoder.name, encoder.encode, encoder.measure), 1
+def encode_kernel(encoder: Encoder) -> Any:
+    """kernel(state, seats, out) for a GPU, one thread per seat. Rows of a sparse encoder are zeroed by the caller."""
+    return _cuda_kernel(encoder.name, encoder.encode, encoder.measure)
 
 
 @cache
@@ -157,3 +153,18 @@ def cell_kernels(encoder: Encoder) -> tuple[Any, Any]:
     """The same for encoders with `cell_words`: kernel(state, words of cells), a thread for each word, and then
     kernel(state, seats, cells, out), a thread for each part of the rows, which are words."""
     return _cell_kernels(encoder.name, encoder.cell_words)
+
+
+@cache
+def _part_kernels(name: str, row_parts: RowParts) -> tuple[Any, Any]:
+    from arena.backends.numba_cuda import cuda, cuda_kernel
+
+    names = {"share": row_parts.share, "write": row_parts.write, "PARTS": row_parts.parts, "cuda": cuda}
+    first = cuda_kernel(specialise(share_kernel, name, **names), row_parts.share)
+    return first, cuda_kernel(specialise(long_parts_kernel, name, **names), row_parts.write, registers=REGISTERS)
+
+
+def part_kernels(encoder: Encoder) -> tuple[Any, Any]:
+    """The same for encoders with `row_parts`: kernel(state, words), a thread for each match, and then
+    kernel(state, seats, words, out), a thread for each part of the rows."""
+    return _part_kernels(encoder.name, encoder.row_parts)

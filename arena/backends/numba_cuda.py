@@ -19,6 +19,7 @@ from arena.jit import cached  # noqa: E402
 __all__ = ["cuda", "cuda_kernel"]
 
 
-def cuda_kernel(function: Callable, *callees: Callable) -> Any:
-    """A compiled kernel; callees as for `cached`."""
-    return cached(cuda.jit(cache=True), function, *callees)
+def cuda_kernel(function: Callable, *callees: Callable, registers: int | None = None) -> Any:
+    """A compiled kernel; callees as for `cached`. registers: at most for each thread."""
+    limit = {} if registers is None or numba.config.ENABLE_CUDASIM else {"max_registers": registers}
+    return cached(cuda.jit(cache=True, **limit), function, *callees)

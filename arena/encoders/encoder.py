@@ -35,9 +35,11 @@ class CellWords(NamedTuple):
 
 
 class RowParts(NamedTuple):
-    """How a GPU writes rows that take long, with a thread for each part of a row."""
+    """How a GPU writes rows that take long: first what the seats of a match share, then the rows, a thread a part."""
 
-    write: Callable  # write(match, snake, part, out): compiled
+    share: Callable  # share(match, words): compiled; writes into 64-bit words of the match
+    words: int  # of a match
+    write: Callable  # write(match, snake, words, part, out): compiled; a part of the row, given these words
     parts: int  # of a row
 
 

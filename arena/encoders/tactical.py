@@ -18,8 +18,9 @@ from arena.encoders.features import (
     canonical_orientation,
 )
 from arena.encoders.orientation import board_action
+from arena.encoders.packed_bytes import byte_at
 from arena.jit import njit
-from arena.rules import ACTIONS, DOWN, HEAD, neighbour, turns_until_free
+from arena.rules import ACTIONS, DOWN, HEAD, SNAKES, neighbour, turns_until_free
 from arena.search import beans, contest, explore, waits_of
 
 # Eight numbers for each action in local order; all 0 for the reversal and for a cell that is occupied on this turn.
@@ -35,7 +36,8 @@ T_NUMBERS = 8
 ROOM_MOVES = 14
 CONTEST_MOVES = 10
 WORTH_UNIT = 10
-ACTION_PARTS = ACTIONS - 1  # parts of a row on a GPU: the actions without the reversal, and all that is before them
+ACTION_PARTS = ACTIONS - 1  # of a row on a GPU: one for each action but the reversal; the last part is the rest
+SHARED_WORDS = 1 + 4 + 16  # of a match there: orientations, beans, and the four sets of `waits`
 
 
 @njit
@@ -94,31 +96,54 @@ def encode_tactical_board(match, snake, common, out):
 
 
 @njit
-def write_tactical_part(match, snake, part, out):
-    """A part of a row of `tactical`: the numbers of one action, or all others."""
-    distances = measure(match)
-    orientation = canonical_orientation(match, snake, distances)
-    if part == ACTION_PARTS:
-        write_vector(match, snake, distances, orientation, out, 0)
-    else:
-        write_action(match, snake, action_of_part(part), orientation, (waits_of(match), beans(match)), out, F_WIDTH)
+def share_searches(match, words):
+    """For a GPU: write what the parts of all rows of a match begin with."""
+    distances, (waits, goals) = measure_for_searches(match)
+    orientations = 0
+    for snake in range(SNAKES):
+        orientations |= canonical_orientation(match, snake, distances) << 8 * snake
+    words[0] = orientations
+    for word in range(len(goals)):
+        words[1 + word] = goals[word]
+        for bit in range(len(waits)):
+            words[5 + 4 * bit + word] = waits[bit][word]
 
 
 @njit
-def write_tactical_board_part(match, snake, part, out):
+def shared_set(words, at):
+    """A set of cells."""
+    return int(words[at]), int(words[at + 1]), int(words[at + 2]), int(words[at + 3])
+
+
+@njit
+def write_shared_action(match, snake, words, part, out, start):
+    """Write the numbers of one action, given these words."""
+    local = part + int(part >= DOWN)  # all but the reversal
+    waits = (shared_set(words, 5), shared_set(words, 9), shared_set(words, 13), shared_set(words, 17))
+    write_action(match, snake, local, shared_orientation(words, snake), (waits, shared_set(words, 1)), out, start)
+
+
+@njit
+def shared_orientation(words, snake):
+    return byte_at(int(words[0]), snake)
+
+
+@njit
+def write_tactical_part(match, snake, words, part, out):
+    """A part of a row of `tactical`: the numbers of one action, or all that is before them."""
+    if part < ACTION_PARTS:
+        write_shared_action(match, snake, words, part, out, F_WIDTH)
+    else:
+        write_vector(match, snake, measure(match), shared_orientation(words, snake), out, 0)
+
+
+@njit
+def write_tactical_board_part(match, snake, words, part, out):
     """A part of a row of `tactical_board`, likewise."""
-    distances = measure(match)
-    orientation = canonical_orientation(match, snake, distances)
-    if part == ACTION_PARTS:
-        write_window_and_vector(match, snake, distances, orientation, out)
+    if part < ACTION_PARTS:
+        write_shared_action(match, snake, words, part, out, E_WIDTH)
     else:
-        write_action(match, snake, action_of_part(part), orientation, (waits_of(match), beans(match)), out, E_WIDTH)
-
-
-@njit
-def action_of_part(part):
-    """The local action of a part: UP, LEFT or RIGHT."""
-    return part + int(part >= DOWN)
+        write_window_and_vector(match, snake, measure(match), shared_orientation(words, snake), out)
 
 
 def _bounds(before: Encoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -140,10 +165,10 @@ def _bounds(before: Encoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 TACTICAL = Encoder(
     "tactical", 1, np.int8, *_bounds(CANONICAL), encode_tactical, F_DIRECTION, measure_for_searches,
     searches=True, sparse=True, orientation_at=F_ORIENTATION,
-    row_parts=RowParts(write_tactical_part, ACTION_PARTS + 1),
+    row_parts=RowParts(share_searches, SHARED_WORDS, write_tactical_part, ACTION_PARTS + 1),
 )  # fmt: skip
 TACTICAL_BOARD = Encoder(
     "tactical_board", 1, np.int8, *_bounds(EGOCENTRIC), encode_tactical_board, E_VECTOR + F_DIRECTION,
     measure_for_searches, searches=True, sparse=True, orientation_at=E_VECTOR + F_ORIENTATION,
-    row_parts=RowParts(write_tactical_board_part, ACTION_PARTS + 1),
+    row_parts=RowParts(share_searches, SHARED_WORDS, write_tactical_board_part, ACTION_PARTS + 1),
 )  # fmt: skip

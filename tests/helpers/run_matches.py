@@ -51,7 +51,7 @@ def on_cpu(matches: int, turns: int, seed: int) -> Iterator[str]:
 def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
     """The real kernels on numpy arrays, in blocks of four threads so that the last block is not full."""
     from arena.backends import cuda
-    from arena.backends.encode import cell_kernels, encode_kernel
+    from arena.backends.encode import cell_kernels, encode_kernel, part_kernels
     from arena.encoders import encoder_named
     from arena.rules import CELLS, MATCH_BYTES, OVER, SNAKES
 
@@ -89,8 +89,13 @@ def in_simulator(matches: int, turns: int, seed: int) -> Iterator[str]:
                 continue
             if encoder.sparse:
                 obs[:] = 0  # as CudaBackend.encode does
-            kernel, threads = encode_kernel(encoder)
-            launch(kernel, threads * len(seats), state, seats, obs.view(np.uint64) if encoder.words else obs)
+            if encoder.row_parts is not None:
+                of_matches, of_parts = part_kernels(encoder)
+                words = np.zeros((matches, encoder.row_parts.words), np.int64)
+                launch(of_matches, matches, state, words)
+                launch(of_parts, len(seats) * encoder.row_parts.parts, state, seats, words, obs)
+                continue
+            launch(encode_kernel(encoder), len(seats), state, seats, obs.view(np.uint64) if encoder.words else obs)
         yield digest(state, ate, died, reward, over, *seen)
     assert faults[0] == 0
 
