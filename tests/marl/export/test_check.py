@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -180,10 +181,10 @@ def test_planning_that_fails_is_told(tmp_path) -> None:
 
 def test_a_missing_file_is_told(tmp_path) -> None:
     assert_one_line(here("export", "--check", tmp_path), f"{tmp_path / 'submission.py'}: there is no such file")
-    (own := tmp_path / "by hand").mkdir()
+    (own := tmp_path / "by one's hand").mkdir()
     (own / "submission.py").write_text("x = 1\n")
     words = "export did not write it; name the player that it shall play like: export PLAYER --check "
-    assert_one_line(here("export", "--check", own), f"{words}'{own}'")
+    assert_one_line(here("export", "--check", own), words + shlex.quote(str(own)))
     assert_one_line(here("export", "--check", tmp_path / "none"), "none/submission.py: there is no such file")
 
 

@@ -1,6 +1,7 @@
 """Numbers that are not finite, in training: their updates are skipped by all ranks, and many of them end the run."""
 
 import re
+import shlex
 
 import pytest
 import torch
@@ -46,7 +47,8 @@ def test_many_in_a_row_stop_all_ranks_and_leave_the_batch(spoilt, name, rank) ->
     run = the_run(folder / name)
     assert [code for code, _, _ in done[name]] == [4, 4]  # EXIT_TOGETHER
     assert done[name][1][2] == ""
-    said = rf"snakes: the gradient of (\d+) updates in a row \(last batch: not_finite.pt\) .*--resume {run} .*\n"
+    where = re.escape(shlex.quote(str(run)))
+    said = rf"snakes: the gradient of (\d+) updates in a row \(last batch: not_finite.pt\) .*--resume {where} .*\n"
     found = re.fullmatch(said, done[name][0][2])
     assert int(found[1]) >= SKIPS_IN_A_ROW
     batches = torch.load(run / "not_finite.pt", weights_only=True)

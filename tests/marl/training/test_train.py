@@ -199,10 +199,13 @@ def test_compiling_in_a_cycle_is_shown_beside_the_bar(tmp_path, monkeypatch) -> 
     ],
 )
 def test_numbers_that_are_not_finite_end_the_run_and_are_never_saved(tmp_path, rate, interval, what) -> None:
-    done = here(*TINY, "--runs_dir", tmp_path, "--c_lr", rate, "--updates", "10", "--log_interval", interval)
-    run = the_run(tmp_path)
+    runs = tmp_path / "one's runs"
+    done = here(*TINY, "--runs_dir", runs, "--c_lr", rate, "--updates", "10", "--log_interval", interval)
+    run = the_run(runs)
     assert done.returncode == 1
-    assert re.fullmatch(rf"snakes: {what} is not finite at episode \d+; .*--resume {run} .*--c_lr .*\n", done.stderr)
+    folder = re.escape(shlex.quote(str(run)))
+    said = rf"snakes: {what} is not finite at episode \d+; .*--resume {folder} .*--c_lr .*\n"
+    assert re.fullmatch(said, done.stderr), done.stderr
     for folder in (run / "checkpoints").glob("episode_*"):
         assert all(t.isfinite().all() for t in load_file(folder / "weights.safetensors").values())
 
