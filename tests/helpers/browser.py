@@ -146,14 +146,23 @@ class Page:
         self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def swipe(self, selector: str, begin: tuple[float, float], end: tuple[float, float]) -> None:
-        """Swipe over an element between two of its points (shares of its width and height)."""
-        points = [self.place(selector, *begin), self.place(selector, *end)]
-        (x, y), (to_x, to_y) = points
-        self.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        """Swipe over an element between two of its points (shares of its width and height).
+
+        The finger rests for a second before it leaves the screen. After a quick one the browser at times takes the next
+        touch for the end of the swipe, and not for a tap.
+        """
+        (x, y), (to_x, to_y) = self.place(selector, *begin), self.place(selector, *end)
+        now = time.time()
+
+        def touch(kind: str, seconds: float, *shares: float) -> None:
+            points = [{"x": x + (to_x - x) * share, "y": y + (to_y - y) * share} for share in shares]
+            self.send("Input.dispatchTouchEvent", type=kind, touchPoints=points, timestamp=now + seconds)
+
+        touch("touchStart", -2, 0)
         for step in range(1, 6):
-            way = {"x": x + (to_x - x) * step / 5, "y": y + (to_y - y) * step / 5}
-            self.send("Input.dispatchTouchEvent", type="touchMove", touchPoints=[way])
-        self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+            touch("touchMove", -2 + step / 50, step / 5)
+        touch("touchMove", -0.9, 1)
+        touch("touchEnd", -0.8)
 
     def picture(self, path: Path | None = None) -> bytes:
         """The picture of the page as PNG; with `path`, also written to a file."""
