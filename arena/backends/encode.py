@@ -1,9 +1,8 @@
 """Loops that run an encoder over any seats of a batch. A seat is match * 6 + snake.
 
 Templates as in loops.py: `encode`, `measure`, `SPARSE`, `cell`, `share`, `write` and `PARTS` stand for those of an
-encoder.
-Compiled per encoder, since compiling takes seconds and most programs use one. Seats of a match that stand together
-share its measurements.
+encoder. Compiled per encoder, since compiling takes seconds and most programs use one. Seats of a match that stand
+together share its measurements.
 """
 
 from collections.abc import Callable
@@ -102,7 +101,7 @@ def share_kernel(state, words):
         share(state[b], words[b])
 
 
-def long_parts_kernel(state, seats, words, out):
+def row_parts_kernel(state, seats, words, out):
     """A thread for every part of a row. Threads of one part stand together: in step they do the same work."""
     i = cuda.grid(1)  # noqa: F821
     rows = seats.shape[0]
@@ -161,7 +160,7 @@ def _part_kernels(name: str, row_parts: RowParts) -> tuple[Any, Any]:
 
     names = {"share": row_parts.share, "write": row_parts.write, "PARTS": row_parts.parts, "cuda": cuda}
     first = cuda_kernel(specialise(share_kernel, name, **names), row_parts.share)
-    return first, cuda_kernel(specialise(long_parts_kernel, name, **names), row_parts.write, registers=REGISTERS)
+    return first, cuda_kernel(specialise(row_parts_kernel, name, **names), row_parts.write, registers=REGISTERS)
 
 
 def part_kernels(encoder: Encoder) -> tuple[Any, Any]:

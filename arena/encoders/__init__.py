@@ -59,4 +59,17 @@ def _checked(encoder: Encoder) -> Encoder:
     """The encoder itself, if its description is sound. Tests check the built-in ones, once and for all."""
     if not any(encoder is each for each in BUILT_IN):
         encoder.check()
+        _check_gpu_rows(encoder)
     return encoder
+
+
+def _check_gpu_rows(encoder: Encoder) -> None:
+    """ArenaError for a built-in encoder with another `encode` in its place: a GPU would go on to write the old rows."""
+    for each in BUILT_IN:
+        parts = ((encoder.cell_words, each.cell_words), (encoder.row_parts, each.row_parts))
+        is_kept = any(mine is not None and mine is theirs for mine, theirs in parts)
+        if is_kept and (encoder.encode, encoder.measure) != (each.encode, each.measure):
+            raise ArenaError(
+                f"encoder {encoder.name!r} has its own encode or measure, but on a GPU the rows of {each.name!r}: "
+                "set cell_words and row_parts to None as well"
+            )

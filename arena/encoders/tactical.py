@@ -37,7 +37,10 @@ ROOM_MOVES = 14
 CONTEST_MOVES = 10
 WORTH_UNIT = 10
 ACTION_PARTS = ACTIONS - 1  # of a row on a GPU: one for each action but the reversal; the last part is the rest
-SHARED_WORDS = 1 + 4 + 16  # of a match there: orientations, beans, and the four sets of `waits`
+# Words that a GPU keeps for each match. The first one holds the orientations of the snakes, a byte each.
+S_BEANS = 1  # [4] a set
+S_WAITS = 5  # [4 x 4] the sets of `waits`
+SHARED_WORDS = 21
 
 
 @njit
@@ -104,9 +107,9 @@ def share_searches(match, words):
         orientations |= canonical_orientation(match, snake, distances) << 8 * snake
     words[0] = orientations
     for word in range(len(goals)):
-        words[1 + word] = goals[word]
+        words[S_BEANS + word] = goals[word]
         for bit in range(len(waits)):
-            words[5 + 4 * bit + word] = waits[bit][word]
+            words[S_WAITS + 4 * bit + word] = waits[bit][word]
 
 
 @njit
@@ -119,18 +122,21 @@ def shared_set(words, at):
 def write_shared_action(match, snake, words, part, out, start):
     """Write the numbers of one action, given these words."""
     local = part + int(part >= DOWN)  # all but the reversal
-    waits = (shared_set(words, 5), shared_set(words, 9), shared_set(words, 13), shared_set(words, 17))
-    write_action(match, snake, local, shared_orientation(words, snake), (waits, shared_set(words, 1)), out, start)
+    first, second = shared_set(words, S_WAITS), shared_set(words, S_WAITS + 4)
+    third, fourth = shared_set(words, S_WAITS + 8), shared_set(words, S_WAITS + 12)
+    searched = (first, second, third, fourth), shared_set(words, S_BEANS)
+    write_action(match, snake, local, shared_orientation(words, snake), searched, out, start)
 
 
 @njit
 def shared_orientation(words, snake):
+    """The orientation of a snake's view."""
     return byte_at(int(words[0]), snake)
 
 
 @njit
 def write_tactical_part(match, snake, words, part, out):
-    """A part of a row of `tactical`: the numbers of one action, or all that is before them."""
+    """A part of what encode_tactical writes: the numbers of one action, or all that is before them."""
     if part < ACTION_PARTS:
         write_shared_action(match, snake, words, part, out, F_WIDTH)
     else:
@@ -139,7 +145,7 @@ def write_tactical_part(match, snake, words, part, out):
 
 @njit
 def write_tactical_board_part(match, snake, words, part, out):
-    """A part of a row of `tactical_board`, likewise."""
+    """A part of what encode_tactical_board writes, likewise."""
     if part < ACTION_PARTS:
         write_shared_action(match, snake, words, part, out, E_WIDTH)
     else:

@@ -104,6 +104,20 @@ def test_writing_outside_the_row_is_refused(encode, monkeypatch) -> None:
     assert said.endswith("gets a row of 8 numbers")
 
 
+@pytest.mark.parametrize(("of", "parts"), [("tactical_board", "row_parts"), ("planes", "cell_words")])
+@pytest.mark.parametrize("own", ["encode", "measure"])
+def test_a_gpu_never_writes_the_rows_of_the_encoder_that_one_was_made_from(of, parts, own, monkeypatch) -> None:
+    changed = encoder_named(of)._replace(name="mine", **{own: encode_bytes})
+    monkeypatch.setitem(ENCODERS, "mine", changed)
+    with pytest.raises(ArenaError) as error:
+        encoder_named("mine")
+    said = f"encoder 'mine' has its own encode or measure, but on a GPU the rows of '{of}': "
+    assert str(error.value) == f"{said}set cell_words and row_parts to None as well"
+    for sound in (changed._replace(**{parts: None}), encoder_named(of)._replace(name="mine")):
+        monkeypatch.setitem(ENCODERS, "mine", sound)
+        assert encoder_named("mine") is sound
+
+
 def test_single_bytes_into_a_row_of_words_are_refused(monkeypatch) -> None:
     said = refused(monkeypatch, "bytes", encode=encode_bytes, words=True)
     assert said.endswith("gets a row of 1 64-bit words (words=True)")
