@@ -120,15 +120,15 @@ def run(args: argparse.Namespace) -> int:
 
         _write(args.onnx, onnx_of(player))
     if args.safetensors:
-        from marl.networks.policy import describe_actor
         from marl.storage import snapshot
 
         with _writing(args.safetensors):
-            snapshot.write(args.safetensors, player.actor.state_dict(), describe_actor(encoder, player.actor.spec))
+            snapshot.write(args.safetensors, player.actor.state_dict(), player.about)
     if args.html:
         from marl.export.play_page import play_page
+        from marl.planning.value_scale import value_scale
 
-        _write(args.html, play_page(layers, encoder, name).encode())
+        _write(args.html, play_page(layers, encoder, name, value_scale(player.reward)).encode())
     return 0
 
 

@@ -7,6 +7,7 @@ from marl.errors import UserError
 from marl.export.check import ComparedPolicy, Result, check_source
 from marl.export.dense_layers import policy_layers
 from marl.export.submission_file import ENCODERS, submission_source
+from marl.planning.value_scale import value_scale
 from marl.storage.policy_player import PolicyPlayer
 from marl.storage.run_names import LAST_RUN
 from marl.storage.saved_player import load_policy
@@ -49,7 +50,7 @@ def _tried(
 ) -> tuple[bytes, Result | None, str | None]:
     """The text, what its check found, and what does not fit; a file that is too large is not run."""
     layers = policy_layers(player)
-    data = submission_source(layers, player.encoder, name, plan_ms).encode()
+    data = submission_source(layers, player.encoder, name, plan_ms, value_scale(player.reward)).encode()
     if (problem := limits.problem(len(data))) is not None:
         return data, None, problem
     # The text is this program's own: where there is no sandbox, it is run without one.

@@ -3,9 +3,10 @@
 // Simpler than marl/planning/planner.py: all six snakes draw from the policy. tests/helpers/drawn_plans.py is the reference.
 "use strict";
 
-function makePlanner(policy) {
+// scale: the weights of the foes' growth and of values, from marl/planning/value_scale.py.
+function makePlanner(policy, scale) {
   const { SNAKES, START_LENGTH, TEAM, TURNS } = rules;
-  const DISCOUNT = 0.97, FOES = 0.6, PRIOR = 0.1, LEAF = 1 / 1.6; // see marl/planning/planner.py
+  const DISCOUNT = 0.97, PRIOR = 0.1; // see marl/planning/planner.py
   const DEAD_END = 1; // see marl/planning/planner.py
   const HORIZON = 4; // turns of a rollout
   const MOST_ROLLOUTS = 64; // of a stage
@@ -93,7 +94,7 @@ function makePlanner(policy) {
         if (turn === 0) own.forEach((snake, i) => { moves[snake] = candidates[c][i]; });
         const { match: next, reward } = rules.playTurn(sim.match, moves);
         const mine = sum(own.map((snake) => reward[snake]));
-        worth[c] += discount * (mine - FOES * (sum(reward) - mine));
+        worth[c] += discount * (mine - scale.foes * (sum(reward) - mine));
         sim.match = next;
         sim.evaluations = next.over ? null : evaluateAll(next, turn + 1 < turns ? ALL : own, near);
         if (sim.evaluations) near.push(sim.evaluations);
@@ -105,7 +106,7 @@ function makePlanner(policy) {
     }
     simulated.forEach(({ match: { over }, evaluations }, c) => {
       if (!over && root[0].outputs.length > MOVES)
-        worth[c] += discount * LEAF * sum(own.map((snake) => evaluations[snake].outputs[MOVES]));
+        worth[c] += discount * scale.leaf * sum(own.map((snake) => evaluations[snake].outputs[MOVES]));
     });
     return worth;
   }

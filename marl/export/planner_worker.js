@@ -6,7 +6,7 @@
 function servePlans() {
   let planner = null;
   onmessage = ({ data: { policy, id, match, team, options } }) => {
-    if (policy) planner = makePlanner(makePolicy(policy));
+    if (policy) planner = makePlanner(makePolicy(policy), policy.scale);
     else postMessage({ id, ...planner.plan(match, team, options) });
   };
 }

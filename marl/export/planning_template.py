@@ -31,7 +31,8 @@ from marl.export.tactical_template import is_dead_end
 PLAN_MS = 50
 # --- planning: look ahead before moving -------------------------------------------------------------------------------
 
-DISCOUNT, FOES, PRIOR, LEAF, DEAD_END = 0.97, 0.6, 0.1, 1 / 1.6, 1.0  # see marl/planning/planner.py
+DISCOUNT, PRIOR, DEAD_END = 0.97, 0.1, 1.0  # see marl/planning/planner.py
+FOES, LEAF = 0.6, 0.625  # weights of the foes' growth and of values; a submission's own are at its end
 NEAR, LEAST_SHARE = 5, 0.004  # see marl/planning/planner.py
 COMBINATIONS = np.stack(np.meshgrid(*[[0, 1]] * TEAM, indexing="ij"), -1).reshape(-1, TEAM)
 MOST_REPLIES = 3**TEAM  # of the foes

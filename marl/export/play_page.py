@@ -11,6 +11,7 @@ from pathlib import Path
 from arena.encoders import Encoder
 from arena.render import page
 from marl.export.dense_layers import DenseLayer, packed, widths
+from marl.planning.value_scale import ValueScale
 
 FOLDER = Path(__file__).parent
 # Those that policy.js can compute.
@@ -20,13 +21,22 @@ SHARED = ("board", "rules")  # scripts of arena/render
 SCRIPTS = ("searches", "policy", "planner", "planner_worker", "levels", "portrait", "replay_file", "play_page")
 
 
-def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str) -> str:
-    """The text of a page that plays the policy of these layers, starting with match 0 of seed 0."""
+def play_page(
+    layers: Sequence[DenseLayer],
+    encoder: Encoder,
+    name: str,
+    scale: ValueScale = ValueScale(),  # noqa: B008 (a tuple)
+) -> str:
+    """The text of a page that plays the policy of these layers, starting with match 0 of seed 0.
+
+    scale: of the policy's values, for planning.
+    """
     policy = {
         "encoder": encoder.name,
         "orientationAt": encoder.orientation_at,
         "widths": widths(layers),
         "weights": packed(layers, encoder.scale),
+        "scale": scale._asdict(),
     }
     chinese = json.loads((FOLDER / "play_page_chinese.json").read_text("utf-8"))
     data = {"look": page.look(), "name": name, "seed": "0", "seat": SEAT, "policy": policy, "chinese": chinese}

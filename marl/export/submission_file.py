@@ -11,6 +11,7 @@ from arena.encoders import FORMER_NAMES, Encoder
 from arena.rules import ACTIONS, RULES_VERSION
 from marl.export import submission_template, tactical_template
 from marl.export.dense_layers import DenseLayer, packed, widths
+from marl.planning.value_scale import ValueScale
 
 TEMPLATE = Path(submission_template.__file__)
 ENCODERS = tactical_template.ENCODERS.keys() - FORMER_NAMES.keys()  # those that a submission can compute
@@ -28,8 +29,17 @@ _IMPORTS = (
 _LINE = 116  # characters of base64 per line, a multiple of four
 
 
-def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str, plan_ms: float | None = None) -> str:
-    """The text of a submission.py that plays like the policy, or looks ahead with it for plan_ms milliseconds."""
+def submission_source(
+    layers: Sequence[DenseLayer],
+    encoder: Encoder,
+    name: str,
+    plan_ms: float | None = None,
+    scale: ValueScale = ValueScale(),  # noqa: B008 (a tuple)
+) -> str:
+    """The text of a submission.py that plays like the policy, or looks ahead with it for plan_ms milliseconds.
+
+    scale: of the policy's values, for planning.
+    """
     code, mark, rest = TEMPLATE.read_text("utf-8").partition(_MARK)
     assert mark, f"{TEMPLATE} has no line that starts with {_MARK!r}"
     if plan_ms is None:
@@ -53,9 +63,14 @@ def submission_source(layers: Sequence[DenseLayer], encoder: Encoder, name: str,
             '    """\n',
             *(text[at : at + _LINE] + "\n" for at in range(0, len(text), _LINE)),
             '""",\n)\n',
-            *([] if plan_ms is None else [f"PLAN_MS = {plan_ms:g}  # of a call\nchoose = choose_planned\nwarm_up()\n"]),
+            "" if plan_ms is None else _planning(plan_ms, scale),
         ]
     )
+
+
+def _planning(plan_ms: float, scale: ValueScale) -> str:
+    weights = f"FOES, LEAF = {scale.foes:.6g}, {scale.leaf:.6g}  # by the reward of the training\n"
+    return f"PLAN_MS = {plan_ms:g}  # of a call\n{weights}choose = choose_planned\nwarm_up()\n"
 
 
 def weights_hash(packed_weights: str) -> str:

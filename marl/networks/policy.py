@@ -14,6 +14,7 @@ from marl.errors import UserError
 from marl.networks.actors import AnyActor, make_actor
 from marl.networks.layers import loaded_next
 from marl.networks.spec import NetworkSpec, spec_from_dict
+from marl.rewards import RewardWeights, weights_of
 
 MASKED_LOGIT = -1e9  # never chosen, and its gradient is 0
 MOST_LAYERS = 1000  # of a network in a file
@@ -39,9 +40,23 @@ def to_board_logits(logits: torch.Tensor, obs: torch.Tensor, encoder: Encoder) -
     return logits.gather(-1, local_actions(obs.device)[encoder.orientations(obs).long()])
 
 
-def describe_actor(encoder: Encoder, spec: NetworkSpec) -> dict[str, Any]:
-    """All that is needed to build the actor again, ready for JSON."""
-    return {"encoder": encoder.name, "encoder_version": encoder.version, **asdict(spec)}
+def describe_actor(encoder: Encoder, spec: NetworkSpec, reward: RewardWeights | None = None) -> dict[str, Any]:
+    """All that is needed to build the actor again, ready for JSON; and the reward of its training, if it is known."""
+    about = {"encoder": encoder.name, "encoder_version": encoder.version, **asdict(spec)}
+    return about if reward is None else about | {"reward": reward._asdict()}
+
+
+def reward_in(description: dict[str, Any], where: str) -> RewardWeights | None:
+    """The reward in a description; files by versions before it have none."""
+    found = description.get("reward")
+    if found is None:
+        return None
+    try:
+        return weights_of(RewardWeights(**found))
+    except (TypeError, UserError):
+        raise UserError(
+            f"{where}: its reward is {found!r:.80}; expected weights by name, like {{'own': 1.0}}"
+        ) from None
 
 
 def _check_shapes(encoder: Encoder, spec: NetworkSpec, weights: dict[str, torch.Tensor]) -> None:

@@ -16,6 +16,7 @@ from arena.errors import printable
 from arena.rules import TEAM
 from marl.errors import UserError
 from marl.planning.planner import MOST_REPLIES, Budget, Planner
+from marl.planning.value_scale import value_scale
 from marl.storage import saved_player
 from marl.storage.policy_player import PolicyPlayer
 from opponents.plan_prefix import plans
@@ -52,7 +53,8 @@ class PlannedPlayer:
         self._planner = self._make_planner(arena, seats, budget)
 
     def _make_planner(self, arena: BatchArena, seats: torch.Tensor, budget: Budget) -> Planner:
-        return Planner(self.policy.actor, self.policy.encoder, arena, seats, budget, self._learns_foes)
+        policy, scale = self.policy, value_scale(self.policy.reward)
+        return Planner(policy.actor, policy.encoder, arena, seats, budget, self._learns_foes, scale)
 
     def _fitting(self, arena: BatchArena, seats: torch.Tensor, milliseconds: float) -> Budget:
         """The budget that takes this time, measured by planning the matches as they are."""

@@ -11,9 +11,10 @@ Each rollout begins with another reply: a joint action of the three foes, the li
 marl/planning/foe_models.py. A foe that is far from all own heads plays its likeliest action. If there is a second turn,
 all six snakes draw from the policy from there on. A rollout is worth
 
-    sum over H turns of discount^t * (growth of the own team - FOES * growth of the foes) + discount^H * LEAF * values
+    sum over H turns of discount^t * (growth of the own team - foes * growth of the foes) + discount^H * leaf * values
 
-where growth is the change of length and values are those of the own snakes' value heads at the end. A candidate is
+where growth is the change of length and values are those of the own snakes' value heads at the end. The weights `foes`
+and `leaf` follow from the reward of the policy's training (marl/planning/value_scale.py). A candidate is
 worth the mean of its rollouts, weighted by the probabilities of the replies. To this its actions add
 
     PRIOR * log-probability - DEAD_END * length lost in a dead end (arena/dangers.py: a way of no return within 8 turns)
@@ -42,13 +43,12 @@ from marl.learners.precision import Precision
 from marl.networks.actors import AnyActor
 from marl.networks.policy import mask_reversal, to_board_logits
 from marl.planning.foe_models import MODELS, POLICY, FoeModels, predict_moves
+from marl.planning.value_scale import ValueScale
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 
 CANDIDATES = 2**TEAM  # of each stage
 DISCOUNT = 0.97  # of a turn: that of the champion's value head
-FOES = 0.6  # weight of the foes' growth
 PRIOR = 0.1  # weight of the log-probability of an action
-LEAF = 1 / 1.6  # the values of three snakes that get 0.3 of their mates' growth add up to 1.6 times the team's
 DEAD_END = 1.0  # weight of the length that an action into a dead end will lose
 NEAR = 5  # moves between an own head and that of a foe whose replies differ
 LEAST_SHARE = 0.004  # probability of a reply that counts; the likeliest always does
@@ -101,8 +101,10 @@ class Planner:
         seats: torch.Tensor,
         budget: Budget,
         learns_foes: bool = True,
+        scale: ValueScale = ValueScale(),  # noqa: B008 (a tuple)
     ) -> None:
         device = arena.device
+        self._scale = scale
         self.budget, self._arena, self._actor, self._encoder = budget, arena, actor, encoder
         bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
         self._precision = Precision("bf16" if bf16 else "fp32", device)
@@ -224,7 +226,7 @@ class Planner:
             discount *= DISCOUNT
         if self._outputs.shape[-1] > ACTIONS:
             leaf = self._outputs_for(self._own_seats())[1][:, ACTIONS].view(self._chunk, -1, TEAM).sum(-1)
-            worth = worth + discount * LEAF * leaf * ~sim.events.over.view(self._chunk, -1)
+            worth = worth + discount * self._scale.leaf * leaf * ~sim.events.over.view(self._chunk, -1)
         return (worth.view(self._chunk, CANDIDATES, -1) * self._shares[:, None]).sum(-1)
 
     def _find_replies(self, foe_log_probs: torch.Tensor) -> None:
@@ -295,7 +297,8 @@ class Planner:
         return of_teams[torch.arange(self._chunk, device=side.device), side if own else 1 - side]
 
     def _for_team(self, growth: torch.Tensor) -> torch.Tensor:
-        """Own growth minus FOES times the foes', [b, N] from [b, N, 2]."""
+        """Own growth minus the weighed growth of the foes, [b, N] from [b, N, 2]."""
         red, blue = growth.unbind(-1)
+        foes = self._scale.foes
         is_red = (self._side[self._idx] == 0)[:, None]
-        return torch.where(is_red, red - FOES * blue, blue - FOES * red)
+        return torch.where(is_red, red - foes * blue, blue - foes * red)

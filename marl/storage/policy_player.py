@@ -1,6 +1,7 @@
 """A policy as a player: it takes the likeliest legal action."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,15 +14,25 @@ from marl.fast import blas
 from marl.fast.dense_pass import DenseInference, proven_layers
 from marl.fast.policy_kernels import choose_on_board
 from marl.networks.actors import AnyActor
-from marl.networks.policy import MASKED_LOGIT, mask_reversal, to_board_logits
+from marl.networks.policy import MASKED_LOGIT, build_actor, describe_actor, mask_reversal, reward_in, to_board_logits
+from marl.rewards import RewardWeights
 
 
 class PolicyPlayer:
-    """An actor that plays for a team; see opponents.players.Player."""
+    """An actor that plays for a team; see opponents.players.Player.
 
-    def __init__(self, actor: AnyActor, encoder: Encoder, name: str) -> None:
+    reward: of its training, in which its values are; None if it is not known.
+    """
+
+    def __init__(self, actor: AnyActor, encoder: Encoder, name: str, reward: RewardWeights | None = None) -> None:
         self.name, self.actor, self.encoder = printable(name), actor, encoder  # a name may be that of a file
+        self.reward = reward
         self._hidden: torch.Tensor | None = None
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What, beside the weights, makes this player again."""
+        return describe_actor(self.encoder, self.actor.spec, self.reward)
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
         """Move to the device of the matches."""
@@ -77,3 +88,8 @@ class PolicyPlayer:
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def policy_player(about: dict[str, Any], weights: dict[str, torch.Tensor], where: str, name: str) -> PolicyPlayer:
+    """The player of a description (see `about`) and weights; messages name `where` they are from."""
+    return PolicyPlayer(*build_actor(about, weights, where), name, reward_in(about, where))

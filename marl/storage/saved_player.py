@@ -4,9 +4,8 @@ from pathlib import Path
 
 from arena.errors import ArenaError
 from marl.errors import UserError
-from marl.networks.policy import build_actor
 from marl.storage import checkpoint, checkpoint_finder, snapshot
-from marl.storage.policy_player import PolicyPlayer
+from marl.storage.policy_player import PolicyPlayer, policy_player
 from marl.storage.run_folder import run_of
 from marl.storage.run_imports import import_of_run
 from opponents.players import champion
@@ -21,9 +20,8 @@ def load_policy(path: str) -> PolicyPlayer:
     weights = {key.removeprefix("actor."): t for key, t in found.weights.items() if key.startswith("actor.")}
     missing = import_of_run(run_of(found.path))
     try:
-        actor, encoder = build_actor(found.manifest, weights, str(found.path))
+        return policy_player(found.manifest, weights, str(found.path), path.rstrip("/"))
     except (UserError, ArenaError):
         if missing:  # the likely reason; a team may well play without the reward that it was trained with
             raise UserError(missing) from None
         raise
-    return PolicyPlayer(actor, encoder, path.rstrip("/"))

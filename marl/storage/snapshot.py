@@ -13,15 +13,14 @@ from arena.files import write_atomically
 from marl import plugins
 from marl.cli.invocation import command
 from marl.errors import UserError
-from marl.networks.policy import build_actor
-from marl.storage.policy_player import PolicyPlayer
+from marl.storage.policy_player import PolicyPlayer, policy_player
 
 SUFFIX = ".safetensors"
 HEADER = "snakes_3v3"  # key of our JSON text in the safetensors header
 
 
 def write(path: Path, weights: dict[str, torch.Tensor], about: dict[str, Any]) -> None:
-    """Write the weights of an actor; `about` comes from policy.describe_actor: encoder and network."""
+    """Write the weights of an actor; `about` comes from policy.describe_actor: encoder, network and reward."""
     data = save({name: tensor.contiguous() for name, tensor in weights.items()}, {HEADER: json.dumps(about)})
     write_atomically(path, data)
 
@@ -42,7 +41,6 @@ def read(path: Path, name: str | None = None) -> PolicyPlayer:
         made_by = command("export", "PLAYER", "--safetensors", "FILE")
         raise UserError(f"{path} does not say what network it holds; snapshots are made by: {made_by}")
     try:
-        actor, encoder = build_actor(about, weights, str(path))
+        return policy_player(about, weights, str(path), name or str(path))
     except ArenaError as error:  # an encoder that does not exist
         raise UserError(f"{path}: {error}; one of your own comes by {plugins.FLAG} FILE") from None
-    return PolicyPlayer(actor, encoder, name or str(path))

@@ -17,6 +17,7 @@ from marl.errors import UserError
 from marl.networks.policy import describe_actor
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo, on_main
+from marl.rewards import RewardWeights
 from marl.storage.checkpoint import ENV_STEPS, MILESTONE, Checkpoint, CheckpointError
 from marl.storage.policy_player import PolicyPlayer
 from marl.storage.saver import on_host
@@ -80,7 +81,7 @@ def _bytes_of(value: Any) -> int:
 
 def manifest_fields(state: TrainingState) -> dict[str, Any]:
     """What the manifest says of the team and of the run."""
-    actor = describe_actor(state.encoder, state.learner.spec)
+    actor = describe_actor(state.encoder, state.learner.spec, RewardWeights(*state.config.reward.weights()))
     run = {"algo": state.config.algo, "world_size": state.group.world, ENV_STEPS: state.progress.env_steps}
     return actor | run | {POOL: list(state.past_selves.pool), MILESTONE: state.is_milestone}
 

@@ -17,13 +17,12 @@ from marl.config.train_config import TrainConfig
 from marl.errors import UserError
 from marl.learners.precision import Precision
 from marl.metrics.log_window import PAST_SELF
-from marl.networks.policy import build_actor, describe_actor
 from marl.planning.planned_player import PlannedPlayer, load_player, split_planned
 from marl.ranks.process_group import Ranks, Solo, on_main
 from marl.rollout.frozen_seats import FrozenSeats, HostSeats
 from marl.rollout.rollout import Rollout
 from marl.storage import snapshot
-from marl.storage.policy_player import PolicyPlayer
+from marl.storage.policy_player import PolicyPlayer, policy_player
 from marl.storage.saver import on_host
 from opponents.plan_prefix import plans, split_prefix
 from opponents.players import SUBMISSION, Player, Scripted, find
@@ -36,7 +35,7 @@ FOLDER = "opponents"  # in the run folder
 class FrozenPolicy(NamedTuple):
     """The policy of a named player, as it was at the start of the run."""
 
-    about: dict[str, Any]  # encoder and network
+    about: dict[str, Any]  # encoder, network and reward
     weights: dict[str, torch.Tensor]
 
 
@@ -143,8 +142,7 @@ def _read_policies(names: Sequence[str], run: Path | None) -> dict[str, FrozenPo
             player = find(name, load_player, SubmissionOptions(uncaged=True))  # a submission is not started here
         policy = player.policy if isinstance(player, PlannedPlayer) else player
         if isinstance(policy, PolicyPlayer):
-            about = describe_actor(policy.encoder, policy.actor.spec)
-            policies[name] = FrozenPolicy(about, on_host(dict(policy.actor.state_dict())))
+            policies[name] = FrozenPolicy(policy.about, on_host(dict(policy.actor.state_dict())))
         player.close()
     return policies
 
@@ -152,7 +150,7 @@ def _read_policies(names: Sequence[str], run: Path | None) -> dict[str, FrozenPo
 def _player(name: str, frozen: FrozenPolicy | None, options: SubmissionOptions) -> Player:
     if frozen is None:
         return find(name, load_player, options)
-    policy = PolicyPlayer(*build_actor(frozen.about, frozen.weights, name), name)
+    policy = policy_player(frozen.about, frozen.weights, name, name)
     if not plans(name):
         return policy
     # A checkpoint does not hold what a planner has learned of its foes: a resumed run would differ.

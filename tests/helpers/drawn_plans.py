@@ -13,7 +13,8 @@ from arena.dangers import is_dead_end
 from arena.rng import match_key
 from arena.rules import ACTIONS, LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from marl.networks.policy import mask_reversal, to_board_logits
-from marl.planning.planner import CANDIDATES, DEAD_END, DISCOUNT, FOES, LEAF, PLAN_SEED, PRIOR
+from marl.planning.planner import CANDIDATES, DEAD_END, DISCOUNT, PLAN_SEED, PRIOR
+from marl.planning.value_scale import value_scale
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 from marl.storage.policy_player import PolicyPlayer
 
@@ -26,7 +27,7 @@ class DrawnPlan(NamedTuple):
 
 def drawn_plan(who: PolicyPlayer, arena: BatchArena, b: int, team: int, rollouts: int, turns: int) -> DrawnPlan:
     """The plan of a team in match b of an arena."""
-    own = slice(team * TEAM, team * TEAM + TEAM)
+    own, scale = slice(team * TEAM, team * TEAM + TEAM), value_scale(who.reward)
     root = _copies(arena, b, 1)
     obs, outputs = _observe(who, root)
     logits = mask_reversal(outputs[:, :ACTIONS], obs, who.encoder)
@@ -54,10 +55,10 @@ def drawn_plan(who: PolicyPlayer, arena: BatchArena, b: int, team: int, rollouts
                 actions[:, own] = candidates.repeat_interleave(rollouts, 0).to(torch.int8)
             growth = sim.play_turn(actions).reward.float()
             mine = growth[:, own].sum(1)
-            worth += discount * (mine - FOES * (growth.sum(1) - mine))
+            worth += discount * (mine - scale.foes * (growth.sum(1) - mine))
             discount *= DISCOUNT
         leaf = _observe(who, sim)[1][:, ACTIONS].view(-1, SNAKES)[:, own].sum(1)
-        worth += discount * LEAF * leaf * ~sim.events.over
+        worth += discount * scale.leaf * leaf * ~sim.events.over
         return worth.view(CANDIDATES, rollouts).mean(1)
 
     candidates = ranked[None, :, 0].repeat(CANDIDATES, 1)

@@ -19,6 +19,7 @@ from helpers.command import ROOT
 from marl.networks.actors import Actor
 from marl.networks.policy import describe_actor, mask_reversal
 from marl.networks.spec import NetworkSpec
+from marl.rewards import RewardWeights
 from marl.storage import checkpoint_writer
 from marl.storage.policy_player import PolicyPlayer
 
@@ -26,6 +27,7 @@ sys.path.append(str(ROOT / "tests" / "arena"))
 from helpers.recorded import steps
 
 SEED = 7
+LEAD = RewardWeights(own=1.0, mates=1.0, foes=1.0)
 BODIES = {
     "features": (48, 32),
     "canonical": (48, 32),
@@ -51,7 +53,8 @@ def actor(encoder: str, value: bool = False) -> Actor:
 
 
 def player(encoder: str, value: bool = False) -> PolicyPlayer:
-    return PolicyPlayer(actor(encoder, value), encoder_named(encoder), f"untrained/{encoder}")
+    """A policy of that network, as if it had been trained for the team's lead."""
+    return PolicyPlayer(actor(encoder, value), encoder_named(encoder), f"untrained/{encoder}", LEAD)
 
 
 def round_to_halves(who: PolicyPlayer) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.command import assert_one_line
-from helpers.exporting import ENCODERS, arena_of, games, player, recorded_states, saved_run, with_few_beans
+from helpers.exporting import ENCODERS, LEAD, arena_of, games, player, recorded_states, saved_run, with_few_beans
 from helpers.submissions import UNCAGED_FLAG
 from helpers.training import here
 
@@ -38,8 +38,11 @@ from arena.rules import (
 )
 from marl.export.dense_layers import policy_layers
 from marl.export.submission_file import TEMPLATE, submission_source
+from marl.networks.policy import describe_actor
 from marl.planning.foe_models import LEVEL4, RANDOM, TERRITORY
 from marl.planning.planner import PLAN_SEED, Budget, Planner
+from marl.planning.value_scale import value_scale
+from marl.storage import snapshot
 from opponents.players import find
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -57,7 +60,7 @@ def planned(folder: Path, encoder: str, milliseconds: float = 50) -> ModuleType:
     """The module of a planned submission of an untrained policy with a value head."""
     who = player(encoder, value=True)
     path = folder / f"{encoder}.py"
-    path.write_text(submission_source(policy_layers(who), who.encoder, "it", milliseconds))
+    path.write_text(submission_source(policy_layers(who), who.encoder, "it", milliseconds, value_scale(who.reward)))
     return loaded(path)
 
 
@@ -220,7 +223,8 @@ def test_plans_are_those_of_the_arenas_planner(submission, side) -> None:
     states = recorded_states()[torch.tensor([*range(5, 400, 66), 197, 198, 199])]
     arena = arena_of(states, SEED)
     who = player(encoder, value=True)
-    actions, values = Planner(who.actor, who.encoder, arena, seats_of(arena, side), Budget(5, 1)).plan()
+    scale = value_scale(who.reward)
+    actions, values = Planner(who.actor, who.encoder, arena, seats_of(arena, side), Budget(5, 1), scale=scale).plan()
     counts = set()
     for b in range(arena.matches):
         number, match = int(arena.numbers[b]), match_of(module, arena.state[b])
@@ -239,7 +243,8 @@ def test_models_of_the_foes_are_those_of_the_arenas_planner(module, foes) -> Non
     arena = BatchArena(1, seed=SEED)
     arena.start()
     who, rivals = player("canonical", value=True), find(foes)
-    planner = Planner(who.actor, who.encoder, arena, seats_of(arena, 0), Budget(3, 1))
+    seats, scale = seats_of(arena, 0), value_scale(who.reward)
+    planner = Planner(who.actor, who.encoder, arena, seats, Budget(3, 1), scale=scale)
     models = module.FoeModels(0)
     moves = torch.zeros(1, SNAKES, dtype=torch.int8)
     for turn in range(40):
@@ -565,6 +570,25 @@ def test_without_plan_nothing_is_added() -> None:
     assert text.startswith(template[: template.index("# --- the trained policy")])
     assert text.endswith('""",\n)\n')
     assert submission_source(policy_layers(who), who.encoder, "it", 50).count("PLAN_MS = ") == 1
+
+
+@pytest.mark.parametrize(
+    ("reward", "said"),
+    [(LEAD, "FOES, LEAF = 1, 0.333333"), (None, "FOES, LEAF = 0.6, 0.625")],
+    ids=["known", "unknown"],
+)
+def test_export_writes_the_scale_of_the_values(tmp_path, reward, said) -> None:
+    """From a snapshot that export wrote of a snapshot: nothing is lost on the way."""
+    who = player("features", value=True)
+    first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
+    snapshot.write(first, who.actor.state_dict(), describe_actor(who.encoder, who.actor.spec, reward))
+    assert here("export", first, "--safetensors", second).returncode == 0
+    result = here("export", second, "--jidi", tmp_path / "sent", "--plan", "4")
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "sent" / "submission.py").read_text()
+    assert text.count(f"\n{said}  # by the reward of the training\n") == 1
+    module = loaded(tmp_path / "sent" / "submission.py")
+    assert pytest.approx(value_scale(reward), rel=1e-5) == (module.FOES, module.LEAF)
 
 
 def test_eval_plays_it(tmp_path) -> None:

@@ -21,6 +21,7 @@ from marl.export.dense_layers import policy_layers
 from marl.export.play_page import play_page
 from marl.planning.planner import write_losses
 from marl.planning.positions import load as load_positions
+from marl.planning.value_scale import value_scale
 from opponents.match import play
 
 pytestmark = [
@@ -46,7 +47,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
     for encoder in ENCODERS:
         who = player(encoder, value=True)
         found[encoder] = folder / f"{encoder}.html"
-        found[encoder].write_text(play_page(policy_layers(who), who.encoder, "it"), "utf-8")
+        found[encoder].write_text(play_page(policy_layers(who), who.encoder, "it", value_scale(who.reward)), "utf-8")
     return found
 
 
@@ -183,7 +184,7 @@ def test_dead_ends_are_those_of_the_arena(page, narrow_boards) -> None:
         sides = torch.full((count,), side)
         write_losses.bind(losses[side].numel(), arena.device, arena.state, torch.arange(count), sides, losses[side])()
     sent = [in_cells(arena.get_match(b)) for b in range(count)]
-    page.value("window.planner = makePlanner(null)")
+    page.value("window.planner = makePlanner(null, null)")
     found = called(page, "(all => all.map(match => planner.deadEndLosses(match, [0, 1, 2, 3, 4, 5])))", sent)
     assert torch.equal(torch.tensor(found).float(), losses.transpose(0, 1).flatten(1, 2))
 

@@ -21,14 +21,13 @@ from marl.planning.planner import (
     CANDIDATES,
     DEAD_END,
     DISCOUNT,
-    FOES,
-    LEAF,
     LEAST_SHARE,
     NEAR,
     PRIOR,
     Budget,
     Planner,
 )
+from marl.planning.value_scale import ValueScale
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 from opponents.players import find
 
@@ -212,7 +211,8 @@ def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> No
     """The deviations of one match, each played alone in an arena of its own, step by step."""
     budget, arena, encoder = Budget(2, 3), in_play(1, SEED), encoder_named("canonical")
     net = actor("canonical", value=True)
-    planner = Planner(net, encoder, arena, seats_of(1, side), budget)
+    scale = ValueScale(1.0, 1 / 3)  # of the team's lead
+    planner = Planner(net, encoder, arena, seats_of(1, side), budget, scale=scale)
     keys = []
     record = planner._play_out
     planner._play_out = lambda candidates: (
@@ -248,9 +248,9 @@ def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> No
             before = sim.state[0, LENGTH : LENGTH + SNAKES].clone().int()
             sim.play_turn(actions)
             growth = sim.state[0, LENGTH : LENGTH + SNAKES].int() - before
-            total += DISCOUNT**turn * (growth[sides[side]].sum() - FOES * growth[sides[1 - side]].sum()).item()
+            total += DISCOUNT**turn * (growth[sides[side]].sum() - scale.foes * growth[sides[1 - side]].sum()).item()
         leaf = outputs_in(sim)[1][sides[side], 4].sum().item()
-        return total + (DISCOUNT**budget.turns * LEAF * leaf if not sim.events.over else 0.0)
+        return total + (DISCOUNT**budget.turns * scale.leaf * leaf if not sim.events.over else 0.0)
 
     obs, outputs = outputs_in(arena)
     log_probs = to_board_logits(mask_reversal(outputs[:, :4], obs, encoder), obs, encoder).log_softmax(-1)

@@ -13,6 +13,7 @@ from marl.errors import UserError
 from marl.networks.actors import make_actor
 from marl.networks.policy import describe_actor
 from marl.networks.spec import NetworkSpec
+from marl.rewards import RewardWeights
 from marl.storage import snapshot
 from marl.storage.policy_player import PolicyPlayer
 from marl.storage.saved_player import load_policy
@@ -83,6 +84,17 @@ def test_a_policy_comes_back_as_it_was(name, tmp_path) -> None:
     assert moves_of(player) == moves_of(PolicyPlayer(actor, player.encoder, "team"))
     assert not any(parameter.requires_grad for parameter in player.actor.parameters())
     assert sorted(path.parent.iterdir()) == [path], "and nothing else is left behind"
+
+
+def test_a_reward_comes_back_and_may_be_missing(tmp_path) -> None:
+    path, reward = tmp_path / "team.safetensors", RewardWeights(own=1.0, foes=0.25)
+    actor, about = a_policy()
+    snapshot.write(path, actor.state_dict(), about)
+    assert snapshot.read(path).reward is None
+    told = describe_actor(encoder_named(about["encoder"]), actor.spec, reward)
+    snapshot.write(path, actor.state_dict(), told)
+    assert snapshot.read(path).reward == reward
+    assert snapshot.read(path).about == json.loads(json.dumps(told)) | {"body": told["body"], "channels": ()}
 
 
 def test_a_snapshot_without_a_name_is_called_by_its_path(tmp_path) -> None:
@@ -208,6 +220,9 @@ def test_a_header_that_is_no_json(tmp_path) -> None:
         ({"kind": "cnn"}, "its weights are not those of the network that it names"),
         ({"kind": "smells"}, "unknown network kind 'smells'; one of your own comes by --import FILE"),
         ({"encoder": "planes", "encoder_version": encoder_named("planes").version}, "its weights are not those"),
+        ({"reward": {"taste": 1}}, "its reward is {'taste': 1}; expected weights by name"),
+        ({"reward": [1, 0.3, 0.3]}, "its reward is [1, 0.3, 0.3]; expected weights by name"),
+        ({"reward": {"own": "much"}}, "its reward is {'own': 'much'}; expected weights by name"),
     ],
 )
 def test_a_network_that_is_not_the_one_that_is_named(change, message, tmp_path) -> None:
