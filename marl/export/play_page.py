@@ -11,7 +11,7 @@ from pathlib import Path
 from arena.encoders import Encoder
 from arena.render import page
 from marl.export.dense_layers import DenseLayer, packed, widths
-from marl.planning.value_scale import ValueScale
+from marl.planning.value_scale import UNTOLD, ValueScale
 
 FOLDER = Path(__file__).parent
 # Those that policy.js can compute.
@@ -21,12 +21,7 @@ SHARED = ("board", "rules")  # scripts of arena/render
 SCRIPTS = ("searches", "policy", "planner", "planner_worker", "levels", "portrait", "replay_file", "play_page")
 
 
-def play_page(
-    layers: Sequence[DenseLayer],
-    encoder: Encoder,
-    name: str,
-    scale: ValueScale = ValueScale(),  # noqa: B008 (a tuple)
-) -> str:
+def play_page(layers: Sequence[DenseLayer], encoder: Encoder, name: str, scale: ValueScale = UNTOLD) -> str:
     """The text of a page that plays the policy of these layers, starting with match 0 of seed 0.
 
     scale: of the policy's values, for planning.

@@ -11,7 +11,7 @@ from arena.encoders import FORMER_NAMES, Encoder
 from arena.rules import ACTIONS, RULES_VERSION
 from marl.export import submission_template, tactical_template
 from marl.export.dense_layers import DenseLayer, packed, widths
-from marl.planning.value_scale import ValueScale
+from marl.planning.value_scale import UNTOLD, ValueScale
 
 TEMPLATE = Path(submission_template.__file__)
 ENCODERS = tactical_template.ENCODERS.keys() - FORMER_NAMES.keys()  # those that a submission can compute
@@ -30,11 +30,7 @@ _LINE = 116  # characters of base64 per line, a multiple of four
 
 
 def submission_source(
-    layers: Sequence[DenseLayer],
-    encoder: Encoder,
-    name: str,
-    plan_ms: float | None = None,
-    scale: ValueScale = ValueScale(),  # noqa: B008 (a tuple)
+    layers: Sequence[DenseLayer], encoder: Encoder, name: str, plan_ms: float | None = None, scale: ValueScale = UNTOLD
 ) -> str:
     """The text of a submission.py that plays like the policy, or looks ahead with it for plan_ms milliseconds.
 

@@ -43,7 +43,7 @@ from marl.learners.precision import Precision
 from marl.networks.actors import AnyActor
 from marl.networks.policy import mask_reversal, to_board_logits
 from marl.planning.foe_models import MODELS, POLICY, FoeModels, predict_moves
-from marl.planning.value_scale import ValueScale
+from marl.planning.value_scale import UNTOLD, ValueScale
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 
 CANDIDATES = 2**TEAM  # of each stage
@@ -101,7 +101,7 @@ class Planner:
         seats: torch.Tensor,
         budget: Budget,
         learns_foes: bool = True,
-        scale: ValueScale = ValueScale(),  # noqa: B008 (a tuple)
+        scale: ValueScale = UNTOLD,
     ) -> None:
         device = arena.device
         self._scale = scale

@@ -17,17 +17,18 @@ LEAST_FOES = 0.6  # weight of the foes' growth: a match is won by the lead, also
 
 
 class ValueScale(NamedTuple):
-    """The default is that of rewards of 0.3 for mates and foes: files of earlier versions do not tell theirs."""
+    foes: float  # weight of the foes' growth
+    leaf: float  # cells in a value
 
-    foes: float = LEAST_FOES  # weight of the foes' growth
-    leaf: float = 1 / 1.6  # cells in a value
+
+UNTOLD = ValueScale(LEAST_FOES, 1 / 1.6)  # of rewards of 0.3 for mates and foes: older files do not tell theirs
 
 
 def value_scale(reward: RewardWeights | None) -> ValueScale:
     """The scale of values that were learned from this reward; the default if they are not in lengths."""
     if reward is None:
-        return ValueScale()
+        return UNTOLD
     own, foes = reward.own + (TEAM - 1) * reward.mates, TEAM * reward.foes
     if reward.zero_sum:  # less what the foes get
         own = foes = own + foes
-    return ValueScale(max(LEAST_FOES, foes / own), 1 / own) if own > 0 else ValueScale()
+    return ValueScale(max(LEAST_FOES, foes / own), 1 / own) if own > 0 else UNTOLD
