@@ -119,7 +119,6 @@ def refused_attack(body: str) -> str:
 def home(tmp_path, monkeypatch) -> Iterator[Path]:
     """It must be as before afterwards."""
     monkeypatch.setenv("SECRET", "sesame")
-    monkeypatch.setattr("opponents.submission.LOAD_SECONDS", CPU_SECONDS)
     monkeypatch.setattr("opponents.submission.WAIT_FACTOR", 1000)
     before = children()
     yield make_home(tmp_path)
@@ -277,7 +276,8 @@ def test_what_is_stopped(home, name, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("name", UNLOADABLE)
-def test_what_is_stopped_at_import(home, name) -> None:
+def test_what_is_stopped_at_import(home, name, monkeypatch) -> None:
+    monkeypatch.setattr("opponents.submission.LOAD_SECONDS", CPU_SECONDS)
     body, line = UNLOADABLE[name]
     _, submission = play_turn(home, f"{body}\n{controller('return [[1, 0, 0, 0]]')}")
     (problem,) = submission.problems
