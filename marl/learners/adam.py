@@ -50,11 +50,15 @@ class Adam:
         self.exp_avg.lerp_(gradients, moves * (1 - BETA1))
         self.exp_avg_sq.lerp_(gradients.square(), moves * (1 - BETA2))
         self.steps += moves
-        steps = self.steps.clamp(min=1.0)
-        size = moves * self.lr / (1 - BETA1**steps)
-        deviation = (self.exp_avg_sq / (1 - BETA2**steps)).sqrt() + EPS
-        self.weights.sub_(size * self.exp_avg / deviation)
+        self.weights.sub_(self.change(moves * self.lr, gradients))
         return norm
+
+    def change(self, lr: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
+        """What a step takes off the weights, once the averages hold its gradients."""
+        steps = self.steps.clamp(min=1.0)
+        size = lr / (1 - BETA1**steps)
+        deviation = (self.exp_avg_sq / (1 - BETA2**steps)).sqrt() + EPS
+        return size * self.exp_avg / deviation
 
     def state_dict(self) -> dict[str, Any]:
         """As that of torch.optim.Adam."""

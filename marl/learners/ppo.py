@@ -23,6 +23,7 @@ from marl.config.sections import NetworkConfig
 from marl.config.train_config import TrainConfig
 from marl.learners.adam import Adam
 from marl.learners.learner import Learner
+from marl.learners.muon import Muon
 from marl.learners.ppo_loss import Coefs, PpoBatch, ppo_loss
 from marl.learners.precision import Precision
 from marl.learners.returns import generalized_advantages, moments
@@ -71,7 +72,7 @@ class Ppo(Learner):
         # Logits and values, [..., 5]: of the actor alone, or of the actor and the central critic.
         self.network = self.actor if self.critic is None else ActorCritic(self.actor, self.critic)
         self.ddp_network = group.wrap(self.network)
-        self.optimizer = Adam(self.network, config.lr)
+        self.optimizer = (Muon if config.optimizer == "muon" else Adam)(self.network, config.lr)
         self.turns = buffer.turns
         items, turns_per_item = self._items()
         self.minibatches = Minibatches.cut(items, turns_per_item, config.batch_size, sync_freq)
