@@ -38,7 +38,7 @@ AUTO = {  # (device, section of the learner) -> values by plain name
     ("cpu", "qlearning"): CPU_REPLAY,
     ("cuda", "qlearning"): GPU_REPLAY,
     ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 6144, "optimizer": "adam", "lr": 6e-3},
-    ("cuda", "ppo"): GPU | {"matches": 8192, "batch_size": 65536, "optimizer": "muon", "lr": 5e-3},
+    ("cuda", "ppo"): GPU | {"matches": 8192, "batch_size": 65536, "optimizer": "muon", "lr": 1e-2},
 }
 # Device -> the values with --max_utilization, as large as memory and cores allow; a larger default stays.
 LARGEST: dict[str, dict[str, Any]] = {

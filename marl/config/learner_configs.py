@@ -179,7 +179,7 @@ class PpoConfig:
     """muon: Adam, but the matrix of a hidden layer moves by the same length in all directions at once. It learns more
     from as many turns of matches, with large batches (auto: adam, GPU muon)."""
     lr: float | None = None
-    """Learning rate (auto: 0.006, GPU 0.005)."""
+    """Learning rate (auto: 0.006, GPU 0.01)."""
     lr_end: float = 0.1
     """Learning rate at the end of the run, as a share of that at the start; it falls linearly."""
     max_grad_norm: float = 0.5

@@ -119,6 +119,7 @@ CASES: dict[str, Callable[[Solo | Ranks], Found]] = {
     **{algo: partial(replayed, algo=algo) for algo in ("ddpg", "maddpg", "matd3", "vdn", "qmix")},
     # By the compiled passes; and of two batches added up.
     "ppo, compiled": partial(rolled_out, compiled=True),
+    "ppo, muon": partial(rolled_out, optimizer="muon"),
     "ddpg, compiled": partial(replayed, algo="ddpg", compiled=True),
     "ddpg, sync_freq 2": partial(replayed, algo="ddpg", sync_freq=2),
     "qmix, sync_freq 2": partial(replayed, algo="qmix", sync_freq=2),

@@ -10,7 +10,9 @@ from marl.storage.saved_player import load_policy
 from opponents.match import play
 from opponents.players import champion, find, listing
 
-MOST_BYTES = {"champion": 3_000_000, "champion_small": 200_000, "champion_planes": 3_000_000}
+MOST_BYTES = {
+    "champion": 3_000_000, "champion_growth": 3_000_000, "champion_small": 200_000, "champion_planes": 3_000_000
+}  # fmt: skip
 CARDS = {name: json.loads((ROOT / "opponents" / "champions" / f"{name}.json").read_text()) for name in MOST_BYTES}
 
 
@@ -51,15 +53,19 @@ def test_the_command_on_its_card_trains_what_the_card_says(name) -> None:
     assert (config.algo, config.matches) == (asked["algo"], asked["matches"])
     assert config.network.encoder == asked["network"]["encoder"] == card["network"]["encoder"]
     assert list(config.network.body) == card["network"]["body"]
-    assert 60 * config.max_minutes == pytest.approx(card["training"]["seconds"])
+    if config.max_minutes:
+        assert 60 * config.max_minutes == pytest.approx(card["training"]["seconds"])
+    else:
+        assert config.max_episodes == pytest.approx(card["training"]["episodes"], rel=1e-3)
     assert config.schedule.self_play == asked["self_play"]
     assert config.ppo.lr == pytest.approx(float(asked["ppo"]["lr"]))
     assert config.ppo.batch_size == asked["ppo"]["batch_size"]
+    assert config.ppo.optimizer == asked["ppo"].get("optimizer", "adam")
 
 
 RESULTS = [
     (card["results"]["against"][name], 4000) for card in CARDS.values() for name in card["results"]["against"]
-] + [(result, 500) for result in CARDS["champion"]["odd_teams"]["against"].values()]
+] + [(result, 500) for result in CARDS["champion_growth"]["odd_teams"]["against"].values()]
 
 
 @pytest.mark.parametrize(("result", "matches"), RESULTS)

@@ -21,9 +21,12 @@ from opponents.results import Results
 SEED = 2
 pytestmark = pytest.mark.usefixtures("one_thread", "without_onednn")
 MATCHES, ROUNDS = 64, 40
+RATES = {"adam": 2e-3, "muon": 2e-2}
 
 
-def train(rounds: int, self_play: float = 0.0, shuffled: bool = False, algo: str = "ppo") -> Results:
+def train(
+    rounds: int, self_play: float = 0.0, shuffled: bool = False, algo: str = "ppo", optimizer: str = "adam"
+) -> Results:
     """Results against level0 after this many rounds of 16 turns against it, or in a share of the matches against the
     team itself.
 
@@ -31,10 +34,10 @@ def train(rounds: int, self_play: float = 0.0, shuffled: bool = False, algo: str
     """
     print(f"seed {SEED}")
     assignment = assign_matches(MATCHES, self_play_both=self_play)
-    learner, rollout = a_ppo(
-        assignment, 16, {"level0": 1.0}, SEED, body=(64, 64), batch_size=1024, epochs=2, lr=2e-3, lr_end=0.1,
-        entropy=0.01, entropy_end=0.001, max_grad_norm=0.5, critic=read_config(["--algo", algo]).ppo.critic,
-    )  # fmt: skip
+    options = {"lr": RATES[optimizer], "lr_end": 0.1, "entropy": 0.01, "entropy_end": 0.001, "max_grad_norm": 0.5}
+    options |= {"critic": read_config(["--algo", algo]).ppo.critic, "optimizer": optimizer}
+    sizes = {"body": (64, 64), "batch_size": 1024, "epochs": 2}
+    learner, rollout = a_ppo(assignment, 16, {"level0": 1.0}, SEED, **sizes, **options)
     begin(rollout)
     rewards, generator = learner.buffer.rewards, torch.Generator().manual_seed(SEED)
     for number in range(rounds):
@@ -56,9 +59,12 @@ def untrained() -> Results:
 
 
 # A team that plays itself sees both sides of these matches, and needs fewer rounds.
-@pytest.mark.parametrize(("algo", "self_play", "rounds"), [("ppo", 0.0, ROUNDS), ("mappo", 0.5, 32)])
-def test_a_team_learns_from_its_rewards(untrained, algo, self_play, rounds) -> None:
-    learnt = train(rounds, self_play, algo=algo)
+@pytest.mark.parametrize(
+    ("algo", "self_play", "rounds", "optimizer"),
+    [("ppo", 0.0, ROUNDS, "adam"), ("mappo", 0.5, 32, "adam"), ("ppo", 0.0, ROUNDS, "muon")],
+)
+def test_a_team_learns_from_its_rewards(untrained, algo, self_play, rounds, optimizer) -> None:
+    learnt = train(rounds, self_play, algo=algo, optimizer=optimizer)
     assert untrained.home_score < 2
     assert learnt.home_score > 4
     assert learnt.points > max(0.8, untrained.points + 0.2)

@@ -26,7 +26,7 @@ ALGOS = {
     "ppo_lstm": (
         1,
         [
-            *("--algo", "ppo_lstm", "--lstm_size", "8", "--messages"),
+            *("--algo", "ppo_lstm", "--optimizer", "muon", "--lstm_size", "8", "--messages"),
             *("--update_interval", "160", "--batch_size", "1000", "--epochs", "1"),
             *(
                 "--lr_end",
