@@ -56,7 +56,7 @@ def test_the_command_on_its_card_trains_what_the_card_says(name) -> None:
     if config.max_minutes:
         assert 60 * config.max_minutes == pytest.approx(card["training"]["seconds"])
     else:
-        assert config.max_episodes == pytest.approx(card["training"]["episodes"], rel=1e-3)
+        assert config.schedule.max_episodes == pytest.approx(card["training"]["episodes"], rel=1e-3)
     assert config.schedule.self_play == asked["self_play"]
     assert config.ppo.lr == pytest.approx(float(asked["ppo"]["lr"]))
     assert config.ppo.batch_size == asked["ppo"]["batch_size"]
