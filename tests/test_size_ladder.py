@@ -65,7 +65,7 @@ def test_each_step_is_done_once_and_the_table_becomes_the_page(ladder) -> None:
     assert small.startswith("| 0.1M | `tactical` 256-256 | 0.002 | 30 s, 60 k turns | 96,005 " + shares)
     assert small.endswith(") | 0.2 | 1,234 |")
     assert large.startswith("| 3M | `tactical_board` 1536-768 | 0.00067 | "), "a third of the recipe's learning rate"
-    assert champion.startswith("| `champion` | `tactical_board` 1024-256 | 0.001 | 234 s, 1.55 G turns | ")
+    assert champion.startswith("| `champion` | `tactical_board` 1024-256 | 0.005 | 386 s, 2 G turns | ")
     ratings = [int(line.split(" | ")[8].split()[0]) for line in (small, large, champion)]
     assert ratings == sorted(ratings, reverse=True)
 
