@@ -37,8 +37,8 @@ AUTO = {  # (device, section of the learner) -> values by plain name
     ("cuda", "ddpg"): GPU_REPLAY | {"a_lr": 1.5e-3, "c_lr": 1.5e-3},
     ("cpu", "qlearning"): CPU_REPLAY,
     ("cuda", "qlearning"): GPU_REPLAY,
-    ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 6144, "optimizer": "adam", "lr": 6e-3},
-    ("cuda", "ppo"): GPU | {"matches": 8192, "batch_size": 65536, "optimizer": "muon", "lr": 1e-2},
+    ("cpu", "ppo"): CPU | {"matches": 512, "batch_size": 6144, "lr": 6e-3},
+    ("cuda", "ppo"): GPU | {"matches": 8192, "batch_size": 65536, "lr": 2e-3},
 }
 # Device -> the values with --max_utilization, as large as memory and cores allow; a larger default stays.
 LARGEST: dict[str, dict[str, Any]] = {

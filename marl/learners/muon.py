@@ -21,6 +21,9 @@ class Muon(Adam):
 
     def __init__(self, network: nn.Module, lr: float) -> None:
         super().__init__(network, lr)
+        # Products in bf16 are exact enough for a direction. Older GPUs only emulate them.
+        is_cuda = self.weights.is_cuda
+        self._dtype = torch.bfloat16 if is_cuda and torch.cuda.is_bf16_supported(False) else self.weights.dtype
         heads = {id(module.weight) for module in network.modules() if isinstance(module, Head)}
         self._is_matrix = [p.ndim == 2 and id(p) not in heads for p in self.parameters]
 
@@ -30,15 +33,14 @@ class Muon(Adam):
         parts = zip(self._is_matrix, views_of(change, self.parameters), views_of(ahead, self.parameters), strict=True)
         for is_matrix, part, matrix in parts:
             if is_matrix:
-                part.copy_(nearest_orthogonal(matrix) * (lr * STEP * max(part.shape) ** 0.5))
+                part.copy_(nearest_orthogonal(matrix, self._dtype) * (lr * STEP * max(part.shape) ** 0.5))
         return change
 
 
-def nearest_orthogonal(matrix: torch.Tensor) -> torch.Tensor:
-    """U V^T of a matrix U S V^T, by Newton and Schulz's iteration: multiplications alone, which a GPU does in bf16."""
-    x = matrix.bfloat16() if matrix.is_cuda else matrix
-    is_tall = x.shape[0] > x.shape[1]
-    x = x.mT if is_tall else x  # the products of rows are then the smaller ones
+def nearest_orthogonal(matrix: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """U V^T of a matrix U S V^T, by Newton and Schulz's iteration: multiplications alone, of numbers of this type."""
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.mT if is_tall else matrix).to(dtype)  # the products of rows are then the smaller ones
     x = x / (torch.linalg.vector_norm(x) + TINY)
     for _ in range(ROUNDS):
         products = x @ x.mT

@@ -40,7 +40,7 @@ def chosen(config: TrainConfig) -> dict:
     network, section = config.network, config.learner_section
     names = ("batch_size", "buffer_size", "turns", "updates")
     if section == "ppo":
-        names = ("update_interval", "batch_size", "optimizer", "lr")
+        names = ("update_interval", "batch_size", "lr")
     found = {"encoder": network.encoder, "body": network.body, "matches": config.matches, "precision": config.precision}
     return found | {name: getattr(getattr(config, section), name) for name in names}
 
@@ -60,10 +60,10 @@ def test_what_auto_means(device, expected) -> None:
 @pytest.mark.parametrize(
     ("device", "world", "expected"),
     [
-        (CPU, 1, {"matches": 512, "update_interval": 16 * 512, "batch_size": 6144, "optimizer": "adam", "lr": 6e-3}),
-        (CPU, 3, {"matches": 170, "update_interval": 8160, "batch_size": 2040, "optimizer": "adam", "lr": 6e-3}),
-        (GPU, 1, {"matches": 8192, "update_interval": 16 * 8192, "batch_size": 65536, "optimizer": "muon", "lr": 1e-2}),
-        (GPU, 8, {"matches": 1024, "update_interval": 16 * 8192, "batch_size": 8184, "optimizer": "muon", "lr": 1e-2}),
+        (CPU, 1, {"matches": 512, "update_interval": 16 * 512, "batch_size": 6144, "lr": 6e-3}),
+        (CPU, 3, {"matches": 170, "update_interval": 16 * 170 * 3, "batch_size": 2040, "lr": 6e-3}),
+        (GPU, 1, {"matches": 8192, "update_interval": 16 * 8192, "batch_size": 65536, "lr": 2e-3}),
+        (GPU, 8, {"matches": 1024, "update_interval": 16 * 8192, "batch_size": 8184, "lr": 2e-3}),
     ],
 )
 def test_what_auto_means_for_ppo(device, world, expected, algo) -> None:
@@ -85,7 +85,7 @@ def test_there_are_values_for_every_learner_on_every_device() -> None:
 
 
 def test_what_was_asked_of_ppo_is_kept() -> None:
-    asked = PpoConfig(update_interval=48, batch_size=7, optimizer="muon", lr=0.5, uniform_kl=0.25)
+    asked = PpoConfig(update_interval=48, batch_size=7, lr=0.5, uniform_kl=0.25)
     schedule = ScheduleConfig(max_episodes=9)
     found = resolve(TrainConfig(algo="ppo", matches=4, ppo=asked, schedule=schedule), CPU, world=3)
     assert (found.ppo, found.schedule) == (asked, schedule)

@@ -26,9 +26,10 @@ def exact(matrix: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
-def test_singular_values_become_about_one(shape, size):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_singular_values_become_about_one(shape, size, dtype):
     matrix = random(*shape) * size
-    found = nearest_orthogonal(matrix)
+    found = nearest_orthogonal(matrix, dtype)
     assert found.shape == matrix.shape
     # A square random matrix has singular values near 0, which five rounds do not bring up to 1.
     values = torch.linalg.svdvals(found.double())
@@ -39,7 +40,7 @@ def test_singular_values_become_about_one(shape, size):
 
 
 def test_no_gradient_is_no_direction():
-    assert not nearest_orthogonal(torch.zeros(4, 6)).any()
+    assert not nearest_orthogonal(torch.zeros(4, 6), torch.float32).any()
 
 
 def a_network() -> MLP:
@@ -79,7 +80,7 @@ def test_a_matrix_moves_by_the_same_length_whatever_the_size_of_its_gradient(siz
     step(optimizer, size=size)
     matrix = optimizer.parameters[0].detach() - before[0]
     direction = exact(views_of(optimizer.gradients, optimizer.parameters)[0])
-    assert matrix.square().mean().sqrt() == pytest.approx(LR * STEP * math.sqrt(24 / 24), rel=0.25)
+    assert matrix.square().mean().sqrt() == pytest.approx(LR * STEP, rel=0.25)
     assert nn.functional.cosine_similarity(matrix.double().flatten(), -direction.flatten(), dim=0) > 0.95
 
 
