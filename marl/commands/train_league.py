@@ -196,7 +196,8 @@ class League:
             return TrainingJob(f"{role}_{number}", flags, run, config, log)
         is_new = role == MAIN_EXPLOITER  # in each round; the league exploiter goes on
         if self.starts_from_main:
-            lr = min(FINE_TUNING, config.ppo.lr or FINE_TUNING)
+            most = FINE_TUNING[config.ppo.optimizer]
+            lr = min(most, config.ppo.lr or most)
             flags += ["--init-from", str(self.member(f"{MAIN}_{number if is_new else 1}")), "--ppo.lr", f"{lr:g}"]
         part = EXPLOITER_SHARE / (self.rounds if is_new else 1)
         budget = max(1, round(part * (config.schedule.max_episodes or EPISODES))), part * config.max_minutes

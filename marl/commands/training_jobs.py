@@ -269,7 +269,8 @@ def _python_path() -> str:
     return os.pathsep.join([str(jit.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-FINE_TUNING = 5e-4  # learning rate from trained weights, at most: the default, for new ones, makes a policy forget
+# Learning rate of PPO's exploiters from trained weights, at most, by optimizer: a larger one makes a policy forget.
+FINE_TUNING = {"adam": 5e-4, "muon": 4e-3}
 
 
 def exploiter_job(
