@@ -52,6 +52,16 @@ def test_named_opponents_stay_beside_the_members() -> None:
     assert steps_of("--self-play", "0").config.schedule.self_play == 0
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "asked", "lr"),
+    [("adam", "1e-2", 5e-4), ("adam", "1e-4", 1e-4), ("muon", "1e-2", 4e-3), ("muon", "1e-3", 1e-3)],
+)
+def test_an_exploiter_from_trained_weights_learns_slowly(optimizer, asked, lr) -> None:
+    steps = steps_of("--algo", "ppo", "--optimizer", optimizer, "--lr", asked)
+    assert config_of(steps, MAIN, 1).ppo.lr == float(asked)
+    assert config_of(steps, MAIN_EXPLOITER, 1).ppo.lr == lr
+
+
 def test_a_team_meets_those_that_it_loses_to() -> None:
     members = [Step(name, {}, 0, True) for name in ("main_1", "main_exploiter_1", "league_exploiter_1")]
     pairs = [
