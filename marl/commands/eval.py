@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--away",
         type=player_names,
         metavar="PLAYER",
-        help="its opponent, or several: level2,territory,friend/submission.py; probes: all probes; development, "
-        "held_out: the halves of the field",
+        help="its opponent, or several: level2,territory,friend/submission.py; development, held_out: the halves of "
+        "the field; probes: all probes but those of held_out",
     )
     parser.add_argument("--matches", type=positive_int, default=1000, metavar="N", help="how many (default: 1000)")
     add_stop_flag(parser)
@@ -204,7 +204,7 @@ def _print_players(as_json: bool) -> None:
     width = max(len(name) for name, _ in players)
     for name, description in players:
         print(f"{name:{width}}  {description}")
-    print(f"{'probes':{width}}  All that play by one habit, from circler on.")
+    print(f"{'probes':{width}}  All that play by one habit, from circler on, but those of held_out.")
     print(f"{'development':{width}}  A half of the field, {', '.join(field.field(field.DEVELOPMENT))}.")
     print(f"{'held_out':{width}}  The other half, {', '.join(field.field(field.HELD_OUT))}.")
     print(f"{'NAME:0.2':{width}}  The same with 20 % random moves.")

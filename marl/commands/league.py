@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=player_names,
         nargs="+",
         metavar="A,B,C",
-        help="who takes part, also folder/*; probes: all probes; development, held_out: the halves of the field "
-        "(default: the ladder and the shipped teams)",
+        help="who takes part, also folder/*; development, held_out: the halves of the field; probes: all probes but "
+        "those of held_out (default: the ladder and the shipped teams)",
     )
     parser.add_argument(
         "--folder",

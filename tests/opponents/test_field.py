@@ -14,6 +14,7 @@ from marl.storage.run_folder import GROUP
 from marl.storage.saved_player import load_policy
 from opponents.field import DEVELOPMENT, HELD_OUT, LIST, SNAPSHOTS, field, listing, trainings
 from opponents.players import champion, find, is_scripted
+from opponents.probes import PROBES
 
 HALVES = (DEVELOPMENT, HELD_OUT)
 MOST_BYTES = 4_000_000  # of all snapshots
@@ -82,6 +83,13 @@ def test_a_trained_team_is_what_its_flags_say(name) -> None:
 def test_a_half_is_a_group_of_players() -> None:
     assert expand_groups(["level1", DEVELOPMENT]) == ["level1", *field(DEVELOPMENT)]
     assert expand_groups([HELD_OUT, "champion"]) == [*field(HELD_OUT), "champion"]
+
+
+@pytest.mark.parametrize("word", ["probes", "odd"])
+def test_the_probes_leave_out_the_half_that_is_looked_at_once(word) -> None:
+    probes = expand_groups([word])
+    assert set(probes) == PROBES.keys() - set(field(HELD_OUT))
+    assert len(probes) == 17
 
 
 def test_the_listing_names_every_trained_team_once_with_its_half() -> None:
