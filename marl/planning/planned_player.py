@@ -61,6 +61,7 @@ class PlannedPlayer:
         seconds = []
         for rollouts in MEASURED:
             planner = self._make_planner(arena, seats, Budget(rollouts))
+            planner.skips = False  # later positions may leave less out
             planner.plan()  # compiles
             begin = _clock(arena.device)
             planner.plan()

@@ -5,7 +5,8 @@ candidates for every match, each played R times:
 
     deviations    all snakes play their policy's best action; and each snake in turn plays its second or third legal
                   action while its mates keep theirs. This gives a value to every action of every snake.
-    combinations  all combinations of the snakes' two best actions by these values. The best one is played.
+    combinations  all combinations of the snakes' two best actions by these values, those that were deviations with
+                  the worth that they had. The best one is played.
 
 Each rollout begins with another reply: a joint action of the three foes, the likeliest R of all by the models of
 marl/planning/foe_models.py. A foe that is far from all own heads plays its likeliest action. If there is a second turn,
@@ -47,6 +48,7 @@ from marl.planning.value_scale import UNTOLD, ValueScale
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 
 CANDIDATES = 2**TEAM  # of each stage
+DEVIATIONS = 1 + 2 * TEAM  # candidates of the first stage; the last one repeats the first
 DISCOUNT = 0.97  # of a turn: that of the champion's value head
 PRIOR = 0.1  # weight of the log-probability of an action
 DEAD_END = 1.0  # weight of the length that an action into a dead end will lose
@@ -114,6 +116,7 @@ class Planner:
         self._side = (seats.view(-1, TEAM)[:, 0].long() % SNAKES // TEAM).to(device)  # [B]: 0 red, 1 blue
         simulated = self._chunk * copies
         self._sim = BatchArena(simulated, device)
+        self.skips = device.type == "cpu"  # positions that do not count; a CUDA graph always has the same shapes
         self._obs = torch.zeros(simulated * SNAKES, encoder.width, dtype=arena.observe(encoder.name, seats[:1]).dtype)
         self._obs = self._obs.to(device)
         self._outputs = torch.zeros(simulated * SNAKES, actor.spec.outputs, device=device)
@@ -185,18 +188,21 @@ class Planner:
         prior = PRIOR * self._of_side(log_probs, own=True) - DEAD_END * self._losses
         ranked = prior.sort(dim=-1, descending=True, stable=True).indices[..., :3]  # legal actions, best first
         self._find_replies(self._of_side(log_probs, own=False))
-        worth = self._play_out(self._deviations(ranked))
+        deviations = self._deviations(ranked)
+        worth = self._play_out(deviations, torch.arange(CANDIDATES, device=ranked.device) < DEVIATIONS)
         values = torch.full_like(prior, float("-inf"))
         values.scatter_(2, ranked[..., :1], worth[:, :1, None].expand(-1, TEAM, 1))
-        values.scatter_(2, ranked[..., 1:], worth[:, 1 : 1 + 2 * TEAM].view(-1, TEAM, 2))
+        values.scatter_(2, ranked[..., 1:], worth[:, 1:DEVIATIONS].view(-1, TEAM, 2))
         values += prior
         self._values.copy_(values)
 
         self._return_to_roots()
         best = values.topk(2, -1).indices  # [b, 3, 2]
         combinations = self._combinations(best)  # [b, C, 3]
-        worth = self._play_out(combinations) + prior.gather(2, combinations.mT).sum(1)
-        chosen = worth.argmax(1)
+        same = (combinations[:, :, None] == deviations[:, None]).all(-1)  # [b, C, C]
+        known, is_new = worth.gather(1, same.int().argmax(-1)), ~same.any(-1)
+        worth = torch.where(is_new, self._play_out(combinations, is_new), known)
+        chosen = (worth + prior.gather(2, combinations.mT).sum(1)).argmax(1)
         self._actions.copy_(combinations[torch.arange(self._chunk, device=chosen.device), chosen])
 
     def _return_to_roots(self) -> None:
@@ -211,8 +217,8 @@ class Planner:
         board = to_board_logits(logits, obs, self._encoder).log_softmax(-1)
         return board.view(self._chunk, 2, TEAM, ACTIONS)
 
-    def _play_out(self, candidates: torch.Tensor) -> torch.Tensor:
-        """Mean worth [b, C] of the first actions [b, C, 3] of the own team over their rollouts."""
+    def _play_out(self, candidates: torch.Tensor, needed: torch.Tensor) -> torch.Tensor:
+        """Mean worth [b, C] of the first actions [b, C, 3] of the own team over their rollouts, where it is needed."""
         sim, discount = self._sim, 1.0
         worth = torch.zeros(self._chunk, CANDIDATES * self.budget.rollouts, device=sim.device)
         self._set_team(candidates)
@@ -225,8 +231,9 @@ class Planner:
             worth = worth + discount * self._for_team(growth)
             discount *= DISCOUNT
         if self._outputs.shape[-1] > ACTIONS:
-            leaf = self._outputs_for(self._own_seats())[1][:, ACTIONS].view(self._chunk, -1, TEAM).sum(-1)
-            worth = worth + discount * self._scale.leaf * leaf * ~sim.events.over.view(self._chunk, -1)
+            is_over = sim.events.over.view(self._chunk, CANDIDATES, -1)
+            leaf = self._leaf_values(needed[..., None] & (self._shares > 0)[:, None] & ~is_over)
+            worth = worth + discount * self._scale.leaf * leaf
         return (worth.view(self._chunk, CANDIDATES, -1) * self._shares[:, None]).sum(-1)
 
     def _find_replies(self, foe_log_probs: torch.Tensor) -> None:
@@ -263,6 +270,14 @@ class Planner:
         """Observations of some seats of the simulated matches, and the policy's outputs."""
         obs = self._sim.observe(self._encoder.name, seats)
         return obs, self._precision.act(self._actor, obs, None, None)[0].float()
+
+    def _leaf_values(self, counts: torch.Tensor) -> torch.Tensor:
+        """Summed values [b, C * R] of the own snakes in the positions that count [b, C, R], 0 elsewhere."""
+        picked = counts.flatten() if self.skips else slice(None)
+        leaf = torch.zeros(counts.numel(), device=counts.device)
+        outputs = self._outputs_for(self._own_seats().view(-1, TEAM)[picked].flatten())[1]
+        leaf[picked] = outputs[:, ACTIONS].view(-1, TEAM).sum(-1)
+        return (leaf * counts.flatten()).view(self._chunk, -1)
 
     def _own_seats(self) -> torch.Tensor:
         """The seats of the own team in all simulated matches."""

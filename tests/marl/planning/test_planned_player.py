@@ -12,7 +12,7 @@ from arena.rules import ACTIONS
 from marl.errors import UserError
 from marl.planning import planned_player
 from marl.planning.planned_player import DEFAULT, PlannedPlayer, load_player
-from marl.planning.planner import Budget
+from marl.planning.planner import Budget, Planner
 from opponents.match import play
 
 
@@ -72,9 +72,13 @@ def test_as_many_rollouts_as_fit_into_the_time(monkeypatch, capsys) -> None:
     """A clock that makes a decision of two matches last 3 ms for each rollout, and 4 ms besides."""
     seconds = iter([0.0, 0.007 * 2, 1.0, 1.0 + 0.013 * 2])
     monkeypatch.setattr(planned_player, "_clock", lambda device: next(seconds))
+    skips = []
+    plan = Planner.plan
+    monkeypatch.setattr(Planner, "plan", lambda planner: (skips.append(planner.skips), plan(planner))[1])
     planned = PlannedPlayer(player("canonical", value=True), Budget(milliseconds=20.0), "it")
-    play(planned, "level0", 2, seed=3)
+    play(planned, "level0", 2, seed=3, device="cpu")
     assert capsys.readouterr().err.startswith("it: 5 rollouts fit\n")
+    assert skips[:5] == [False] * 4 + [True], "measured is the most that a plan can cost"
 
 
 @pytest.mark.usefixtures("short")

@@ -13,13 +13,14 @@ from helpers.plain_levels import distance
 from arena import BatchArena
 from arena.dangers import is_dead_end
 from arena.encoders import encoder_named
-from arena.rules import DIRECTION, DOWN, HEAD, LENGTH, RIGHT, SNAKES, START_LENGTH, TEAM, UP
+from arena.rules import DIRECTION, DOWN, HEAD, LENGTH, RIGHT, SNAKES, START_LENGTH, TEAM, TURN, TURNS, UP
 from marl.networks.policy import mask_reversal, to_board_logits
 from marl.planning import planner as module
 from marl.planning.foe_models import LEVEL4
 from marl.planning.planner import (
     CANDIDATES,
     DEAD_END,
+    DEVIATIONS,
     DISCOUNT,
     LEAST_SHARE,
     NEAR,
@@ -215,9 +216,9 @@ def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> No
     planner = Planner(net, encoder, arena, seats_of(1, side), budget, scale=scale)
     keys = []
     record = planner._play_out
-    planner._play_out = lambda candidates: (
+    planner._play_out = lambda candidates, needed: (
         keys.append((planner._sim.keys.clone(), candidates.clone())),
-        record(candidates),
+        record(candidates, needed),
     )[1]
     values = planner.plan()[1][0]
     rollout_keys, candidates = keys[0][0].view(CANDIDATES, budget.rollouts), keys[0][1][0]
@@ -273,6 +274,36 @@ def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> No
             mean = sum(share * each for share, each in zip(shares, worths, strict=True))
             expected = mean + prior[snake, action].item()
             assert values[snake, action].item() == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("budget", [Budget(8, 1), Budget(2, 3)])
+def test_a_plan_is_the_same_if_positions_that_do_not_count_are_looked_at(budget) -> None:
+    print(f"seed {SEED}")
+    arena = in_play(12, SEED)
+    planner, whole = a_planner(arena, budget=budget), a_planner(arena, budget=budget)
+    looked_at = []
+    observe = planner._outputs_for
+    planner._outputs_for = lambda seats: (looked_at.append(len(seats)), observe(seats))[1]
+    whole.skips = False
+    actions, values = planner.plan()
+    expected, expected_values = whole.plan()
+    torch.testing.assert_close(values, expected_values, rtol=1e-4, atol=1e-4)
+    assert torch.equal(actions, expected), "no ties at this seed"
+    roots, first, second = looked_at
+    most = 12 * budget.rollouts * TEAM
+    assert roots == 12 * SNAKES
+    assert 0 < first <= DEVIATIONS * most
+    assert 0 < second < CANDIDATES * most, "some combinations are known from the first stage"
+
+
+def test_the_last_turn_has_no_positions_to_look_at() -> None:
+    arena = in_play(3, SEED)
+    arena.state[:, TURN] = TURNS - 1
+    planner = a_planner(arena, budget=Budget(4, 1))
+    actions, values = planner.plan()
+    assert planner._sim.events.over.all()
+    assert values.isfinite().sum() == 3 * TEAM * 3
+    assert (actions != arena.state[:, DIRECTION : DIRECTION + TEAM] ^ 1).all()
 
 
 def test_it_takes_the_bean_beside_it_and_keeps_off_bodies() -> None:
