@@ -43,7 +43,7 @@ def load(name: Name) -> players.Player:
     `champion`                  a trained team that comes with the program
     `last`, `runs/last`         the run that was started last; `run7` and paths name other runs
     RUN/checkpoints/best        a checkpoint, or a snapshot as a .safetensors file
-    `plan:champion`             looks ahead with the exact rules; `plan=8x2:NAME`: 8 rollouts of 2 turns
+    `plan:champion`             looks ahead with the exact rules; `plan=8x1:NAME`: 8 replies, one turn
     path/to/submission.py       a competitor's file, which plays in a sandbox
 
     >>> load("champion").name, load("plan:champion").name, load("level3:0.2").name

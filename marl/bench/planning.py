@@ -54,10 +54,10 @@ class PlanningBench:
     def _row(self, device: str, matches: int, budget: Budget) -> Row:
         player = PlannedPlayer(load_policy("champion"), budget)
         rate = decisions_per_second(player, matches, device, self._seconds)
-        what = f"plan={budget.rollouts}x{budget.turns}:champion"
+        what = f"plan={budget.replies}x{budget.turns}:champion"
         self._decisions[f"{device}, {matches} matches, {what}"] = round(rate, 1)
         threads = self._threads[-1] if device == "cpu" else None
-        return Row(device, matches, threads, what, 2 * CANDIDATES * budget.rollouts * budget.turns * rate)
+        return Row(device, matches, threads, what, 2 * CANDIDATES * budget.replies * budget.turns * rate)
 
 
 def decisions_per_second(player: Player, matches: int, device: str, seconds: float) -> float:

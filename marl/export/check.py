@@ -70,7 +70,7 @@ class Result:
     plan_ms: float | None  # of a call; None if it does not plan
     asked: int  # moves that were asked for as in a match
     plans: int  # of these, how many had a plan
-    rollouts: int
+    replies: int
     median_ms: float
     longest_ms: float
     size: int
@@ -86,8 +86,8 @@ class Result:
         why = f", for line {self.need.line}: {self.need.what}" if self.need else ""
         plans = []
         if self.plan_ms is not None:
-            each = self.rollouts / max(self.plans, 1)
-            plans = [("plans", f"in {self.plans} of {self.asked} moves, {each:.1f} rollouts each, {self.plan_ms:g} ms")]
+            each = self.replies / max(self.plans, 1)
+            plans = [("plans", f"in {self.plans} of {self.asked} moves, {each:.1f} replies each, {self.plan_ms:g} ms")]
         return [
             ("file", str(self.path)),
             ("moves", f"{self.moves} of {self.moves} are those of {self.compared_with}"),
@@ -105,7 +105,7 @@ class Result:
             "moves": self.moves,
             "plan": None
             if self.plan_ms is None
-            else {"ms": self.plan_ms, "moves": self.asked, "plans": self.plans, "rollouts": self.rollouts},
+            else {"ms": self.plan_ms, "moves": self.asked, "plans": self.plans, "replies": self.replies},
             "ms_per_move": {"median": self.median_ms, "max": self.longest_ms},
             "bytes": self.size,
             "oldest_python": self.oldest_python,
@@ -145,7 +145,7 @@ def check_source(path: Path, data: bytes, policy: ComparedPolicy | None, uncaged
     if failed:
         raise UserError(f"{path}: {printable(failed[0])}")
     _compare(path, positions, moves, policy)
-    median, longest, plans, rollouts, _ = reports[-1]
+    median, longest, plans, replies, _ = reports[-1]
     return Result(
         path,
         policy.description,
@@ -153,7 +153,7 @@ def check_source(path: Path, data: bytes, policy: ComparedPolicy | None, uncaged
         plan_ms,
         _planned_moves(plan_ms),
         plans,
-        rollouts,
+        replies,
         median,
         longest,
         len(data),
@@ -289,8 +289,8 @@ def _run(path: Path, harness: Path, requests: list[dict[str, Any]], expected: li
 
 def _report(path: Path, answer: int | str) -> list[Any]:
     try:
-        median, longest, plans, rollouts, failed = json.loads(str(answer).removeprefix("raised Report: "))
-        return [float(median), float(longest), int(plans), int(rollouts), str(failed)]
+        median, longest, plans, replies, failed = json.loads(str(answer).removeprefix("raised Report: "))
+        return [float(median), float(longest), int(plans), int(replies), str(failed)]
     except (ValueError, TypeError):
         raise UserError(f"{path}: it disturbs its check: {printable(str(answer))}") from None
 

@@ -18,7 +18,7 @@ ERROR_LENGTH = 110  # the sandbox cuts a text after 200
 
 
 class Report(Exception):
-    """[median and longest milliseconds of a move, plans with a result, rollouts, what failed]"""
+    """[median and longest milliseconds of a move, plans with a result, replies, what failed]"""
 
 
 class OnlyNumpy:
@@ -35,7 +35,7 @@ class Notes:
     """What was noted since the kind of moves changed."""
 
     def __init__(self, asked):
-        self.asked, self.seconds, self.plans, self.rollouts, self.failed = asked, [], 0, 0, ""
+        self.asked, self.seconds, self.plans, self.replies, self.failed = asked, [], 0, 0, ""
 
 
 def load():
@@ -57,10 +57,10 @@ def watch(module):
     plan, tell = getattr(module, "plan", None), getattr(module, "tell", None)
 
     def noted_plan(*words):
-        moves, values, rollouts = plan(*words)
+        moves, values, replies = plan(*words)
         notes.plans += moves is not None
-        notes.rollouts += sum(rollouts)
-        return moves, values, rollouts
+        notes.replies += replies[0]
+        return moves, values, replies
 
     def noted_tell(what, error):
         notes.failed = notes.failed or f"{what}: {type(error).__name__}: {error}"[:ERROR_LENGTH]
@@ -84,7 +84,7 @@ def my_controller(observation, action_space, is_act_continuous):
     asked = observation.pop("asked")
     if asked == "report":
         times = [round(1000 * number, 3) for number in (statistics.median(notes.seconds), max(notes.seconds))]
-        raise Report(json.dumps([*times, notes.plans, notes.rollouts, notes.failed]))
+        raise Report(json.dumps([*times, notes.plans, notes.replies, notes.failed]))
     if asked != notes.asked:
         notes = Notes(asked)
         if as_loaded is not None:

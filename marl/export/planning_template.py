@@ -1,8 +1,9 @@
 """Planning for the submission: appended to submission_template.py by `export --jidi DIR --plan MS`. Needs only numpy.
 
 The planner of marl/planning/planner.py, for one match and with a clock: stage 1 gives a value to every action of every
-own snake, stage 2 compares all combinations of their two best actions. Rules and encoders are those of the arena,
-vectorised over N copies of the match; draws are those of arena/rng.py, so that a plan can be compared with the arena's.
+own snake, stage 2 compares all combinations of their two best actions, and the best ones are looked at again with a
+second turn. Rules and encoders are those of the arena, vectorised over N copies of the match; draws are those of
+arena/rng.py, so that a plan can be compared with the arena's.
 """
 
 import ctypes
@@ -37,6 +38,10 @@ NEAR, LEAST_SHARE = 5, 0.004  # see marl/planning/planner.py
 COMBINATIONS = np.stack(np.meshgrid(*[[0, 1]] * TEAM, indexing="ij"), -1).reshape(-1, TEAM)
 MOST_REPLIES = 3**TEAM  # of the foes
 DEVIATIONS = 1 + 2 * TEAM  # candidates of the first stage
+LOOKED_AGAIN, REPLIES_AGAIN = 3, 2  # see marl/planning/planner.py
+AGAIN = LOOKED_AGAIN * (
+    2 + DEVIATIONS
+)  # copies of a second turn for a reply; one whose six snakes are seen is like two
 FIXED = 16  # the time of a stage is that of its copies and of so many more
 MARGIN, LEAST_MARGIN = 0.15, 0.002  # of the time of a call, and in seconds: left unused
 FADING, ROOT_FADING = 0.5, 0.9  # of slow stages and slow starts, with every turn after them
@@ -86,16 +91,24 @@ class Clock:
         return False
 
     def fitting(self, wanted):
-        """How many of the wanted replies fit into the time left, if all candidates of both stages meet each."""
+        """How many of the wanted replies fit into the time left, beside a second turn; or one, if that alone fits."""
         now = time.perf_counter()
         Clock.root_seconds = max(ROOT_FADING * Clock.root_seconds, now - self.began)
         left = self.deadline - now
-        copies = left / (Clock.slowness * Clock.copy_seconds) - 2 * FIXED
-        found = min(wanted, int(copies / (DEVIATIONS + len(COMBINATIONS))))
+        copies = left / (Clock.slowness * Clock.copy_seconds) - 3 * FIXED
+        each = DEVIATIONS + len(COMBINATIONS)
+        found = min(wanted, max(int((copies - REPLIES_AGAIN * AGAIN) / each), int(copies >= each)))
         if found < 1 and left > 0:  # a few slow stages must not end planning for good
             Clock.slowness = max(1.0, FADING * Clock.slowness)
             Clock.copy_seconds *= 0.9
         return max(0, found)
+
+    def timed(self, copies, stage, *arguments):
+        """What a stage of so many copies finds; the time that it takes is measured."""
+        began = time.perf_counter()
+        found = stage(*arguments)
+        self.measure(copies, time.perf_counter() - began)
+        return found
 
     def measure(self, copies, seconds):
         """A stage of so many copies took this long."""
@@ -110,13 +123,32 @@ class Clock:
         return time.perf_counter() + expected < self.deadline
 
 
-def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED):
-    """Moves of a team (None without time), values [3, 4] of all its actions, and the replies of both stages.
+class Unhurried:
+    """In place of a clock: a number of replies in all stages, however long they take."""
 
-    Without a clock it weighs this number of replies. `number` is that of the match.
+    def __init__(self, replies):
+        self.replies = replies
+
+    def can_begin(self):
+        return True
+
+    def fitting(self, wanted):
+        return min(wanted, self.replies)
+
+    def fits(self, copies):
+        return True
+
+    def timed(self, copies, stage, *arguments):
+        return stage(*arguments)
+
+
+def plan(match, team, models, clock, number=0, seed=PLAN_SEED):
+    """Moves of a team (None without time), values [3, 4] of all its actions, and the replies of all stages.
+
+    `number` is that of the match.
     """
-    if clock and not clock.can_begin():
-        return None, None, (0, 0)
+    if not clock.can_begin():
+        return None, None, (0, 0, 0)
     own = slice(team * TEAM, team * TEAM + TEAM)
     root = Simulation([match])
     log_probs = board_log_probs(root, *forward(root))[0]
@@ -126,19 +158,16 @@ def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED
     prior = PRIOR * log_probs[own] - DEAD_END * losses
     ranked = np.argsort(-prior, axis=-1, kind="stable")[:, :3]  # legal actions, best first
     joint, shares = likeliest_replies(match, models.foes, foes)
-    count = min(replies, len(joint)) if clock is None else clock.fitting(len(joint))
+    count = clock.fitting(len(joint))
     if not count:
-        return None, None, (0, 0)
+        return None, None, (0, 0, 0)
     joint, shares = joint[:count], shares[:count] / shares[:count].sum()
     keys = [match_key(seed, (number * TURNS + match.turn) * MOST_REPLIES + reply) for reply in range(count)]
 
-    candidates = np.repeat(ranked[None, :, 0], DEVIATIONS, 0)
-    for snake in range(TEAM):
-        candidates[1 + 2 * snake : 3 + 2 * snake, snake] = ranked[snake, 1:]
-    began = time.perf_counter()
-    worth = play_replies(root, candidates, joint, shares, keys, own)
-    if clock:
-        clock.measure(len(candidates) * count, time.perf_counter() - began)
+    replies = joint, shares, keys, own
+
+    candidates = deviations(ranked[None])[0]
+    worth = clock.timed(len(candidates) * count, play_replies, root, candidates, *replies)
     values = np.full((TEAM, 4), -np.inf)
     for snake in range(TEAM):
         values[snake, ranked[snake, 0]] = worth[0]
@@ -149,16 +178,20 @@ def plan(match, team, models, clock=None, replies=None, number=0, seed=PLAN_SEED
     combinations = best[np.arange(TEAM), COMBINATIONS]  # [C, 3]
     known = {tuple(moves): worth[i] for i, moves in enumerate(candidates.tolist())}
     new = [moves for moves in combinations.tolist() if tuple(moves) not in known]
-    if clock and not clock.fits(len(new) * count):
-        return best[:, 0].tolist(), values, (count, 0)
+    if not clock.fits(len(new) * count):
+        return best[:, 0].tolist(), values, (count, 0, 0)
     if new:
-        began = time.perf_counter()
-        found = play_replies(root, np.array(new), joint, shares, keys, own)
-        if clock:
-            clock.measure(len(new) * count, time.perf_counter() - began)
+        found = clock.timed(len(new) * count, play_replies, root, np.array(new), *replies)
         known.update((tuple(moves), found[i]) for i, moves in enumerate(new))
-    total = [known[tuple(moves)] + prior[np.arange(TEAM), moves].sum() for moves in combinations.tolist()]
-    return combinations[total.index(max(total))].tolist(), values, (count, count)
+    of_actions = prior[np.arange(TEAM), combinations].sum(1)
+    total = np.array([known[tuple(moves)] for moves in combinations.tolist()]) + of_actions
+    again = np.argsort(-total, kind="stable")[:LOOKED_AGAIN]
+    some = min(count, REPLIES_AGAIN)
+    if not clock.fits(AGAIN * some):
+        return combinations[again[0]].tolist(), values, (count, count, 0)
+    replies = joint[:some], shares[:some] / shares[:some].sum(), keys[:some], own
+    total = clock.timed(AGAIN * some, play_twice, root, combinations[again], *replies) + of_actions[again]
+    return combinations[again[total.argmax()]].tolist(), values, (count, count, some)
 
 
 def likeliest_replies(match, foes, probs):
@@ -186,20 +219,56 @@ def dead_end_losses(root, own):
     return np.where(dead, root.length[0, own, None] - START_LENGTH, 0)
 
 
+def deviations(ranked):
+    """Joint actions [N, D, 3] from ranked [N, 3, 3]: the best of all; then each snake's second and third."""
+    found = np.repeat(ranked[:, None, :, 0], DEVIATIONS, 1)
+    for snake in range(TEAM):
+        found[:, 1 + 2 * snake : 3 + 2 * snake, snake] = ranked[:, snake, 1:]
+    return found
+
+
 def play_replies(root, candidates, replies, shares, keys, own):
     """The worth [C] of joint actions [C, 3] of the own team, over the replies [R, 3] of the foes and their shares."""
+    sims, growth = replied(root, candidates, replies, keys, own)
+    worth = growth + DISCOUNT * promised(sims, own)
+    return (worth.reshape(len(candidates), -1) * shares).sum(1)
+
+
+def play_twice(root, candidates, replies, shares, keys, own):
+    """The same with a second turn, on which the own team chooses again and the foes play their likeliest moves."""
+    sims, growth = replied(root, candidates, replies, keys, own)
+    log_probs = board_log_probs(sims, *forward(sims))
+    prior = PRIOR * log_probs[:, own]
+    moves = deviations(np.argsort(-prior, axis=-1, kind="stable")[..., :3])  # [N, D, 3]
+    copies = sims.repeated(DEVIATIONS, np.repeat(sims.keys, DEVIATIONS))
+    actions = np.repeat(log_probs.argmax(-1), DEVIATIONS, 0)
+    actions[:, own] = moves.reshape(-1, TEAM)
+    worth = lead(copies.play_turn(actions), own) + DISCOUNT * promised(copies, own)
+    worth = worth.reshape(-1, DEVIATIONS) + np.take_along_axis(prior, moves.swapaxes(1, 2), -1).sum(1)
+    worth = growth + DISCOUNT * worth.max(1) * ~sims.over
+    return (worth.reshape(len(candidates), -1) * shares).sum(1)
+
+
+def replied(root, candidates, replies, keys, own):
+    """Copies of the match after each of the joint actions [C, 3] and each of the replies, and the lead won on the way."""
     copies = len(candidates) * len(replies)
     sims = root.repeated(copies, np.tile(np.array(keys, np.uint64), len(candidates)))
     actions = np.empty((copies, SNAKES), np.intp)
     actions[:, TEAM - own.start : 2 * TEAM - own.start] = np.tile(replies, (len(candidates), 1))
     actions[:, own] = np.repeat(candidates, len(replies), 0)
-    growth = sims.play_turn(actions)
+    return sims, lead(sims.play_turn(actions), own)
+
+
+def lead(growth, own):
+    """What the own team has grown more than the foes [N]."""
     mine = growth[:, own].sum(1)
-    worth = mine - FOES * (growth.sum(1) - mine)
+    return mine - FOES * (growth.sum(1) - mine)
+
+
+def promised(sims, own):
+    """The lead that the own snakes' values promise [N]."""
     outputs = forward(sims, own)[0]
-    if outputs.shape[-1] > 4:
-        worth = worth + DISCOUNT * LEAF * outputs[..., 4].sum(1) * ~sims.over
-    return (worth.reshape(len(candidates), -1) * shares).sum(1)
+    return LEAF * outputs[..., 4].sum(1) * ~sims.over if outputs.shape[-1] > 4 else 0.0
 
 
 def forward(sims, snakes=slice(None)):

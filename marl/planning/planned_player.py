@@ -1,8 +1,8 @@
 """Players that plan: `plan:NAME` wraps the policy of any run, checkpoint, snapshot or champion.
 
-plan:champion          8 rollouts of 1 turn for every candidate: the foes' 8 likeliest replies
-plan=27x2:champion     all 27 replies, and 2 turns
-plan=50ms:champion     as many rollouts of 1 turn as fit into 50 ms for a team's decision on this machine
+plan:champion          the foes' 8 likeliest replies to every candidate, and 2 turns of the own team
+plan=27x1:champion     all 27 replies, and 1 turn
+plan=50ms:champion     2 turns, and as many replies as fit into 50 ms for a team's decision on this machine
 """
 
 import re
@@ -23,8 +23,8 @@ from opponents.plan_prefix import plans
 from opponents.players import Player, find
 
 _BUDGET = re.compile(r"=(?:(\d{1,3})x(\d{1,3})|(\d{1,5})ms)")
-MOST_TURNS = 32
-MEASURED = (1, 3)  # rollouts
+MOST_TURNS = 2
+MEASURED = (1, 3)  # replies
 DEFAULT = Budget()
 
 
@@ -40,7 +40,7 @@ class PlannedPlayer:
         if policy.actor.spec.lstm_size:
             raise UserError(f"{policy.name} has an LSTM; planning needs a policy without hidden state")
         self.policy, self.budget, self._learns_foes = policy, budget, learns_foes
-        self.name = printable(name) if name else f"plan={budget.rollouts}x{budget.turns}:{policy.name}"
+        self.name = printable(name) if name else f"plan={budget.replies}x{budget.turns}:{policy.name}"
         self._planner: Planner | None = None
 
     def begin(self, arena: BatchArena, seats: torch.Tensor) -> None:
@@ -49,7 +49,7 @@ class PlannedPlayer:
         budget = self.budget
         if budget.milliseconds is not None:
             budget = self._fitting(arena, seats, budget.milliseconds)
-            print(f"{self.name}: {budget.rollouts} rollouts fit", file=sys.stderr, flush=True)
+            print(f"{self.name}: {budget.replies} replies fit", file=sys.stderr, flush=True)
         self._planner = self._make_planner(arena, seats, budget)
 
     def _make_planner(self, arena: BatchArena, seats: torch.Tensor, budget: Budget) -> Planner:
@@ -59,9 +59,9 @@ class PlannedPlayer:
     def _fitting(self, arena: BatchArena, seats: torch.Tensor, milliseconds: float) -> Budget:
         """The budget that takes this time, measured by planning the matches as they are."""
         seconds = []
-        for rollouts in MEASURED:
-            planner = self._make_planner(arena, seats, Budget(rollouts))
-            planner.skips = False  # later positions may leave less out
+        for replies in MEASURED:
+            planner = self._make_planner(arena, seats, Budget(replies))
+            planner.judge.skips = False  # later positions may leave less out
             planner.plan()  # compiles
             begin = _clock(arena.device)
             planner.plan()
@@ -109,7 +109,7 @@ def split_planned(name: str) -> tuple[Budget, str]:
     found = _BUDGET.fullmatch(head.removeprefix("plan"))
     if not inner or (head != "plan" and found is None):
         raise UserError(
-            f"player {name!r}: planning is written plan:NAME, plan=ROLLOUTSxTURNS:NAME, like plan=8x2:champion, "
+            f"player {name!r}: planning is written plan:NAME, plan=REPLIESxTURNS:NAME, like plan=8x1:champion, "
             "or plan=50ms:NAME"
         )
     if found and found[3]:
@@ -117,8 +117,6 @@ def split_planned(name: str) -> tuple[Budget, str]:
             raise UserError(f"player {name!r}: planning needs 1 ms or more")
         return Budget(milliseconds=float(found[3])), inner
     budget = Budget(int(found[1]), int(found[2])) if found else DEFAULT
-    if not (1 <= budget.rollouts <= MOST_REPLIES and 1 <= budget.turns <= MOST_TURNS):
-        raise UserError(
-            f"player {name!r}: allowed are 1 to {MOST_REPLIES} rollouts (replies) of 1 to {MOST_TURNS} turns"
-        )
+    if not (1 <= budget.replies <= MOST_REPLIES and 1 <= budget.turns <= MOST_TURNS):
+        raise UserError(f"player {name!r}: allowed are 1 to {MOST_REPLIES} replies, and 1 or {MOST_TURNS} turns")
     return budget, inner

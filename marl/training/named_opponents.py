@@ -129,7 +129,7 @@ def check_named(config: TrainConfig) -> None:
     planned = [name for name in config.schedule.shares if plans(name)]
     timed = [name for name in planned if split_planned(name)[0].milliseconds is not None]
     if timed:
-        raise UserError(f"opponents: {timed[0]} plans by the clock, so that a run could not be repeated; give rollouts")
+        raise UserError(f"opponents: {timed[0]} plans by the clock, so that a run could not be repeated; give replies")
 
 
 def _read_policies(names: Sequence[str], run: Path | None) -> dict[str, FrozenPolicy]:

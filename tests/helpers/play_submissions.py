@@ -1,14 +1,14 @@
 """A program for any Python from 3.6 on, with numpy alone: what submissions answer, and what they plan.
 
 stdin: {"files": [paths], "games": [[observations of one snake, turn by turn]]}. stdout: for each file the logits and
-moves of its policy, and, if it plans, the moves of plans of ROLLOUTS rollouts, and what these plans found.
+moves of its policy, and, if it plans, the moves of plans of REPLIES replies, and what these plans found.
 """
 
 import importlib.util
 import json
 import sys
 
-ROLLOUTS = 2
+REPLIES = 2
 
 
 def load(path):
@@ -30,15 +30,15 @@ def play(module, games):
 
 def answers(path, games):
     module = load(path)
-    found = {"logits": [], "values": [], "rollouts": []}
+    found = {"logits": [], "values": [], "replies": []}
     if hasattr(module, "plan"):
         plan = module.plan
 
         def plan_without_clock(match, team, models, clock):
-            moves, values, rollouts = plan(match, team, models, None, ROLLOUTS)
+            moves, values, replies = plan(match, team, models, module.Unhurried(REPLIES))
             found["values"].append(values.tolist())
-            found["rollouts"].append(rollouts)
-            return moves, values, rollouts
+            found["replies"].append(replies)
+            return moves, values, replies
 
         module.plan = plan_without_clock
         found["planned"] = play(module, games)

@@ -31,8 +31,8 @@ class Clock:
     def fitting(self, wanted):
         return 1
 
-    def measure(self, copies, seconds):
-        pass
+    def timed(self, copies, stage, *arguments):
+        return stage(*arguments)
 
     def fits(self, copies):
         return True
@@ -83,13 +83,13 @@ def test_what_it_tells_of_a_policy(tmp_path, monkeypatch, encoder) -> None:
 
 def test_what_it_tells_of_plans(tmp_path) -> None:
     said = lines(checked(tmp_path, source(plan_ms=PLAN_MS) + PATIENT_CLOCK))
-    assert said["plans"] == f"in {MOVES} of {MOVES} moves, 2.0 rollouts each, 20 ms"
+    assert said["plans"] == f"in {MOVES} of {MOVES} moves, 1.0 replies each, 20 ms"
     assert said["moves"].startswith(f"{MOVES} of {MOVES} are those of the policy")
 
 
 def test_long_plans_are_fewer(tmp_path) -> None:
     text = source(plan_ms=PLAN_MS).replace("PLAN_MS = 20", "PLAN_MS = 5000")
-    said = lines(checked(tmp_path, text + "MOST_ROLLOUTS = 1\n"))
+    said = lines(checked(tmp_path, text + "MOST_REPLIES = 1\n"))
     assert said["plans"].startswith("in ")
     assert " of 2 moves, " in said["plans"]
 
@@ -105,7 +105,7 @@ def test_as_json(tmp_path) -> None:
         "file": str(tmp_path / "my team" / "submission.py"),
         "compared_with": "the policy of its weights, as they were exported of untrained_canonical",
         "moves": MOVES,
-        "plan": {"ms": 20, "moves": MOVES, "plans": MOVES, "rollouts": 2 * MOVES},
+        "plan": {"ms": 20, "moves": MOVES, "plans": MOVES, "replies": MOVES},
         "bytes": len(text),
         "oldest_python": "3.6",
         "needs": None,

@@ -13,7 +13,7 @@ import pytest
 from helpers.command import ROOT
 from helpers.exporting import ENCODERS, games, player, round_to_halves
 from helpers.interpreters import with_numpy
-from helpers.play_submissions import ROLLOUTS
+from helpers.play_submissions import REPLIES
 
 from marl.export.dense_layers import policy_layers
 from marl.export.submission_file import submission_source
@@ -136,9 +136,9 @@ def test_they_answer_and_plan_alike_under_every_python(files, expected, minor) -
         assert clear.mean() > 0.9
         assert (np.array(there["moves"]) == here["moves"])[clear].all(), path.name
         if "planned" in here:
-            assert there["rollouts"] == here["rollouts"], path.name
-            assert len(here["rollouts"]) == turns
-            assert [ROLLOUTS, ROLLOUTS] in here["rollouts"]
+            assert there["replies"] == here["replies"], path.name
+            assert len(here["replies"]) == turns
+            assert [REPLIES, REPLIES, REPLIES] in here["replies"]
             pairs = zip(there["values"], here["values"], strict=True)
             close += sum(np.allclose(found, wanted, atol=CLEAR) for found, wanted in pairs)
             equal += sum(np.array(there["planned"]) == here["planned"])

@@ -224,17 +224,19 @@ def test_plans_are_those_of_the_arenas_planner(submission, side) -> None:
     arena = arena_of(states, SEED)
     who = player(encoder, value=True)
     scale = value_scale(who.reward)
-    actions, values = Planner(who.actor, who.encoder, arena, seats_of(arena, side), Budget(5, 1), scale=scale).plan()
+    actions, values = Planner(who.actor, who.encoder, arena, seats_of(arena, side), Budget(5), scale=scale).plan()
     counts = set()
     for b in range(arena.matches):
         number, match = int(arena.numbers[b]), match_of(module, arena.state[b])
-        moves, found, replies = module.plan(match, side, module.FoeModels(side), None, 5, number, plan_seed(SEED))
+        moves, found, replies = module.plan(
+            match, side, module.FoeModels(side), module.Unhurried(5), number, plan_seed(SEED)
+        )
         counts.add(replies)
         legal = np.isfinite(values[b].numpy())
         np.testing.assert_allclose(found[legal], values[b].numpy()[legal], rtol=1e-4, atol=1e-3)
         assert moves == actions[b].tolist()
-    assert (5, 5) in counts
-    assert min(counts) < (5, 5), "fewer where few foes are near"
+    assert (5, 5, 2) in counts
+    assert min(counts) < (5, 5, 2), "fewer where few foes are near"
 
 
 @pytest.mark.parametrize("foes", ["territory", "level4", "level0"])
@@ -244,13 +246,13 @@ def test_models_of_the_foes_are_those_of_the_arenas_planner(module, foes) -> Non
     arena.start()
     who, rivals = player("canonical", value=True), find(foes)
     seats, scale = seats_of(arena, 0), value_scale(who.reward)
-    planner = Planner(who.actor, who.encoder, arena, seats, Budget(3, 1), scale=scale)
+    planner = Planner(who.actor, who.encoder, arena, seats, Budget(3), scale=scale)
     models = module.FoeModels(0)
     moves = torch.zeros(1, SNAKES, dtype=torch.int8)
     for turn in range(40):
         actions, values = planner.plan()
         match = match_of(module, arena.state[0])
-        found = module.plan(match, 0, models, None, 3, int(arena.numbers[0]), plan_seed(SEED))
+        found = module.plan(match, 0, models, module.Unhurried(3), int(arena.numbers[0]), plan_seed(SEED))
         legal = np.isfinite(values[0].numpy())
         np.testing.assert_allclose(found[1][legal], values[0].numpy()[legal], rtol=1e-4, atol=1e-3)
         assert found[0] == actions[0].tolist(), f"turn {turn}, seed {SEED}"
@@ -416,7 +418,7 @@ def test_the_first_call_of_a_turn_plans_for_all_three(submission, monkeypatch) -
 
     def plan(match, team, models, clock):
         calls.append((match.turn, team))
-        return [1, 2, 3], None, (1, 1)
+        return [1, 2, 3], None, (1, 1, 1)
 
     monkeypatch.setattr(module, "plan", plan)
     module._match = None
@@ -431,7 +433,7 @@ def test_the_models_of_the_foes_go_on_from_turn_to_turn(module, monkeypatch) -> 
 
     def plan(match, team, models, clock):
         seen[team].append(models)
-        return [1, 2, 3], None, (1, 1)
+        return [1, 2, 3], None, (1, 1, 1)
 
     monkeypatch.setattr(module, "plan", plan)
     monkeypatch.setattr(module, "_foe_models", {})
@@ -472,13 +474,15 @@ def test_a_part_of_the_time_is_left_unused(module, monkeypatch, milliseconds, le
 
 
 def test_replies_fill_the_time(module, monkeypatch) -> None:
+    """Beside a second turn against two replies; if there is no time for that, there is one reply."""
     now = with_clock(module, monkeypatch, 0.001)
     candidates = module.DEVIATIONS + len(module.COMBINATIONS)
-    overhead = 2 * module.FIXED * 0.001
-    clock = module.Clock(overhead + 4.5 * candidates * 0.001)
+    clock = module.Clock((3 * module.FIXED + 4.5 * candidates + 2 * module.AGAIN) * 0.001)
     assert clock.fitting(27) == 4
     assert clock.fitting(3) == 3, "no more than there are"
-    now[0] = overhead + 3.6 * candidates * 0.001
+    now[0] = 4 * candidates * 0.001
+    assert clock.fitting(27) == 1
+    now[0] += 2 * module.AGAIN * 0.001
     assert clock.fitting(27) == 0
 
 
@@ -511,7 +515,7 @@ def test_without_time_for_the_second_stage_each_snake_plays_its_best_action(modu
     match = module.Match(0, *read(module, games()[0][0]))
     moves, values, replies = module.plan(match, 0, module.FoeModels(0), module.Clock(time.perf_counter() + 100))
     assert replies[0] > 0
-    assert replies[1] == 0
+    assert replies[1:] == (0, 0)
     assert np.isfinite(values).sum() == 9
     assert moves == values.argmax(1).tolist()
 
@@ -529,7 +533,7 @@ def test_a_plan_that_would_not_get_to_its_replies_is_not_begun(module, monkeypat
 
 def test_a_late_clock_ends_a_plan(module) -> None:
     match = module.Match(0, *read(module, games()[0][0]))
-    assert module.plan(match, 0, module.FoeModels(0), module.Clock(time.perf_counter() - 1)) == (None, None, (0, 0))
+    assert module.plan(match, 0, module.FoeModels(0), module.Clock(time.perf_counter() - 1)) == (None, None, (0, 0, 0))
 
 
 def test_calls_keep_their_time(module, monkeypatch) -> None:
@@ -551,6 +555,7 @@ def test_calls_keep_their_time(module, monkeypatch) -> None:
 
     takes("dead_end_losses", lambda *_: 0.004)
     takes("play_replies", lambda root, own, foes, *_: 0.0002 * (module.FIXED + len(own) * len(foes)))
+    takes("play_twice", lambda root, own, foes, *_: 0.0002 * (module.FIXED + module.AGAIN * len(foes)))
     module._match = None
     spent, planned_turns = [], 0
     for position in games()[1][:50]:

@@ -20,8 +20,8 @@ from opponents.match import play
     ("name", "budget"),
     [
         ("plan:champion", DEFAULT),
-        ("plan=27x6:champion", Budget(27, 6)),
-        ("plan=1x1:champion", Budget(1, 1)),
+        ("plan=27x1:champion", Budget(27, 1)),
+        ("plan=1x2:champion", Budget(1, 2)),
         ("plan=50ms:champion", Budget(milliseconds=50.0)),
     ],
 )
@@ -39,7 +39,7 @@ def test_names_say_how_far_to_look(name, budget) -> None:
         "plan=x:champion",
         "plan=0x4:champion",
         "plan=28x1:champion",
-        "plan=4x99:champion",
+        "plan=4x3:champion",
         "plan=0ms:champion",
     ],
 )
@@ -57,7 +57,7 @@ def test_other_names_are_policies_as_they_are() -> None:
 def test_a_team_that_plans_beats_the_same_team_that_does_not(monkeypatch) -> None:
     """Far more often than chance: a random policy that looks ahead eats what is beside it."""
     monkeypatch.setattr("opponents.match.TURNS", 3 * SHORT)
-    planned = PlannedPlayer(player("canonical", value=True), Budget(2, 3))
+    planned = PlannedPlayer(player("canonical", value=True), Budget(2))
     result = play(planned, player("canonical", value=True), 16, seed=3)
     assert result.points > 0.7, result
 
@@ -68,22 +68,22 @@ def short(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_as_many_rollouts_as_fit_into_the_time(monkeypatch, capsys) -> None:
-    """A clock that makes a decision of two matches last 3 ms for each rollout, and 4 ms besides."""
+def test_as_many_replies_as_fit_into_the_time(monkeypatch, capsys) -> None:
+    """A clock that makes a decision of two matches last 3 ms for each reply, and 4 ms besides."""
     seconds = iter([0.0, 0.007 * 2, 1.0, 1.0 + 0.013 * 2])
     monkeypatch.setattr(planned_player, "_clock", lambda device: next(seconds))
     skips = []
     plan = Planner.plan
-    monkeypatch.setattr(Planner, "plan", lambda planner: (skips.append(planner.skips), plan(planner))[1])
+    monkeypatch.setattr(Planner, "plan", lambda planner: (skips.append(planner.judge.skips), plan(planner))[1])
     planned = PlannedPlayer(player("canonical", value=True), Budget(milliseconds=20.0), "it")
     play(planned, "level0", 2, seed=3, device="cpu")
-    assert capsys.readouterr().err.startswith("it: 5 rollouts fit\n")
+    assert capsys.readouterr().err.startswith("it: 5 replies fit\n")
     assert skips[:5] == [False] * 4 + [True], "measured is the most that a plan can cost"
 
 
 @pytest.mark.usefixtures("short")
 def test_a_policy_without_a_value_head_can_be_planned_with() -> None:
-    """As DDPG trains them: only the growth within the rollouts counts."""
+    """As DDPG trains them: only the growth on the turns looked ahead counts."""
     policy = player("canonical", value=False)
     assert policy.actor.spec.outputs == ACTIONS
     assert play(PlannedPlayer(policy, Budget(1, 2)), "level0", 2, seed=3).matches == 2
@@ -105,7 +105,7 @@ def test_eval_plays_a_planner_from_a_run(tmp_path) -> None:
     [
         ("plan:level2", "level2 is no trained policy"),
         ("plan:champoin", "did you mean champion?"),
-        ("plan=4:champion", "plan=ROLLOUTSxTURNS:NAME"),
+        ("plan=4:champion", "plan=REPLIESxTURNS:NAME"),
     ],
 )
 def test_mistakes_are_one_line(name, told) -> None:
@@ -114,4 +114,4 @@ def test_mistakes_are_one_line(name, told) -> None:
 
 def test_the_clock_is_no_budget_for_training() -> None:
     words = ("train", "--opponents", "level0:0.5,plan=50ms:champion:0.5", "--dry_run")
-    assert_one_line(here(*words), "plan=50ms:champion", "rollouts")
+    assert_one_line(here(*words), "plan=50ms:champion", "replies")

@@ -20,16 +20,15 @@ from marl.planning.foe_models import LEVEL4
 from marl.planning.planner import (
     CANDIDATES,
     DEAD_END,
-    DEVIATIONS,
-    DISCOUNT,
     LEAST_SHARE,
+    LOOKED_AGAIN,
     NEAR,
-    PRIOR,
+    REPLIES_AGAIN,
     Budget,
     Planner,
 )
+from marl.planning.second_turn import DEVIATIONS, DISCOUNT, PRIOR
 from marl.planning.value_scale import ValueScale
-from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 from opponents.players import find
 
 SEED = 11
@@ -43,7 +42,7 @@ def seats_of(matches: int, side: int) -> torch.Tensor:
 def a_planner(
     arena: BatchArena,
     side: int = 0,
-    budget: Budget = Budget(2, 3),  # noqa: B008
+    budget: Budget = Budget(2),  # noqa: B008
     encoder: str = "canonical",
     learns_foes: bool = True,
 ) -> Planner:
@@ -86,7 +85,7 @@ def test_a_gpu_plans_what_a_cpu_plans(encoder) -> None:
         getattr(twin, name).copy_(getattr(arena, name))
     expected = a_planner(arena, encoder=encoder).plan()[0]
     policy, seats = actor(encoder, value=True).to("cuda"), seats_of(64, 0).to("cuda")
-    planner = Planner(policy, encoder_named(encoder), twin, seats, Budget(2, 3))
+    planner = Planner(policy, encoder_named(encoder), twin, seats, Budget(2))
     plans = [planner.plan()[0].cpu() for _ in range(4)]
     assert all(torch.equal(plan, plans[0]) for plan in plans)
     assert (plans[0] == expected).float().mean() > 0.9, f"seed {SEED}"
@@ -101,8 +100,8 @@ def test_a_plan_does_not_know_the_beans_to_come() -> None:
     assert torch.equal(values, other_values)
 
 
-def test_every_turn_has_other_rollouts() -> None:
-    arena = in_play(8, SEED)
+def test_every_turn_has_other_random_numbers() -> None:
+    arena = in_play(64, SEED)  # in some of them a bean is eaten
     planner = a_planner(arena)
     first = planner.plan()[1]
     keys = planner._sim.keys.clone()
@@ -154,7 +153,7 @@ def test_all_candidates_of_a_match_share_their_random_numbers() -> None:
 def test_a_batch_in_parts_plans_the_same(monkeypatch) -> None:
     arena = in_play(7, SEED)
     actions, values = a_planner(arena).plan()
-    monkeypatch.setitem(module.MOST_MATCHES, "cpu", 3 * CANDIDATES * 2)
+    monkeypatch.setitem(module.MOST_MATCHES, "cpu", 3 * LOOKED_AGAIN * DEVIATIONS * 2)
     in_parts = a_planner(arena)
     assert in_parts._chunk == 3
     torch.testing.assert_close(in_parts.plan()[1], values, rtol=1e-4, atol=1e-4)
@@ -207,99 +206,129 @@ def test_a_planner_that_does_not_learn_depends_on_the_position_alone() -> None:
     assert not torch.equal(learner.plan()[1], fresh)
 
 
-@pytest.mark.parametrize("side", [0, 1])
-def test_values_are_those_of_rollouts_played_one_by_one(side, monkeypatch) -> None:
-    """The deviations of one match, each played alone in an arena of its own, step by step."""
-    budget, arena, encoder = Budget(2, 3), in_play(1, SEED), encoder_named("canonical")
-    net = actor("canonical", value=True)
-    scale = ValueScale(1.0, 1 / 3)  # of the team's lead
-    planner = Planner(net, encoder, arena, seats_of(1, side), budget, scale=scale)
-    keys = []
-    record = planner._play_out
-    planner._play_out = lambda candidates, needed: (
-        keys.append((planner._sim.keys.clone(), candidates.clone())),
-        record(candidates, needed),
-    )[1]
-    values = planner.plan()[1][0]
-    rollout_keys, candidates = keys[0][0].view(CANDIDATES, budget.rollouts), keys[0][1][0]
-    replies, shares = planner._replies[0], planner._shares[0].tolist()
+class ByHand:
+    """The planner's worth of actions in one match, each played alone in an arena of its own, step by step."""
 
-    def outputs_in(sim: BatchArena) -> tuple[torch.Tensor, torch.Tensor]:
-        obs = sim.observe("canonical")[0]
-        return obs, net.step(obs, None, None)[0].detach()
+    def __init__(self, net, encoder, scale: ValueScale, side: int) -> None:
+        self.net, self.encoder, self.scale = net, encoder, scale
+        self.own, self.foes = [slice(0, TEAM), slice(TEAM, SNAKES)][:: 1 - 2 * side]
 
-    def drawn(sim: BatchArena, obs: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+    def outputs(self, sim: BatchArena) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities [6, 4] of actions on the board, and values [6]."""
+        obs = sim.observe(self.encoder.name)[0]
+        outputs = self.net.step(obs, None, None)[0].detach()
+        logits = to_board_logits(mask_reversal(outputs[:, :4], obs, self.encoder), obs, self.encoder)
+        return logits.log_softmax(-1), outputs[:, 4]
+
+    def played(self, sim: BatchArena, own: list[int], foes: list[int]) -> tuple[BatchArena, float]:
+        """The match one turn later, and the lead won on it."""
+        after = BatchArena(1)
+        after.state.copy_(sim.state)
+        after.keys.copy_(sim.keys)
         actions = torch.zeros(1, SNAKES, dtype=torch.int8)
-        seats = Seats(torch.arange(SNAKES, dtype=torch.int32), encoder.orientations(obs), outputs)
-        draw_actions.bind(
-            SNAKES, torch.device("cpu"), Matches(sim.state, sim.keys), seats, torch.zeros(1), True, actions
-        )()
-        return actions
+        actions[0, self.own], actions[0, self.foes] = (
+            torch.tensor(own).to(torch.int8),
+            torch.tensor(foes).to(torch.int8),
+        )
+        before = sim.state[0, LENGTH : LENGTH + SNAKES].int()
+        after.play_turn(actions)
+        growth = after.state[0, LENGTH : LENGTH + SNAKES].int() - before
+        return after, (growth[self.own].sum() - self.scale.foes * growth[self.foes].sum()).item()
 
-    def worth(candidate: torch.Tensor, key: int, reply: torch.Tensor) -> float:
-        sim = BatchArena(1)
-        sim.state.copy_(arena.state)
-        sim.keys[:] = key
-        total, sides = 0.0, [slice(0, TEAM), slice(TEAM, SNAKES)]
-        for turn in range(budget.turns):
-            actions = drawn(sim, *outputs_in(sim))
-            if turn == 0:
-                actions[0, sides[side]] = candidate.to(torch.int8)
-                actions[0, sides[1 - side]] = reply
-            before = sim.state[0, LENGTH : LENGTH + SNAKES].clone().int()
-            sim.play_turn(actions)
-            growth = sim.state[0, LENGTH : LENGTH + SNAKES].int() - before
-            total += DISCOUNT**turn * (growth[sides[side]].sum() - scale.foes * growth[sides[1 - side]].sum()).item()
-        leaf = outputs_in(sim)[1][sides[side], 4].sum().item()
-        return total + (DISCOUNT**budget.turns * scale.leaf * leaf if not sim.events.over else 0.0)
-
-    obs, outputs = outputs_in(arena)
-    log_probs = to_board_logits(mask_reversal(outputs[:, :4], obs, encoder), obs, encoder).log_softmax(-1)
-    log_probs = log_probs[side * TEAM : side * TEAM + TEAM]
-    state = arena.state[0].numpy()
-    lost = [
-        [is_dead_end(state, snake, action) * (int(state[LENGTH + snake]) - START_LENGTH) for action in range(4)]
-        for snake in range(side * TEAM, side * TEAM + TEAM)
-    ]
-    prior = PRIOR * log_probs - DEAD_END * torch.tensor(lost)
-    ranked = prior.argsort(-1, descending=True)
-    assert torch.equal(candidates[0], ranked[:, 0]), "the first candidate is what the policy would play, but dead ends"
-    for snake in range(TEAM):
-        for place, number in ((0, 0), (1, 2 * snake + 1), (2, 2 * snake + 2)):
-            action = ranked[snake, place]
-            assert candidates[number, snake] == action
-            worths = [
-                worth(candidates[number], int(rollout_keys[number, r]), replies[r]) for r in range(budget.rollouts)
-            ]
-            mean = sum(share * each for share, each in zip(shares, worths, strict=True))
-            expected = mean + prior[snake, action].item()
-            assert values[snake, action].item() == pytest.approx(expected, abs=1e-3)
+    def worth(self, sim: BatchArena, own: list[int], foes: list[int], turns: int = 1) -> float:
+        after, lead = self.played(sim, own, foes)
+        if after.events.over:
+            return lead
+        log_probs, values = self.outputs(after)
+        if turns == 1:
+            return lead + DISCOUNT * self.scale.leaf * values[self.own].sum().item()
+        likely = log_probs[self.foes].argmax(-1).tolist()
+        ranked = log_probs[self.own].argsort(-1, descending=True)[:, :3].tolist()
+        joint = {tuple(r[int(s == snake) * k] for s, r in enumerate(ranked)) for snake in range(TEAM) for k in range(3)}
+        assert len(joint) == DEVIATIONS
+        return lead + DISCOUNT * max(
+            self.worth(after, list(moves), likely)
+            + PRIOR * sum(float(log_probs[self.own][s, move]) for s, move in enumerate(moves))
+            for moves in joint
+        )
 
 
-@pytest.mark.parametrize("budget", [Budget(8, 1), Budget(2, 3)])
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("turns", [1, 2])
+def test_plans_are_those_of_matches_played_one_by_one(side, turns) -> None:
+    print(f"seed {SEED}")
+    budget, encoder, net = Budget(3, turns), encoder_named("canonical"), actor("canonical", value=True)
+    scale = ValueScale(1.0, 1 / 3)  # of the team's lead
+    by_hand = ByHand(net, encoder, scale, side)
+    changed = 0
+    for seed in range(SEED, SEED + 12):
+        arena = in_play(1, seed)
+        planner = Planner(net, encoder, arena, seats_of(1, side), budget, scale=scale)
+        actions, (values,) = planner.plan()
+        replies, shares = planner._replies[0].tolist(), planner._shares[0].tolist()
+        keys = planner._sim.keys.view(CANDIDATES, -1)[0]
+        log_probs, state = by_hand.outputs(arena)[0][by_hand.own], arena.state[0].numpy()
+        lost = [
+            [is_dead_end(state, snake, action) * (int(state[LENGTH + snake]) - START_LENGTH) for action in range(4)]
+            for snake in range(side * TEAM, side * TEAM + TEAM)
+        ]
+        prior = PRIOR * log_probs - DEAD_END * torch.tensor(lost)
+
+        def worth(moves: tuple[int, ...], turns: int, arena=arena, keys=keys, replies=replies, shares=shares) -> float:
+            total = 0.0
+            shares = shares if turns == 1 else shares[:REPLIES_AGAIN]
+            for key, reply, share in zip(keys, replies, shares, strict=False):
+                arena.keys[:] = key
+                total += share * by_hand.worth(arena, list(moves), reply, turns) if share else 0.0
+            return total / sum(shares)
+
+        ranked = prior.argsort(-1, descending=True)[:, :3].tolist()
+        for snake, place in product(range(TEAM), range(3)):
+            moves = tuple(r[place if s == snake else 0] for s, r in enumerate(ranked))
+            expected = worth(moves, 1) + prior[snake, moves[snake]].item()
+            assert values[snake, moves[snake]].item() == pytest.approx(expected, abs=1e-3)
+        two_best = values.argsort(-1, descending=True)[:, :2].tolist()
+        of_actions = {moves: sum(float(prior[s, m]) for s, m in enumerate(moves)) for moves in product(*two_best)}
+        found = {moves: worth(moves, 1) + of_actions[moves] for moves in of_actions}
+        best = max(found, key=found.get)
+        if turns == 2:
+            again = sorted(found, key=found.get, reverse=True)[:LOOKED_AGAIN]
+            found = {moves: worth(moves, 2) + of_actions[moves] for moves in again}
+            changed += max(found, key=found.get) != best
+            best = max(found, key=found.get)
+        assert tuple(actions[0].tolist()) == best, f"seed {seed}"
+    assert (changed > 0) == (turns == 2), "a second turn changes some plans"
+
+
+@pytest.mark.parametrize("budget", [Budget(8, 1), Budget(3, 2)])
 def test_a_plan_is_the_same_if_positions_that_do_not_count_are_looked_at(budget) -> None:
     print(f"seed {SEED}")
     arena = in_play(12, SEED)
     planner, whole = a_planner(arena, budget=budget), a_planner(arena, budget=budget)
     looked_at = []
-    observe = planner._outputs_for
-    planner._outputs_for = lambda seats: (looked_at.append(len(seats)), observe(seats))[1]
-    whole.skips = False
+    observe = planner.judge._outputs
+    planner.judge._outputs = lambda sim, seats: (looked_at.append(len(seats)), observe(sim, seats))[1]
+    whole.judge.skips = False
     actions, values = planner.plan()
     expected, expected_values = whole.plan()
     torch.testing.assert_close(values, expected_values, rtol=1e-4, atol=1e-4)
     assert torch.equal(actions, expected), "no ties at this seed"
-    roots, first, second = looked_at
-    most = 12 * budget.rollouts * TEAM
+    roots, first, second, *again = looked_at
+    most = 12 * budget.replies * TEAM
     assert roots == 12 * SNAKES
     assert 0 < first <= DEVIATIONS * most
     assert 0 < second < CANDIDATES * most, "some combinations are known from the first stage"
+    if budget.turns == 2:
+        positions, copies = again
+        assert 0 < positions <= LOOKED_AGAIN * 2 * most
+        assert 0 < copies <= LOOKED_AGAIN * DEVIATIONS * most
+        assert copies == positions // 2 * DEVIATIONS, "no match ends within two turns"
 
 
 def test_the_last_turn_has_no_positions_to_look_at() -> None:
     arena = in_play(3, SEED)
     arena.state[:, TURN] = TURNS - 1
-    planner = a_planner(arena, budget=Budget(4, 1))
+    planner = a_planner(arena, budget=Budget(4))
     actions, values = planner.plan()
     assert planner._sim.events.over.all()
     assert values.isfinite().sum() == 3 * TEAM * 3
@@ -317,7 +346,7 @@ def test_it_takes_the_bean_beside_it_and_keeps_off_bodies() -> None:
     net = actor("features", value=False)
     for parameter in net.parameters():
         torch.nn.init.zeros_(parameter)  # all actions alike
-    planner = Planner(net, encoder_named("features"), bean, seats_of(1, 0), Budget(8, 2))
+    planner = Planner(net, encoder_named("features"), bean, seats_of(1, 0), Budget(8))
     assert planner.plan()[0][0, 0] == UP
     wall = arena_of(
         draw("""
@@ -325,5 +354,5 @@ def test_it_takes_the_bean_beside_it_and_keeps_off_bodies() -> None:
         >>>>>>A..
         """)
     )
-    values = Planner(net, encoder_named("features"), wall, seats_of(1, 0), Budget(8, 2)).plan()[1][0, 0]
+    values = Planner(net, encoder_named("features"), wall, seats_of(1, 0), Budget(8)).plan()[1][0, 0]
     assert values[[DOWN, RIGHT]].min() > values[UP] + 2, "running into a body costs four cells of length"
