@@ -19,6 +19,7 @@ from marl.bench.timing import Row, best_rate
 from marl.planning.planned_player import PlannedPlayer, load_player
 from marl.planning.planner import CANDIDATES, Budget
 from marl.planning.positions import Positions, load, solved_by
+from marl.planning.second_turn import DEVIATIONS
 from marl.storage.saved_player import load_policy
 from opponents.intervals import wilson
 from opponents.match import open_player
@@ -26,7 +27,7 @@ from opponents.players import Player
 
 CPU_MATCHES = (1, 64)
 CUDA_MATCHES = (64, 2048)
-BUDGETS = (Budget(1, 1), Budget(8, 1), Budget(27, 1))
+BUDGETS = (Budget(1, 1), Budget(8, 1), Budget(8, 2))
 FILE = Path(__file__).resolve().parent / "data" / "positions.npz"
 PLAYERS = ("champion", "plan:champion", "level4", "territory")
 
@@ -57,7 +58,8 @@ class PlanningBench:
         what = f"plan={budget.replies}x{budget.turns}:champion"
         self._decisions[f"{device}, {matches} matches, {what}"] = round(rate, 1)
         threads = self._threads[-1] if device == "cpu" else None
-        return Row(device, matches, threads, what, 2 * CANDIDATES * budget.replies * budget.turns * rate)
+        simulated = 2 * CANDIDATES * budget.replies + budget.looked_again * DEVIATIONS
+        return Row(device, matches, threads, what, simulated * rate)
 
 
 def decisions_per_second(player: Player, matches: int, device: str, seconds: float) -> float:

@@ -250,7 +250,7 @@ def play_twice(root, candidates, replies, shares, keys, own):
 
 
 def replied(root, candidates, replies, keys, own):
-    """Copies of the match after each of the joint actions [C, 3] and each of the replies, and the lead won on the way."""
+    """Copies of the match after each of the joint actions [C, 3] and of the replies, and the lead won on the way."""
     copies = len(candidates) * len(replies)
     sims = root.repeated(copies, np.tile(np.array(keys, np.uint64), len(candidates)))
     actions = np.empty((copies, SNAKES), np.intp)

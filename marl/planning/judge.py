@@ -12,8 +12,9 @@ from marl.planning.value_scale import ValueScale
 
 
 class Judge:
-    """A policy and the weights of its values. N = matches of a simulation; side [N]: 0 if the own team is red, 1 if blue.
+    """A policy and the weights of its values.
 
+    N = matches of a simulation; side [N]: 0 if the own team is red, 1 if blue.
     skips: positions that do not count are not looked at. A CUDA graph always has the same shapes.
     """
 

@@ -15,7 +15,7 @@ from arena import BatchArena
 from arena.errors import printable
 from arena.rules import TEAM
 from marl.errors import UserError
-from marl.planning.planner import MOST_REPLIES, Budget, Planner
+from marl.planning.planner import MOST_REPLIES, MOST_TURNS, Budget, Planner
 from marl.planning.value_scale import value_scale
 from marl.storage import saved_player
 from marl.storage.policy_player import PolicyPlayer
@@ -23,7 +23,6 @@ from opponents.plan_prefix import plans
 from opponents.players import Player, find
 
 _BUDGET = re.compile(r"=(?:(\d{1,3})x(\d{1,3})|(\d{1,5})ms)")
-MOST_TURNS = 2
 MEASURED = (1, 3)  # replies
 DEFAULT = Budget()
 

@@ -21,8 +21,9 @@ the mean over the replies, weighted by their probabilities. To this its actions 
 
 and the legal actions of a snake are ranked by this sum.
 
-With a second turn the LOOKED_AGAIN best combinations are compared once more, by the REPLIES_AGAIN likeliest replies: the
-position after a turn is then worth what the own team can make of it on the next one (marl/planning/second_turn.py).
+With a second turn the LOOKED_AGAIN best combinations are compared once more, against the REPLIES_AGAIN likeliest
+replies: the position after a turn is then worth what the own team can make of it on the next one
+(marl/planning/second_turn.py).
 
 All candidates meet the same replies and random numbers, so that only the candidates differ. The numbers are not those
 of the match: a planner does not know which beans will appear.
@@ -52,7 +53,7 @@ CANDIDATES = 2**TEAM  # of each stage; the last deviation repeats the first
 DEAD_END = 1.0  # weight of the length that an action into a dead end will lose
 NEAR = 5  # moves between an own head and that of a foe whose replies differ
 LEAST_SHARE = 0.004  # probability of a reply that counts; the likeliest always does
-MOST_REPLIES = 3**TEAM
+MOST_REPLIES, MOST_TURNS = 3**TEAM, 2
 LOOKED_AGAIN, REPLIES_AGAIN = 3, 2  # combinations and replies in front of a second turn, at most
 PLAN_SEED = 0x706C616E  # keeps the random numbers of plans apart from those of all matches
 MOST_MATCHES = {"cpu": 4096, "cuda": 131072}  # simulated at once
@@ -64,6 +65,11 @@ class Budget(NamedTuple):
     replies: int = 8
     turns: int = 2  # of the own team
     milliseconds: float | None = None  # for a team's decision: replies are then as many as fit
+
+    @property
+    def looked_again(self) -> int:
+        """Positions of a match in front of a second turn."""
+        return LOOKED_AGAIN * min(self.replies, REPLIES_AGAIN) if self.turns == MOST_TURNS else 0
 
 
 @njit
@@ -108,7 +114,7 @@ class Planner:
         self.budget, self._arena = budget, arena
         self.judge = Judge(actor, encoder, scale, device)
         matches, replies = len(seats) // TEAM, budget.replies
-        again = LOOKED_AGAIN * min(replies, REPLIES_AGAIN) if budget.turns == 2 else 0
+        again = budget.looked_again
         most = max(CANDIDATES * replies, again * DEVIATIONS)  # simulated for each match
         b = self._chunk = max(1, min(matches, MOST_MATCHES[device.type] // most))
         self._side = (seats.view(-1, TEAM)[:, 0].long() % SNAKES // TEAM).to(device)  # [B]: 0 red, 1 blue

@@ -1,7 +1,7 @@
 """A second turn of the own team: what a position is worth if the team may choose once more.
 
-P positions, each after a turn of a plan. The foes play their policy's likeliest actions. The own team has the deviations
-of its policy's best actions (planner.py); the position is worth the best of
+P = positions, each after a turn of a plan. The foes play the policy's likeliest actions. The own team has D joint
+actions, the deviations from the policy's best ones; the position is worth the best of
 
     growth + DISCOUNT * values + PRIOR * log-probabilities of the actions
 """
@@ -18,7 +18,7 @@ DEVIATIONS = 1 + 2 * TEAM
 
 
 def deviations(ranked: torch.Tensor) -> torch.Tensor:
-    """Joint actions [b, D, 3] from ranked [b, 3, 3]: the best of all; then each snake's second and third, mates unchanged."""
+    """Joint actions [b, D, 3] from ranked [b, 3, 3]: all snakes' best; then each one's second and third."""
     found = ranked[:, None, :, 0].expand(-1, DEVIATIONS, -1).clone()
     for snake in range(TEAM):
         found[:, 1 + 2 * snake : 3 + 2 * snake, snake] = ranked[:, snake, 1:]
