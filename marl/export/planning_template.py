@@ -39,9 +39,8 @@ COMBINATIONS = np.stack(np.meshgrid(*[[0, 1]] * TEAM, indexing="ij"), -1).reshap
 MOST_REPLIES = 3**TEAM  # of the foes
 DEVIATIONS = 1 + 2 * TEAM  # candidates of the first stage
 LOOKED_AGAIN, REPLIES_AGAIN = 3, 2  # see marl/planning/planner.py
-AGAIN = LOOKED_AGAIN * (
-    2 + DEVIATIONS
-)  # copies of a second turn for a reply; one whose six snakes are seen is like two
+# Copies of a second turn for each reply; a position whose six snakes are looked at takes the time of two.
+AGAIN = LOOKED_AGAIN * (2 + DEVIATIONS)
 FIXED = 16  # the time of a stage is that of its copies and of so many more
 MARGIN, LEAST_MARGIN = 0.15, 0.002  # of the time of a call, and in seconds: left unused
 FADING, ROOT_FADING = 0.5, 0.9  # of slow stages and slow starts, with every turn after them

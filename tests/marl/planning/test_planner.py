@@ -9,6 +9,7 @@ from helpers.drawn_boards import arena_of, draw
 from helpers.exporting import actor
 from helpers.in_play import in_play
 from helpers.plain_levels import distance
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from arena import BatchArena
 from arena.dangers import is_dead_end
@@ -323,6 +324,34 @@ def test_a_plan_is_the_same_if_positions_that_do_not_count_are_looked_at(budget)
         assert 0 < positions <= LOOKED_AGAIN * 2 * most
         assert 0 < copies <= LOOKED_AGAIN * DEVIATIONS * most
         assert copies == positions // 2 * DEVIATIONS, "no match ends within two turns"
+
+
+class Operations(TorchDispatchMode):
+    """The names of the operations that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.names.add(operation.overloadpacket.__name__)
+        if operation is torch.ops.aten.index.Tensor:
+            assert all(index is None or index.dtype != torch.bool for index in args[1]), "as many as are true"
+        return operation(*args, **(kwargs or {}))
+
+
+def test_looking_at_all_positions_waits_for_no_numbers() -> None:
+    """As a CUDA graph needs: no shape and no value of a tensor is asked for."""
+    planner = a_planner(in_play(4, SEED))
+    waits = {"_local_scalar_dense", "nonzero", "masked_select"}
+    with torch.no_grad():
+        with pytest.raises(AssertionError, match="as many as are true"), Operations():
+            planner._simulate_chunk()
+        planner.judge.skips = False
+        with Operations() as operations:
+            planner._simulate_chunk()
+    assert "topk" in operations.names
+    assert not operations.names & waits
 
 
 def test_the_last_turn_has_no_positions_to_look_at() -> None:
