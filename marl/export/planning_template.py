@@ -39,6 +39,7 @@ COMBINATIONS = np.stack(np.meshgrid(*[[0, 1]] * TEAM, indexing="ij"), -1).reshap
 MOST_REPLIES = 3**TEAM  # of the foes
 DEVIATIONS = 1 + 2 * TEAM  # candidates of the first stage
 LOOKED_AGAIN, REPLIES_AGAIN = 3, 2  # see marl/planning/planner.py
+PLAYED_ON = 3  # turns, without a value head: see marl/planning/judge.py
 # Copies of a second turn for each reply; a position whose six snakes are looked at takes the time of two.
 AGAIN = LOOKED_AGAIN * (2 + DEVIATIONS)
 FIXED = 16  # the time of a stage is that of its copies and of so many more
@@ -265,9 +266,14 @@ def lead(growth, own):
 
 
 def promised(sims, own):
-    """The lead that the own snakes' values promise [N]."""
-    outputs = forward(sims, own)[0]
-    return LEAF * outputs[..., 4].sum(1) * ~sims.over if outputs.shape[-1] > 4 else 0.0
+    """The lead [N] that the own values promise, or that the likeliest moves of all snakes win on the next turns."""
+    if len(LAYERS[-1][1]) > 4:
+        return LEAF * forward(sims, own)[0][..., 4].sum(1) * ~sims.over
+    later, won = sims.repeated(1, sims.keys), 0.0
+    for turn in range(PLAYED_ON):
+        moves = board_log_probs(later, *forward(later)).argmax(-1)
+        won = won + DISCOUNT**turn * lead(later.play_turn(moves), own)
+    return won * ~sims.over
 
 
 def forward(sims, snakes=slice(None)):

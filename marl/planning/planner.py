@@ -45,8 +45,8 @@ from arena.rng import match_key
 from arena.rules import ACTIONS, COLUMNS, HEAD, LENGTH, ROWS, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from marl.networks.actors import AnyActor
 from marl.planning.foe_models import MODELS, POLICY, FoeModels, predict_moves
-from marl.planning.judge import Judge
-from marl.planning.second_turn import DEVIATIONS, DISCOUNT, PRIOR, SecondTurn, deviations, joined
+from marl.planning.judge import DISCOUNT, PRIOR, Judge
+from marl.planning.second_turn import DEVIATIONS, SecondTurn, deviations, joined
 from marl.planning.value_scale import UNTOLD, ValueScale
 
 CANDIDATES = 2**TEAM  # of each stage; the last deviation repeats the first

@@ -10,10 +10,8 @@ import torch
 
 from arena import BatchArena
 from arena.rules import SNAKES, TEAM
-from marl.planning.judge import Judge
+from marl.planning.judge import DISCOUNT, PRIOR, Judge
 
-DISCOUNT = 0.97  # of a turn: that of the champion's value head
-PRIOR = 0.1  # weight of the log-probability of an action
 DEVIATIONS = 1 + 2 * TEAM
 
 

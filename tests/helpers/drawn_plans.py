@@ -13,8 +13,8 @@ from arena.dangers import is_dead_end
 from arena.rng import match_key
 from arena.rules import ACTIONS, LENGTH, SNAKES, START_LENGTH, TEAM, TURN, TURNS
 from marl.networks.policy import mask_reversal, to_board_logits
+from marl.planning.judge import DISCOUNT, PRIOR
 from marl.planning.planner import CANDIDATES, DEAD_END, PLAN_SEED
-from marl.planning.second_turn import DISCOUNT, PRIOR
 from marl.planning.value_scale import value_scale
 from marl.rollout.turn_kernels import Matches, Seats, draw_actions
 from marl.storage.policy_player import PolicyPlayer

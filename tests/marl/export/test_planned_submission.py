@@ -56,9 +56,9 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
-def planned(folder: Path, encoder: str, milliseconds: float = 50) -> ModuleType:
-    """The module of a planned submission of an untrained policy with a value head."""
-    who = player(encoder, value=True)
+def planned(folder: Path, encoder: str, milliseconds: float = 50, value: bool = True) -> ModuleType:
+    """The module of a planned submission of an untrained policy."""
+    who = player(encoder, value=value)
     path = folder / f"{encoder}.py"
     path.write_text(submission_source(policy_layers(who), who.encoder, "it", milliseconds, value_scale(who.reward)))
     return loaded(path)
@@ -218,11 +218,20 @@ def test_batched_encoders_are_the_arenas_and_the_single_ones(submission, ordinar
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_plans_are_those_of_the_arenas_planner(submission, side) -> None:
-    """A fixed number of replies, recorded positions up to the last turns of matches."""
     encoder, module = submission
+    assert_plans_of_the_arena(module, encoder, side, value=True)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_plans_without_a_value_head_are_those_of_the_arenas_planner(tmp_path, side) -> None:
+    assert_plans_of_the_arena(planned(tmp_path, "canonical", value=False), "canonical", side, value=False)
+
+
+def assert_plans_of_the_arena(module: ModuleType, encoder: str, side: int, value: bool) -> None:
+    """A fixed number of replies, recorded positions up to the last turns of matches."""
     states = recorded_states()[torch.tensor([*range(5, 400, 66), 197, 198, 199])]
     arena = arena_of(states, SEED)
-    who = player(encoder, value=True)
+    who = player(encoder, value=value)
     scale = value_scale(who.reward)
     actions, values = Planner(who.actor, who.encoder, arena, seats_of(arena, side), Budget(5), scale=scale).plan()
     counts = set()

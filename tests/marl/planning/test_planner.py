@@ -18,6 +18,7 @@ from arena.rules import DIRECTION, DOWN, HEAD, LENGTH, RIGHT, SNAKES, START_LENG
 from marl.networks.policy import mask_reversal, to_board_logits
 from marl.planning import planner as module
 from marl.planning.foe_models import LEVEL4
+from marl.planning.judge import DISCOUNT, PRIOR
 from marl.planning.planner import (
     CANDIDATES,
     DEAD_END,
@@ -28,7 +29,7 @@ from marl.planning.planner import (
     Budget,
     Planner,
 )
-from marl.planning.second_turn import DEVIATIONS, DISCOUNT, PRIOR
+from marl.planning.second_turn import DEVIATIONS
 from marl.planning.value_scale import ValueScale
 from opponents.players import find
 
@@ -215,11 +216,24 @@ class ByHand:
         self.own, self.foes = [slice(0, TEAM), slice(TEAM, SNAKES)][:: 1 - 2 * side]
 
     def outputs(self, sim: BatchArena) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probabilities [6, 4] of actions on the board, and values [6]."""
+        """Log-probabilities [6, 4] of actions on the board, and values [6, 1] or [6, 0]."""
         obs = sim.observe(self.encoder.name)[0]
         outputs = self.net.step(obs, None, None)[0].detach()
         logits = to_board_logits(mask_reversal(outputs[:, :4], obs, self.encoder), obs, self.encoder)
-        return logits.log_softmax(-1), outputs[:, 4]
+        return logits.log_softmax(-1), outputs[:, 4:]
+
+    def promised(self, sim: BatchArena) -> float:
+        """By the value heads; without them what three turns of the likeliest actions bring."""
+        values = self.outputs(sim)[1]
+        if values.shape[1]:
+            return self.scale.leaf * values[self.own].sum().item()
+        total = 0.0
+        for turn in range(3):
+            if not sim.events.over:
+                likely = self.outputs(sim)[0].argmax(-1)
+                sim, lead = self.played(sim, likely[self.own].tolist(), likely[self.foes].tolist())
+                total += DISCOUNT**turn * lead
+        return total
 
     def played(self, sim: BatchArena, own: list[int], foes: list[int]) -> tuple[BatchArena, float]:
         """The match one turn later, and the lead won on it."""
@@ -240,9 +254,9 @@ class ByHand:
         after, lead = self.played(sim, own, foes)
         if after.events.over:
             return lead
-        log_probs, values = self.outputs(after)
         if turns == 1:
-            return lead + DISCOUNT * self.scale.leaf * values[self.own].sum().item()
+            return lead + DISCOUNT * self.promised(after)
+        log_probs = self.outputs(after)[0]
         likely = log_probs[self.foes].argmax(-1).tolist()
         ranked = log_probs[self.own].argsort(-1, descending=True)[:, :3].tolist()
         joint = {tuple(r[int(s == snake) * k] for s, r in enumerate(ranked)) for snake in range(TEAM) for k in range(3)}
@@ -255,10 +269,11 @@ class ByHand:
 
 
 @pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("value", [True, False])
 @pytest.mark.parametrize("turns", [1, 2])
-def test_plans_are_those_of_matches_played_one_by_one(side, turns) -> None:
+def test_plans_are_those_of_matches_played_one_by_one(side, turns, value) -> None:
     print(f"seed {SEED}")
-    budget, encoder, net = Budget(3, turns), encoder_named("canonical"), actor("canonical", value=True)
+    budget, encoder, net = Budget(3, turns), encoder_named("canonical"), actor("canonical", value=value)
     scale = ValueScale(1.0, 1 / 3)  # of the team's lead
     by_hand = ByHand(net, encoder, scale, side)
     changed = 0
