@@ -114,7 +114,7 @@ def test_a_seed_means_one_result(tmp_path, capsys) -> None:
 # Matrices are large enough for torch to split them.
 TRAIN = ["train", "--config", SMOKE, "--device", "cpu", "--matches", "256", "--max_episodes", "64"]
 TRAIN += ["--body", "128,128", "--encoder", "features", "--eval_matches", "4", "--no-eval_gif", "--batch_size", "1920"]
-PLAN = ["eval", "--home", "plan=4x4:champion_small", "--away", "level2", "--matches", "1", "--device", "cpu"]
+PLAN = ["eval", "--home", "plan=8x2:champion_small", "--away", "level2", "--matches", "1", "--device", "cpu"]
 # Compiled passes, and a planner, in a process whose environment gives one thread. Prints the CPU time and the time.
 BY_THE_ENVIRONMENT = f"""
 import os, sys
