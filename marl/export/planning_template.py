@@ -123,25 +123,6 @@ class Clock:
         return time.perf_counter() + expected < self.deadline
 
 
-class Unhurried:
-    """In place of a clock: a number of replies in all stages, however long they take."""
-
-    def __init__(self, replies):
-        self.replies = replies
-
-    def can_begin(self):
-        return True
-
-    def fitting(self, wanted):
-        return min(wanted, self.replies)
-
-    def fits(self, copies):
-        return True
-
-    def timed(self, copies, stage, *arguments):
-        return stage(*arguments)
-
-
 def plan(match, team, models, clock, number=0, seed=PLAN_SEED):
     """Moves of a team (None without time), values [3, 4] of all its actions, and the replies of all stages.
 

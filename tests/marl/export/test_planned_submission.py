@@ -14,6 +14,7 @@ import pytest
 import torch
 from helpers.command import assert_one_line
 from helpers.exporting import ENCODERS, LEAD, arena_of, games, player, recorded_states, saved_run, with_few_beans
+from helpers.play_submissions import Unhurried
 from helpers.submissions import UNCAGED_FLAG
 from helpers.training import here
 
@@ -237,9 +238,7 @@ def assert_plans_of_the_arena(module: ModuleType, encoder: str, side: int, value
     counts = set()
     for b in range(arena.matches):
         number, match = int(arena.numbers[b]), match_of(module, arena.state[b])
-        moves, found, replies = module.plan(
-            match, side, module.FoeModels(side), module.Unhurried(5), number, plan_seed(SEED)
-        )
+        moves, found, replies = module.plan(match, side, module.FoeModels(side), Unhurried(5), number, plan_seed(SEED))
         counts.add(replies)
         legal = np.isfinite(values[b].numpy())
         np.testing.assert_allclose(found[legal], values[b].numpy()[legal], rtol=1e-4, atol=1e-3)
@@ -261,7 +260,7 @@ def test_models_of_the_foes_are_those_of_the_arenas_planner(module, foes) -> Non
     for turn in range(40):
         actions, values = planner.plan()
         match = match_of(module, arena.state[0])
-        found = module.plan(match, 0, models, module.Unhurried(3), int(arena.numbers[0]), plan_seed(SEED))
+        found = module.plan(match, 0, models, Unhurried(3), int(arena.numbers[0]), plan_seed(SEED))
         legal = np.isfinite(values[0].numpy())
         np.testing.assert_allclose(found[1][legal], values[0].numpy()[legal], rtol=1e-4, atol=1e-3)
         assert found[0] == actions[0].tolist(), f"turn {turn}, seed {SEED}"
