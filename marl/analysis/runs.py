@@ -19,8 +19,8 @@ from marl.config.yaml_file import parse_yaml
 from marl.errors import UserError
 from marl.metrics.run_metrics import lines_with, read_lines
 from marl.registry import LEARNERS
-from marl.storage.checkpoint import ENV_STEPS
-from marl.storage.checkpoint_finder import episode_of, list_all, manifest_field
+from marl.storage.checkpoint import BEST, ENV_STEPS, FOLDER
+from marl.storage.checkpoint_finder import episode_of, list_all, manifest_field, read_pointer
 from marl.storage.run_folder import CONFIG, RUN, all_runs, listing, read_regular, read_run
 from marl.storage.run_names import find_named
 from opponents.intervals import wilson
@@ -135,11 +135,14 @@ class RunSummary:
 
     @property
     def best(self) -> EvaluationPoint | None:
-        """The evaluation with the most points, the first of equals: as training chooses `best`.
+        """The evaluation of the checkpoint `best`; of a run without one, that with the most points.
 
         The one before the first update does not count: no checkpoint has its team.
         """
-        return max((each for each in self.evaluations if each.episode), key=lambda each: each.points, default=None)
+        pointer = read_pointer(self.folder / FOLDER / BEST)
+        evaluations = [each for each in self.evaluations if each.episode]
+        of_best = [each for each in evaluations if pointer and each.episode == episode_of(pointer)]
+        return max(of_best or evaluations, key=lambda each: each.points, default=None)
 
     @cached_property
     def state(self) -> str:

@@ -120,7 +120,7 @@ class EvalConfig:
     eval_matches: int | None = None
     """Matches against each opponent, half of them on each side (auto: 200; down to 50 in a short run)."""
     eval_opponents: tuple[str, ...] = ("level0", "level1", "level2", "level3")
-    """Opponents; the checkpoint with the highest mean share of the points is `best`."""
+    """Opponents; `best` is the newest checkpoint whose mean share of the points is not clearly less than the most."""
     uncaged: bool = False
     """Run opponents that are a submission.py with your rights, not in a sandbox (see SECURITY.md)."""
     eval_gif: bool = True

@@ -22,6 +22,7 @@ from marl.networks.actors import AnyActor
 from marl.planning.planned_player import load_player
 from marl.ranks.process_group import Ranks, Solo
 from marl.storage.policy_player import PolicyPlayer
+from opponents.intervals import margin_of_mean
 from opponents.match import PlayedMatches, play_side_by_side, play_some, summarise
 from opponents.players import is_scripted, scripted
 from opponents.results import Results
@@ -42,8 +43,13 @@ class Evaluation:
 
     @property
     def points(self) -> float:
-        """Mean fraction of the points over the opponents; the checkpoint with the most points is `best`."""
+        """Mean fraction of the points over the opponents."""
         return sum(result.points for result in self.results.values()) / len(self.results)
+
+    @property
+    def margin(self) -> float:
+        """Half the width of the 95 % interval of the points."""
+        return margin_of_mean((result.win_rate_low, result.win_rate_high) for result in self.results.values())
 
     @property
     def best_replay(self) -> Replay | None:

@@ -16,7 +16,7 @@ class Progress:
     episodes: int = 0  # matches finished by all ranks
     next_match: int = 0  # first match number that is not used yet
     seconds: float = 0.0  # of training, without evaluations and saves
-    best: float = -1.0  # points of the best evaluation
+    best: float = -1.0  # most points of an evaluation
 
     def copy(self) -> "Progress":
         return replace(self)

@@ -290,14 +290,17 @@ class Trainer:
     # --- evaluate
 
     def _evaluate(self, record: bool = False) -> bool:
-        """Play an evaluation; returns whether its points are the best so far."""
-        points, progress = self._play_evaluation(record), self.state.progress
-        best = points > progress.best
+        """Play an evaluation; returns whether its team is `best` now: if it is not clearly worse than all before.
+
+        The most points of many evaluations are luck in part, and a later team has learned more.
+        """
+        (points, margin), progress = self._play_evaluation(record), self.state.progress
+        best = points >= progress.best - margin
         progress.best = max(points, progress.best)
         return best
 
-    def _play_evaluation(self, record: bool = False) -> float:
-        """All ranks play, rank 0 logs and shares the points."""
+    def _play_evaluation(self, record: bool = False) -> tuple[float, float]:
+        """All ranks play, rank 0 logs and shares the points and their margin."""
         state, console = self.state, self.outputs.console
         with self._pause("an evaluation"):
             self.evaluation = evaluate(
@@ -315,8 +318,8 @@ class Trainer:
             self._call_back("evaluation", self.evaluation.metrics())
         return points
 
-    def _report_evaluation(self) -> float:
-        """Log and print the evaluation; returns its points."""
+    def _report_evaluation(self) -> tuple[float, float]:
+        """Log and print the evaluation; returns its points and their margin."""
         metrics, progress, evaluation = self.outputs.metrics, self.state.progress, self.evaluation
         episode = progress.episodes
         metrics.log(episode, evaluation.metrics() | {"time/seconds": progress.seconds}, progress.env_steps)
@@ -324,7 +327,7 @@ class Trainer:
             metrics.animation("eval/best_match", gif, episode)
         for line in evaluation.console_lines(episode, self.state.config.schedule.max_episodes):
             self.outputs.console.note(line)
-        return evaluation.points
+        return evaluation.points, evaluation.margin
 
     # --- save
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opponents.intervals import wilson
+from opponents.intervals import margin_of_mean, wilson
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,9 @@ from opponents.intervals import wilson
 )
 def test_wilsons_interval(wins, matches, low, high):
     assert wilson(wins, matches) == pytest.approx((low, high), abs=6e-5)
+
+
+def test_the_margin_of_a_mean():
+    assert margin_of_mean([(0.4, 0.6)]) == pytest.approx(0.1)
+    assert margin_of_mean([(0.4, 0.6), (0.9, 0.9)]) == pytest.approx(0.05)
+    assert margin_of_mean([(0.2, 0.8), (0.1, 0.9)]) == pytest.approx(0.25), "half of 0.3 and 0.4 at a right angle"

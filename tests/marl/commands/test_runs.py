@@ -85,7 +85,7 @@ def test_the_list_as_json(runs):
     found = {each["name"]: each for each in json.loads(here("runs", "list", "--json").stdout)}
     assert found["busy"]["best"] is None
     best = found["run1_20260101_120000"]["best"]
-    assert (best["episode"], best["against"]["level2"]["win_rate"]) == (200, 0.915)
+    assert (best["episode"], best["against"]["level2"]["win_rate"]) == (200, 0.915), "the most points: no `best`"
     assert found["weak"]["bytes"] > 0
 
 
@@ -97,6 +97,14 @@ def test_the_evaluation_before_the_first_update_is_not_the_best(runs):
     found = {each["name"]: each["best"] for each in json.loads(here("runs", "--json").stdout)}
     assert found["weak"]["episode"] == 200
     assert "level2 20.0% (15-26)" in here("runs").stdout
+
+
+def test_the_evaluation_told_is_that_of_the_checkpoint_best(runs):
+    checkpoints = runs / "run1_20260101_120000" / "checkpoints"
+    (checkpoints / "episode_300").mkdir()
+    (checkpoints / "best").write_text("episode_300\n")
+    found = {each["name"]: each["best"] for each in json.loads(here("runs", "list", "--json").stdout)}
+    assert found["run1_20260101_120000"]["against"]["level2"]["win_rate"] == 0.9
 
 
 def test_a_run_without_metrics_has_the_episodes_of_its_newest_checkpoint(runs):

@@ -21,6 +21,8 @@ from marl.fast import blas
 from marl.ranks.process_group import Solo
 from marl.training import evaluation
 from marl.training.evaluation import Evaluation, evaluate, matches_of_rank
+from marl.training.progress import Progress
+from marl.training.trainer import Trainer
 from marl.training.training_state import TrainingState
 from opponents import match
 from opponents.match import play_some
@@ -173,3 +175,13 @@ def test_an_evaluation_ten_times_longer_than_the_timeout_does_not_end_a_run(slow
         took = re.search(r"^time +(?:(\d+) min )?(\d+) s ", done[name][0][1], re.MULTILINE)
         assert 60 * int(took[1] or 0) + int(took[2]) >= 20
         assert (16, True) in measured(the_run(folder / name))
+
+
+def test_a_later_team_is_best_unless_it_is_clearly_worse_than_the_most_points() -> None:
+    trainer = mock.Mock(state=mock.Mock(progress=Progress()))
+    chosen = []
+    for points in (0.5, 0.9, 0.88, 0.86, 0.84, 0.95, 0.2):  # three steps down are clearly worse than 0.9, if one is not
+        trainer._play_evaluation.return_value = points, 0.03
+        chosen.append(Trainer._evaluate(trainer))
+    assert chosen == [True, True, True, False, False, True, False]
+    assert trainer.state.progress.best == 0.95
