@@ -295,7 +295,7 @@ class Trainer:
         The most points of many evaluations are luck in part, and a later team has learned more.
         """
         (points, margin), progress = self._play_evaluation(record), self.state.progress
-        best = points >= progress.best - margin
+        best = points >= progress.best - math.sqrt(2) * margin  # a difference has the margins of both
         progress.best = max(points, progress.best)
         return best
 
