@@ -1,5 +1,6 @@
 """Counters and the clock of a training run. All schedules and all periodic tasks follow from them."""
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,15 @@ class Progress:
     next_match: int = 0  # first match number that is not used yet
     seconds: float = 0.0  # of training, without evaluations and saves
     best: float = -1.0  # most points of an evaluation
+
+    def take_evaluation(self, points: float, margin: float) -> bool:
+        """Whether a team with these points is `best` now: if it is not clearly worse than all before it.
+
+        The most points of many evaluations are luck in part, and a later team has learned more.
+        """
+        is_best = points >= self.best - math.sqrt(2) * margin  # a difference has the margins of both
+        self.best = max(points, self.best)
+        return is_best
 
     def copy(self) -> "Progress":
         return replace(self)

@@ -290,14 +290,8 @@ class Trainer:
     # --- evaluate
 
     def _evaluate(self, record: bool = False) -> bool:
-        """Play an evaluation; returns whether its team is `best` now: if it is not clearly worse than all before.
-
-        The most points of many evaluations are luck in part, and a later team has learned more.
-        """
-        (points, margin), progress = self._play_evaluation(record), self.state.progress
-        best = points >= progress.best - math.sqrt(2) * margin  # a difference has the margins of both
-        progress.best = max(points, progress.best)
-        return best
+        """Play an evaluation; returns whether its team is `best` now."""
+        return self.state.progress.take_evaluation(*self._play_evaluation(record))
 
     def _play_evaluation(self, record: bool = False) -> tuple[float, float]:
         """All ranks play, rank 0 logs and shares the points and their margin."""

@@ -22,7 +22,6 @@ from marl.ranks.process_group import Solo
 from marl.training import evaluation
 from marl.training.evaluation import Evaluation, evaluate, matches_of_rank
 from marl.training.progress import Progress
-from marl.training.trainer import Trainer
 from marl.training.training_state import TrainingState
 from opponents import match
 from opponents.match import play_some
@@ -178,10 +177,8 @@ def test_an_evaluation_ten_times_longer_than_the_timeout_does_not_end_a_run(slow
 
 
 def test_a_later_team_is_best_unless_it_is_clearly_worse_than_the_most_points() -> None:
-    trainer = mock.Mock(state=mock.Mock(progress=Progress()))
-    chosen = []
-    for points in (0.5, 0.9, 0.88, 0.86, 0.84, 0.95, 0.2):  # 0.84 is clearly less than 0.9, though not than 0.86
-        trainer._play_evaluation.return_value = points, 0.03
-        chosen.append(Trainer._evaluate(trainer))
+    progress = Progress()
+    points = 0.5, 0.9, 0.88, 0.86, 0.84, 0.95, 0.2  # 0.84 is clearly less than 0.9, though not than 0.86
+    chosen = [progress.take_evaluation(each, margin=0.03) for each in points]
     assert chosen == [True, True, True, True, False, True, False]
-    assert trainer.state.progress.best == 0.95
+    assert progress.best == 0.95
